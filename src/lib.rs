@@ -15,9 +15,10 @@ pub use unipgas_tofu as tofu;
 pub use unipgas_utofu as utofu;
 pub use unipgas_verbs as verbs;
 
+use std::any::Any;
 use std::sync::Arc;
 
-use unipgas_core::registry::{Backend, Opening, register};
+use unipgas_core::registry::{Backend, Opening, register, register_interface};
 use unipgas_core::transport::Transport;
 use unipgas_core::{Error, Result};
 
@@ -41,6 +42,7 @@ pub fn init() {
         probe: |_| unipgas_tofu::probe(),
         network: true,
     });
+    register_interface("tofu", utofu_below);
     register(Backend {
         name: "verbs",
         open: open_verbs,
@@ -59,6 +61,11 @@ pub fn init() {
         probe: |_| unipgas_opaque::probe(),
         network: true,
     });
+}
+
+/// uTofu over uTofu is the machine's own.
+fn utofu_below() -> Option<&'static (dyn Any + Send + Sync)> {
+    Some(unipgas_tofu::functions()?)
 }
 
 fn open_tofu(opening: &Opening) -> Result<Arc<dyn Transport>> {

@@ -12,6 +12,7 @@ pub mod ffi;
 pub mod ids;
 mod locked;
 pub mod logical;
+mod native;
 pub mod owned;
 pub mod process;
 mod recent;

@@ -80,6 +80,11 @@ pub const PINS: &[Pin] = &[
     absent("chaos", "rcce.shared.*", NOT_MAPPED),
     absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
     absent("ofi", "core.transport.atomic.distinct", NO_ATOMICS),
+    inapplicable(
+        "tofu",
+        "core.transport.idle",
+        "TNIs interrupt nobody, so what has come is looked for from time to time",
+    ),
     inapplicable("mixed", "core.transport.*", ONE_TRANSPORT),
     inapplicable(
         "verbs-chaos",

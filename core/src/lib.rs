@@ -25,8 +25,8 @@ pub mod variables;
 #[cfg(not(loom))]
 pub use fabric::streams;
 pub use fabric::{
-    agent, awaited, bundle, driver, endpoint, engine, fast_path, host, inbox, kept, loopback,
-    mapped, notification, op, own_thread, region, registry, together, transport,
+    agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, kept,
+    loopback, mapped, notification, op, own_thread, region, registry, together, transport,
 };
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;

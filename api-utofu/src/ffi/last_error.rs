@@ -14,7 +14,7 @@ thread_local! {
 /// Keeps what a function has returned. Not on the way of calls that succeed or have to be repeated.
 #[cold]
 #[inline(never)]
-pub(super) fn remember(function: &'static str, code: Code) {
+pub(crate) fn remember(function: &'static str, code: Code) {
     // While the thread ends there is no place for it.
     let _ = LAST.try_with(|last| last.set(Some((function, code))));
 }

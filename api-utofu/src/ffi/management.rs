@@ -5,6 +5,7 @@ use libc::c_ulong;
 use super::{array, functions, given, put, put_array};
 use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
+use crate::native;
 use crate::process::current;
 use crate::status::{Code, Result};
 use crate::vcq::{VcqFlags, vcq};
@@ -216,6 +217,11 @@ unsafe fn put_version((major, minor): (i32, i32), major_ver: *mut i32, minor_ver
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn utofu_query_tofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
+    if let Some(native) = native::get() {
+        // SAFETY:
+        // - the caller's word.
+        return unsafe { (native.utofu_query_tofu_version)(major_ver, minor_ver) };
+    }
     // SAFETY:
     // - null or valid, by the C contract.
     unsafe { put_version(caps::TOFU_VERSION, major_ver, minor_ver) }
@@ -223,6 +229,11 @@ pub unsafe extern "C" fn utofu_query_tofu_version(major_ver: *mut i32, minor_ver
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn utofu_query_utofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
+    if let Some(native) = native::get() {
+        // SAFETY:
+        // - the caller's word.
+        return unsafe { (native.utofu_query_utofu_version)(major_ver, minor_ver) };
+    }
     // SAFETY:
     // - null or valid, by the C contract.
     unsafe { put_version(caps::UTOFU_VERSION, major_ver, minor_ver) }

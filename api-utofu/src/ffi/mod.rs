@@ -20,6 +20,7 @@ mod topology;
 
 pub use barrier::*;
 pub use completion::*;
+pub(crate) use last_error::remember;
 pub use last_error::*;
 pub use management::*;
 pub use onesided::*;
@@ -31,6 +32,12 @@ macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - the caller's word: it is the same function, but for the names of types.
+                let code = unsafe { (native.$name)($($arg as _),*) };
+                return $crate::native::returned(stringify!($name), code);
+            }
             $crate::ffi::code(stringify!($name), || $body)
         }
     )*};
@@ -46,7 +53,7 @@ fn code(name: &'static str, function: impl FnOnce() -> Result<()>) -> i32 {
         Err(_) => Code::Fatal,
     };
     if !code.asks_for_patience() {
-        last_error::remember(name, code);
+        remember(name, code);
     }
     code as i32
 }

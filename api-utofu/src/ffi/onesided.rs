@@ -77,6 +77,12 @@ macro_rules! both {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - the caller's word: it is the same function, but for the names of types.
+                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
+                return $crate::native::returned(stringify!($name), code);
+            }
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 $(
@@ -99,6 +105,12 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - as above.
+                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
+                return $crate::native::returned(stringify!($prepare), code);
+            }
             $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let command: Command = $make?;
@@ -121,6 +133,12 @@ macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - the caller's word: it is the same function, but for the names of types.
+                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
+                return $crate::native::returned(stringify!($name), code);
+            }
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
@@ -134,6 +152,12 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - as above.
+                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
+                return $crate::native::returned(stringify!($prepare), code);
+            }
             $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;

@@ -71,7 +71,10 @@ impl Own for Atomic {
         let link = ticket.link().clone();
         let to = &*Conversation::of(&link).target;
         let Atomic {
-            lane, what, at, into,
+            lane,
+            what,
+            at,
+            into,
         } = self;
         let flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
         lane.post(

@@ -145,6 +145,11 @@ impl Conversation {
         self.hear();
     }
 
+    /// Whether this is the other side's end.
+    pub fn is_to(&self, end: End) -> bool {
+        self.out.lock().as_ref().is_some_and(|out| out.end == end)
+    }
+
     /// The peer's node has been reached.
     pub fn answers(&self) {
         self.answers.store(true, Ordering::Relaxed);
@@ -190,7 +195,8 @@ impl Conversation {
         let Some(out) = &mut *out else {
             return false;
         };
-        out.mail.have_been_read(self.read_there().load(Ordering::Acquire));
+        out.mail
+            .have_been_read(self.read_there().load(Ordering::Acquire));
         let most = mail::size(mail::most(out.end.len as usize));
         out.mail.place(Kind::Bytes, most).is_some()
     }
@@ -235,8 +241,10 @@ impl Conversation {
 
     /// Tells the peer how many messages have been read. False: there is no room for that now.
     pub fn tell_of_read(&self) -> bool {
-        let (Some(net), Some(end)) = (self.net.upgrade(), self.out.lock().as_ref().map(|out| out.end))
-        else {
+        let (Some(net), Some(end)) = (
+            self.net.upgrade(),
+            self.out.lock().as_ref().map(|out| out.end),
+        ) else {
             return true;
         };
         let mut incoming = self.incoming.lock();
@@ -256,7 +264,8 @@ impl Conversation {
         let size = mail::size(bytes.len());
         let mut place = out.mail.place(kind, size);
         if place.is_none() {
-            out.mail.have_been_read(self.read_there().load(Ordering::Acquire));
+            out.mail
+                .have_been_read(self.read_there().load(Ordering::Acquire));
             place = out.mail.place(kind, size);
         }
         let (at, takes, number) = place.ok_or(Error::NotNow)?;
@@ -290,6 +299,10 @@ impl Conversation {
     /// A look while it is not open.
     fn look_for(&self, pulse: &mut Pulse) -> Found {
         pulse.silent += 1;
+        if let Some(net) = self.net.upgrade() {
+            // Where another process had its place, some time ago, that one may have been greeted.
+            net.greet_again(self.number);
+        }
         // The process is there, though it has stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
             return Found::Waits;
@@ -378,7 +391,8 @@ impl Stream for Conversation {
         }
         let heard = self.heard.load(Ordering::Relaxed);
         let news = heard != pulse.heard;
-        let wanted = self.watched.swap(false, Ordering::Relaxed) || self.wants_room.load(Ordering::Relaxed);
+        let wanted =
+            self.watched.swap(false, Ordering::Relaxed) || self.wants_room.load(Ordering::Relaxed);
         pulse.heard = heard;
         if news || !wanted && pulse.silent == 0 {
             pulse.silent = 0;

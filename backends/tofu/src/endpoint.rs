@@ -3,7 +3,9 @@
 use std::ffi::c_ulong;
 use std::sync::Arc;
 
-use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::op::{
+    AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
+};
 use unipgas_core::region::Rights;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
@@ -14,6 +16,7 @@ use crate::armw::{Atomic, command};
 use crate::conversation::Conversation;
 use crate::lanes::{Ends, Landing, Lane, Share};
 use crate::net::{Net, acknowledge, data_of};
+use crate::quick::Quick;
 use crate::region::{address, far};
 use crate::vcq::Vcq;
 
@@ -24,6 +27,7 @@ pub const PIGGYBACK: usize = 32;
 pub struct Endpoint {
     net: Arc<Net>,
     requests: Requests,
+    quick: Quick,
     lane: Share,
 }
 
@@ -62,9 +66,7 @@ impl Write {
             },
             // SAFETY:
             // - the caller's word.
-            Source::At(from) => unsafe {
-                vcq.put(peer, (*from, self.to), self.len, flags, data)
-            },
+            Source::At(from) => unsafe { vcq.put(peer, (*from, self.to), self.len, flags, data) },
         }
     }
 }
@@ -134,6 +136,7 @@ impl Endpoint {
         Endpoint {
             net,
             requests,
+            quick: Quick::default(),
             lane,
         }
     }
@@ -193,11 +196,16 @@ impl Endpoint {
             len,
             to: far(dst.region, dst.offset),
             word,
-            flags: if strong { UTOFU_ONESIDED_FLAG_STRONG_ORDER } else { 0 },
+            flags: if strong {
+                UTOFU_ONESIDED_FLAG_STRONG_ORDER
+            } else {
+                0
+            },
             half: false,
         };
         let after = Endpoint::write_waits_for(flags);
-        self.requests.post_own(dst.region, own, false, after, context)
+        self.requests
+            .post_own(dst.region, own, false, after, context)
     }
 }
 
@@ -236,10 +244,15 @@ impl Channel for Endpoint {
             into: self.near(dst, len)?,
             len,
             from: far(src.region, src.offset),
-            flags: if strong { UTOFU_ONESIDED_FLAG_STRONG_ORDER } else { 0 },
+            flags: if strong {
+                UTOFU_ONESIDED_FLAG_STRONG_ORDER
+            } else {
+                0
+            },
         };
         let after = Endpoint::read_waits_for(flags);
-        self.requests.post_own(src.region, own, true, after, context)
+        self.requests
+            .post_own(src.region, own, true, after, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
@@ -298,10 +311,31 @@ impl Channel for Endpoint {
             into: (!request.result.is_null()).then_some(result),
         };
         let after = Endpoint::read_waits_for(flags);
-        self.requests.post_own(dst.region, own, true, after, context)
+        self.requests
+            .post_own(dst.region, own, true, after, context)
+    }
+
+    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+        let before = After::ANSWERED | After::READS;
+        let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
+        // SAFETY:
+        // - the caller's word.
+        !behind && self.net.is_here() && unsafe { self.quick.put(&self.lane, put) }
+    }
+
+    fn quick_pending(&self) -> usize {
+        self.quick.pending()
+    }
+
+    fn quick_failure(&self) -> Option<Error> {
+        self.quick.failure()
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
+        if self.quick.pending() > 0 && self.net.is_here() {
+            self.quick.settle(&self.lane);
+            self.requests.look();
+        }
         self.requests.poll(sink);
     }
 

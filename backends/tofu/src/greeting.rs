@@ -83,6 +83,8 @@ struct Answer {
     magic: [u8; 8],
     verdict: u64,
     end: End,
+    /// The ring of whoever is answered.
+    asked: u64,
 }
 
 /// What becomes of it.
@@ -174,20 +176,26 @@ impl Desk {
         unsafe { at.cast::<Said>().write(said) };
     }
 
-    /// The answer on a card, of which a notice has told. Errors: it is none.
-    pub fn read(&self, card: u32) -> Result<Verdict> {
-        let at = self.memory.base().wrapping_add(places::answer(card) as usize);
+    /// The answer on a card, of which a notice has told, to who has this ring. `None`: it is somebody else's, or the second one. Errors: it is none.
+    pub fn read(&self, card: u32, ring: u64) -> Result<Option<Verdict>> {
+        let at = self
+            .memory
+            .base()
+            .wrapping_add(places::answer(card) as usize);
         // SAFETY:
         // - one of the cards, aligned to a line; it has been written before the notice.
         let answer = unsafe { at.cast::<Answer>().read_volatile() };
         if answer.magic != MAGIC {
             return Err(Error::PeerDead);
         }
+        if answer.asked != ring {
+            return Ok(None);
+        }
         match answer.verdict {
-            ACCEPTED => Ok(Verdict::Accepted(answer.end)),
-            STRANGER => Ok(Verdict::Stranger),
-            OTHER_VERSION => Ok(Verdict::OtherVersion),
-            FULL => Ok(Verdict::Full),
+            ACCEPTED => Ok(Some(Verdict::Accepted(answer.end))),
+            STRANGER => Ok(Some(Verdict::Stranger)),
+            OTHER_VERSION => Ok(Some(Verdict::OtherVersion)),
+            FULL => Ok(Some(Verdict::Full)),
             _ => Err(Error::PeerDead),
         }
     }
@@ -224,11 +232,15 @@ impl Fetched {
         (self.block.stadd, ANSWER)
     }
 
-    /// What it says, once it is here. Errors: another version, or no greeting.
-    pub fn read(&self) -> std::result::Result<Stranger, Verdict> {
+    fn said(&self) -> Said {
         // SAFETY:
         // - a block of this process's, aligned to a line, to which nothing is written any more.
-        let said = unsafe { self.block.base.cast::<Said>().read_volatile() };
+        unsafe { self.block.base.cast::<Said>().read_volatile() }
+    }
+
+    /// What it says, once it is here. Errors: another version, or no greeting.
+    pub fn read(&self) -> std::result::Result<Stranger, Verdict> {
+        let said = self.said();
         if said.magic != MAGIC || said.protocol != PROTOCOL {
             return Err(Verdict::OtherVersion);
         }
@@ -254,6 +266,7 @@ impl Fetched {
             magic: MAGIC,
             verdict,
             end,
+            asked: self.said().end.ring,
         };
         let at = self.block.base.wrapping_add(ANSWER);
         // SAFETY:

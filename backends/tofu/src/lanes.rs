@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_ulong;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::streams::Ticket;
@@ -13,6 +13,7 @@ use unipgas_utofu_sys::*;
 use crate::greeting::Fetched;
 use crate::library::Library;
 use crate::net::Target;
+use crate::quick::OFTEN;
 use crate::vcq::{Found, Vcq};
 
 /// The most VCQs of a process.
@@ -24,6 +25,8 @@ const NOTICED: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
 /// What ends with a local notice.
 pub enum Ends {
+    /// Nothing but what has been posted before.
+    Nothing,
     /// Somebody is told of the end.
     Access(Ticket),
     /// As this; and what was there before goes to a place of so many bytes.
@@ -65,12 +68,42 @@ impl Landing {
 /// What is under way to one VCQ.
 #[derive(Default)]
 struct Flow {
-    ends: VecDeque<Ends>,
+    /// Each with the number up to which all have ended then, if that is known.
+    ends: VecDeque<(Ends, u64)>,
+    /// Descriptors that there ever were.
+    posted: u64,
+    /// All up to this one have ended.
+    ended: u64,
+    /// The end of all up to this one will be told.
+    told: u64,
+    /// The last one of whose end nobody is told by itself.
+    quick: u64,
 }
 
 /// What is under way by a lane: flows, by the numbers of targets.
 #[derive(Default)]
 pub struct Queue(Vec<Flow>);
+
+impl Queue {
+    fn flow(&mut self, to: &Target) -> &mut Flow {
+        let at = to.number as usize;
+        if self.0.len() <= at {
+            self.0.resize_with(at + 1, Flow::default);
+        }
+        &mut self.0[at]
+    }
+
+    /// Whether all up to this number have ended at a target.
+    pub fn has_ended(&mut self, to: &Target, number: u64) -> bool {
+        self.flow(to).ended >= number
+    }
+
+    /// Whether that is known, or will be told.
+    pub fn knows_of_end(&mut self, to: &Target, number: u64) -> bool {
+        let flow = self.flow(to);
+        flow.ended.max(flow.told) >= number
+    }
+}
 
 /// A VCQ, and who uses it.
 pub struct Lane {
@@ -143,15 +176,62 @@ impl Lane {
         if expects >= NOTICES {
             return Err(Error::NotNow);
         }
-        let at = to.number as usize;
-        if queue.0.len() <= at {
-            queue.0.resize_with(at + 1, Flow::default);
-        }
+        let flow = queue.flow(to);
         post(&self.vcq, NOTICED)?;
         // Changed under the lock only.
         self.expects.store(expects + 1, Ordering::Relaxed);
-        queue.0[at].ends.push_back(ends());
+        flow.posted += 1;
+        flow.ends.push_back((ends(), 0));
         Ok(())
+    }
+
+    /// As [`post`](Lane::post), of what is written after all that was posted there before: that has ended, too, then.
+    pub fn post_covering(
+        &self,
+        queue: &mut Queue,
+        to: &Target,
+        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
+        ends: impl FnOnce() -> Ends,
+    ) -> Result<()> {
+        self.post(queue, to, post, ends)?;
+        let flow = queue.flow(to);
+        flow.told = flow.posted;
+        if let Some((_, covers)) = flow.ends.back_mut() {
+            *covers = flow.posted;
+        }
+        Ok(())
+    }
+
+    /// Posts what is written after all that was posted there before, of whose end nobody is told by itself; gives its number. Errors: as [`post`](Lane::post).
+    #[inline]
+    pub fn post_quick(
+        &self,
+        queue: &mut Queue,
+        to: &Target,
+        post: impl FnOnce(&Vcq, c_ulong) -> Result<()>,
+    ) -> Result<u64> {
+        let flow = queue.flow(to);
+        let number = flow.posted + 1;
+        if number - flow.told >= OFTEN {
+            self.post_covering(queue, to, post, || Ends::Nothing)?;
+        } else {
+            if to.is_lost() {
+                return Err(Error::PeerDead);
+            }
+            post(&self.vcq, 0)?;
+            flow.posted = number;
+        }
+        queue.flow(to).quick = number;
+        Ok(number)
+    }
+
+    /// Whether all that was posted quickly to this target has ended; asks for that where nobody has.
+    pub fn has_settled(&self, to: &Target) -> bool {
+        let last = {
+            let queue = self.queue.lock();
+            queue.0.get(to.number as usize).map_or(0, |flow| flow.quick)
+        };
+        self.has_ended(to, last) != Ok(false)
     }
 
     /// Posts what `post` does, of whose end nobody is told. Errors: as [`post`](Lane::post).
@@ -192,11 +272,7 @@ impl Lane {
     }
 
     /// Takes what has come. `target` gives the number of the one with this VCQ.
-    pub fn look(
-        &self,
-        findings: &mut Findings,
-        target: impl Fn(utofu_vcq_id_t) -> Option<u32>,
-    ) {
+    pub fn look(&self, findings: &mut Findings, target: impl Fn(utofu_vcq_id_t) -> Option<u32>) {
         let mut queue = self.queue.lock();
         while let Some((data, whole)) = self.vcq.poll_tcq() {
             findings.read.push((data, whole));
@@ -209,7 +285,10 @@ impl Lane {
                     UTOFU_MRQ_TYPE_LCL_PUT | UTOFU_MRQ_TYPE_LCL_GET | UTOFU_MRQ_TYPE_LCL_ARMW => {
                         let flow = target(notice.vcq_id)
                             .and_then(|number| queue.0.get_mut(number as usize));
-                        if let Some(ends) = flow.and_then(|flow| flow.ends.pop_front()) {
+                        if let Some(flow) = flow
+                            && let Some((ends, covers)) = flow.ends.pop_front()
+                        {
+                            flow.ended = flow.ended.max(covers);
                             self.expects.fetch_sub(1, Ordering::Relaxed);
                             findings.ended.push((ends, notice.rmt_value));
                         }
@@ -221,7 +300,7 @@ impl Lane {
     }
 
     /// Nothing of what is under way to this target is told any more.
-    pub fn forget(&self, target: u32) -> VecDeque<Ends> {
+    pub fn forget(&self, target: u32) -> VecDeque<(Ends, u64)> {
         let mut queue = self.queue.lock();
         let flow = queue.0.get_mut(target as usize);
         let ends = flow.map(std::mem::take).unwrap_or_default().ends;
@@ -255,7 +334,7 @@ impl Lanes {
     ) -> Result<Self> {
         let first = nth % tnis.len();
         tnis.rotate_left(first);
-        let vcq = Vcq::new(library, tnis[0])?;
+        let vcq = Vcq::new(library, tnis[0], true)?;
         let lanes = Lanes {
             library,
             tnis,
@@ -297,7 +376,9 @@ impl Lanes {
         let number = self.iter().count();
         let place = self.all.get(number)?;
         let tnis = (0..self.tnis.len()).map(|nth| self.tnis[(number + nth) % self.tnis.len()]);
-        let vcq = tnis.into_iter().find_map(|tni| Vcq::new(self.library, tni).ok())?;
+        let vcq = tnis
+            .into_iter()
+            .find_map(|tni| Vcq::new(self.library, tni, false).ok())?;
         let _ = place.set(Arc::new(Lane::new(number, vcq)));
         place.get()
     }

@@ -4,10 +4,12 @@
 //! goes to the target's agent, over streams that are made of Puts into rings. Nothing is connected: a VCQ reaches every other one, and an address is the ID of
 //! one.
 //!
-//! - [`Tofu`]: this process's place; `region`: its memory; `endpoint`: the issue of operations; `armw`: atomic operations by the TNI
+//! - [`Tofu`]: this process's place; `region`: its memory; `endpoint`: the issue of operations; `quick`: what is posted with the least that is
+//!   needed; `armw`: atomic operations by the TNI
 //! - `net`: streams, and what comes of what has been posted (`net/reading`, `net/greeting`); `conversation`: a stream to a peer; `mail`: its messages; `greeting`: how it begins
 //! - `lanes`: the VCQs of this process, and what ends with the notices that come there
 //! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
+//! - `gates`: circuits in which groups meet
 //! - `library`: libtofucom.so, loaded when it is needed; `vcq`: a VCQ, where C ends; `address`: how a process is found; `clock`: when to look
 
 #![warn(missing_docs)]
@@ -16,16 +18,18 @@ mod address;
 mod armw;
 mod blocks;
 mod clock;
+mod conversation;
 mod endpoint;
+mod gates;
 mod greeting;
 mod lanes;
 mod library;
 mod mail;
 mod memory;
 mod net;
+mod quick;
 mod region;
-mod conversation;
 mod transport;
 mod vcq;
 
-pub use transport::{Tofu, probe};
+pub use transport::{Tofu, functions, probe};

@@ -27,7 +27,10 @@ impl Library {
     /// The one of this process. Errors: why there is none.
     pub fn get() -> Result<&'static Library, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
-        LOADED.get_or_init(Library::load).as_ref().map_err(String::clone)
+        LOADED
+            .get_or_init(Library::load)
+            .as_ref()
+            .map_err(String::clone)
     }
 
     fn load() -> Result<Self, String> {
@@ -51,13 +54,11 @@ impl Library {
         }
         // SAFETY:
         // - a library that has all these names is libtofucom, which stays loaded.
-        let functions = unsafe {
-            Functions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut()))
-        };
+        let functions =
+            unsafe { Functions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut())) };
         Ok(Library {
-            functions: functions.map_err(|missing| {
-                format!("{} has no {missing}", name.to_string_lossy())
-            })?,
+            functions: functions
+                .map_err(|missing| format!("{} has no {missing}", name.to_string_lossy()))?,
             played: played.map(|text| played_environment(&text)),
         })
     }
@@ -89,5 +90,8 @@ fn played_environment(text: &str) -> Vec<CString> {
     all.push(format!("UNIPGAS_JOB_NAME=tofu {job}").into_bytes());
     all.extend(text.split_whitespace().map(|one| one.as_bytes().to_vec()));
     let mut strings = all.into_iter();
-    strings.by_ref().filter_map(|bytes| CString::new(bytes).ok()).collect()
+    strings
+        .by_ref()
+        .filter_map(|bytes| CString::new(bytes).ok())
+        .collect()
 }

@@ -144,7 +144,10 @@ mod tests {
     fn trailers_come_back() {
         for kind in [Kind::Bytes, Kind::Close] {
             for (body, number) in [(0, 0), (most(1 << 20), u32::MAX), (7, 1)] {
-                assert_eq!(split(trailer(kind, body, number)), Some((kind, body, number)));
+                assert_eq!(
+                    split(trailer(kind, body, number)),
+                    Some((kind, body, number))
+                );
             }
         }
         assert_eq!(split(0), None);

@@ -77,7 +77,9 @@ impl Memories {
         let operand = operand.ok_or_else(many)?;
         let place = place_of(operand.name);
         let stadds = self.stadds(place).ok_or_else(many)?;
-        stadds.iter().for_each(|stadd| stadd.store(UNKNOWN, Ordering::Relaxed));
+        stadds
+            .iter()
+            .for_each(|stadd| stadd.store(UNKNOWN, Ordering::Relaxed));
         let registered = Registered {
             base,
             len,
@@ -110,7 +112,8 @@ impl Memories {
     pub fn stadd(&self, local: Local, len: usize, lane: &Lane) -> Result<u64> {
         let base = self.operands.find(local, len).ok_or(Error::NotRegistered)?;
         let place = place_of(local.desc);
-        let known = self.stadds(place).ok_or(Error::NotRegistered)?[lane.number].load(Ordering::Acquire);
+        let known =
+            self.stadds(place).ok_or(Error::NotRegistered)?[lane.number].load(Ordering::Acquire);
         let stadd = match known {
             UNKNOWN => self.register(place, base, lane)?,
             stadd => stadd,

@@ -95,6 +95,15 @@ pub fn far(region: &RemoteRegion, offset: usize) -> u64 {
     stadd.wrapping_add(offset as u64)
 }
 
+/// The stream to its owner.
+#[inline]
+pub fn conversation(region: &RemoteRegion) -> &Conversation {
+    let at = region.parts().detail[3] as usize;
+    // SAFETY:
+    // - put there by `imported`; the region keeps the link, and that its stream.
+    unsafe { &*std::ptr::with_exposed_provenance(at) }
+}
+
 /// The address of what lies there, in its owner's process.
 #[inline]
 pub fn address(region: &RemoteRegion, offset: usize) -> usize {

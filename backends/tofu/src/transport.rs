@@ -8,6 +8,7 @@ use unipgas_core::agent::Registered;
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
+use unipgas_core::circuit::Gates;
 use unipgas_core::op::Local;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
@@ -15,8 +16,10 @@ use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
 use unipgas_core::{Deadline, Error, Result};
+use unipgas_utofu_sys::Functions;
 
 use crate::address::Address;
+use crate::conversation::Conversation;
 use crate::endpoint::{Endpoint, PIGGYBACK};
 use crate::library::Library;
 use crate::net::{DEPTH, Net, Told};
@@ -117,6 +120,10 @@ impl Network for Fabric {
         After::READS | After::OWN
     }
 
+    fn has_settled(&self, link: &Link) -> bool {
+        self.net.has_settled(Conversation::of(link))
+    }
+
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         region::imported(link, told)
     }
@@ -136,7 +143,11 @@ impl Tofu {
             home: OnceLock::new(),
         });
         let net = Net::open(mine.clone())?;
-        tracing::debug!("tofu: VCQ {:#x} on TNI {}", net.lanes.first().vcq.id, net.lanes.first().vcq.tni);
+        tracing::debug!(
+            "tofu: VCQ {:#x} on TNI {}",
+            net.lanes.first().vcq.id,
+            net.lanes.first().vcq.tni
+        );
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
         let _ = mine.home.set(Arc::downgrade(streams.home()));
@@ -272,6 +283,10 @@ impl Transport for Tofu {
         self.streams().locks()
     }
 
+    fn gates(&self) -> Option<&dyn Gates> {
+        self.net.gates.as_ref().map(|gates| gates as &dyn Gates)
+    }
+
     fn hurry(&self, deadline: Deadline) {
         self.streams().hurry(deadline);
     }
@@ -296,4 +311,10 @@ pub fn probe() -> std::result::Result<(), String> {
         })
     });
     tnis.map(drop)
+}
+
+/// Those of the library, where it can be used.
+pub fn functions() -> Option<&'static Functions> {
+    probe().ok()?;
+    Library::get().ok().map(|library| &library.functions)
 }

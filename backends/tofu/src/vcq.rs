@@ -43,12 +43,16 @@ pub enum Found {
 }
 
 impl Vcq {
-    /// On a TNI: one with a CQ of its own, or one that may share it. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
-    pub fn new(library: &'static Library, tni: utofu_tni_id_t) -> Result<Self> {
+    /// On a TNI: one with a CQ of its own where that is `exclusive` and there is one, or one that may share it. Errors: [`Error::Exhausted`]: there is none left;
+    /// [`Error::Os`].
+    pub fn new(library: &'static Library, tni: utofu_tni_id_t, exclusive: bool) -> Result<Self> {
         let calls = &library.functions;
         let mut handle = 0;
         let mut code = UTOFU_ERR_FULL;
         for flags in [UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_THREAD_SAFE] {
+            if flags == UTOFU_VCQ_FLAG_EXCLUSIVE && !exclusive {
+                continue;
+            }
             // SAFETY:
             // - the place for the handle is there.
             code = unsafe { (calls.utofu_create_vcq)(tni, flags, &raw mut handle) };
@@ -156,7 +160,18 @@ impl Vcq {
         let cbdata = std::ptr::without_provenance_mut(cbdata);
         // SAFETY:
         // - the caller's word; what is no STADD is refused.
-        let code = unsafe { put(self.handle, peer, from, to, len, edata.into(), flags, cbdata) };
+        let code = unsafe {
+            put(
+                self.handle,
+                peer,
+                from,
+                to,
+                len,
+                edata.into(),
+                flags,
+                cbdata,
+            )
+        };
         posted(code, "utofu_put")
     }
 
@@ -216,7 +231,14 @@ impl Vcq {
     }
 
     /// Changes an element of 4 or 8 bytes. Errors: as [`put`](Vcq::put).
-    pub fn armw(&self, peer: u64, at: u64, what: &Armw, flags: c_ulong, cbdata: usize) -> Result<()> {
+    pub fn armw(
+        &self,
+        peer: u64,
+        at: u64,
+        what: &Armw,
+        flags: c_ulong,
+        cbdata: usize,
+    ) -> Result<()> {
         let calls = &self.library.functions;
         let cbdata: *mut c_void = std::ptr::without_provenance_mut(cbdata);
         let handle = self.handle;
@@ -300,9 +322,8 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
     // The first call of this library, at which it reads its environment.
     // SAFETY:
     // - places for the array and its length.
-    let code = library.begin(|| unsafe {
-        (calls.utofu_get_onesided_tnis)(&raw mut ids, &raw mut count)
-    });
+    let code =
+        library.begin(|| unsafe { (calls.utofu_get_onesided_tnis)(&raw mut ids, &raw mut count) });
     if code != UTOFU_SUCCESS || ids.is_null() {
         return Err(Error::Unreachable(format!(
             "utofu_get_onesided_tnis: error {code}: this is no node with a Tofu interconnect, or the job may not use it"

@@ -413,7 +413,8 @@ impl Channel for Endpoint {
     }
 
     unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
-        let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region);
+        let behind =
+            self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, After::ANSWERED);
         // SAFETY:
         // - the caller's word.
         !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }

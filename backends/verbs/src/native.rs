@@ -13,8 +13,8 @@ use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;
 use crate::device::{Device, Mr};
-use unipgas_core::pages::Pages;
 use crate::posting::{Ends, write};
+use unipgas_core::pages::Pages;
 
 /// A word that the device changes.
 pub const WORD: usize = size_of::<u64>();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use crate::agent::Serving;
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
+use crate::circuit::Gates;
 use crate::driver::{AtBell, Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::executor::{Detour, Executor};
@@ -314,6 +315,13 @@ impl Engine {
     #[inline(always)]
     pub fn is_driven(&self) -> bool {
         self.driven
+    }
+
+    /// Barrier gates of the network by which this process reaches others, if it has some.
+    pub fn gates(&self) -> Option<&dyn Gates> {
+        self.transports
+            .last()
+            .and_then(|transport| transport.gates())
     }
 
     /// Whether peers, whichever way leads to them, have mapped what this process allocates.

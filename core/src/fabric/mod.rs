@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod awaited;
 pub mod bundle;
+pub mod circuit;
 pub mod driver;
 pub mod endpoint;
 pub mod engine;

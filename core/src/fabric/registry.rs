@@ -1,10 +1,12 @@
 //! Which backends this program has. The engine knows none by name; the facade library fills this table, and interfaces
 //! open what the job needs and the environment asks for.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::bootstrap;
 use crate::bundle::Bundle;
 use crate::host;
 use crate::job::Job;
@@ -65,6 +67,52 @@ pub fn register(backend: Backend) {
         Some(row) => *row = backend,
         None => backends.push(backend),
     }
+}
+
+/// What a backend offers to an interface that its network has, too: the functions of that, as the crate of its declarations names them. `None` where it
+/// cannot be used.
+pub type Below = fn() -> Option<&'static (dyn Any + Send + Sync)>;
+
+static BELOW: Mutex<Vec<(&'static str, Below)>> = Mutex::new(Vec::new());
+
+/// A backend of the table has an interface of its own below.
+pub fn register_interface(backend: &'static str, below: Below) {
+    BELOW.lock().push((backend, below));
+}
+
+/// The interface below the backend by which this process reaches the others of its job, or those on other hosts: that which UNIPGAS_BACKEND names, or the first
+/// network that can be used. Errors: as [`open_from_env`].
+pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
+    let offers = BELOW.lock().clone();
+    if offers.is_empty() {
+        return Ok(None);
+    }
+    let of = |name: &str| offers.iter().find(|(backend, _)| *backend == name);
+    let wish = variables::get("UNIPGAS_BACKEND")?;
+    let backends = backends();
+    let named = wish.map(|wish| backends.iter().find(|b| b.name == wish).copied());
+    let backend = named.unwrap_or(backends.first().copied());
+    let Some(backend) = backend else {
+        return Ok(None);
+    };
+    if let Some((_, below)) = of(backend.name) {
+        return Ok(below());
+    }
+    let beyond = || bootstrap::beyond_this_host(&JobName::from_env()?);
+    // What goes by another one at home, or is an instrument of tests, is not below.
+    let first = backends
+        .first()
+        .is_some_and(|first| first.name == backend.name);
+    if !first || host::played()?.is_none() && beyond()?.is_none() {
+        return Ok(None);
+    }
+    let networks = networks(variables::get("UNIPGAS_NETWORKS")?.as_deref(), &backends)?;
+    let usable = networks
+        .iter()
+        .find(|network| (network.probe)(true).is_ok());
+    Ok(usable
+        .and_then(|network| of(network.name))
+        .and_then(|(_, below)| below()))
 }
 
 /// All backends, the default first.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
+use crate::circuit::Gates;
 use crate::inbox::Record;
 use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
@@ -151,6 +152,10 @@ pub trait Transport: Send + Sync {
     }
     /// The locks of this process for elements that no CPU changes atomically: one set for all that operate on its memory, by whatever way.
     fn locks(&self) -> &ElementLocks;
+    /// Barrier gates of the network's own.
+    fn gates(&self) -> Option<&dyn Gates> {
+        None
+    }
     /// Leaves properly: peers learn that this process has gone and has not died.
     fn leave(&self) {}
     /// This process is about to leave, within a time: who does not answer until then is not waited for when memory is given back.

@@ -3,8 +3,8 @@
 
 use std::ptr::null_mut;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use crate::{Error, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Zeroed, until it is dropped.
 pub struct Pages {

@@ -6,20 +6,21 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_ulong;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::streams::{Accepted, Departed, Stream};
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;
 
 use crate::address::{self, Address, PROTOCOL};
 use crate::blocks::{Block, Blocks};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, New};
+use crate::gates::Vbgs;
 use crate::greeting::{About, CARD, CARDS, Desk, End, Fetched, TAG, places};
 use crate::lanes::{Ends, Findings, Lanes};
 use crate::library::Library;
@@ -55,6 +56,8 @@ pub struct Target {
     pub vcq: u64,
     /// The STADD of its desk.
     desk: u64,
+    /// Of its process, once that is known: another one may get a VCQ whose process has died.
+    secret: OnceLock<[u8; SECRET]>,
     lost: AtomicBool,
 }
 
@@ -78,7 +81,9 @@ struct Targets {
 
 #[derive(Default)]
 struct Conversations {
-    all: Slab<Arc<Conversation>>,
+    /// By their numbers, which none has after another one.
+    all: HashMap<u32, Arc<Conversation>>,
+    next: u32,
     /// By their rings.
     rings: HashMap<u32, u32>,
 }
@@ -128,6 +133,8 @@ pub struct Net {
     promised: u32,
     /// The VCQs.
     pub lanes: Arc<Lanes>,
+    /// Barrier gates, if TNIs have some.
+    pub gates: Option<Vbgs>,
     /// What TNIs can do.
     pub caps: utofu_onesided_caps,
     clock: Clock,
@@ -151,6 +158,7 @@ pub struct Net {
     /// How peers reach this process.
     pub address: Address,
     told: Arc<dyn Told>,
+    process: u32,
 }
 
 impl Net {
@@ -160,7 +168,8 @@ impl Net {
         let tnis = vcq::tnis(library)?;
         let job = JobName::from_env().ok();
         let (rank, size) = job.map_or((None, None), |job| (job.rank(), job.size()));
-        let lanes = Arc::new(Lanes::open(library, tnis, rank.unwrap_or(0) as usize)?);
+        let nth = rank.unwrap_or(0) as usize;
+        let lanes = Arc::new(Lanes::open(library, tnis, nth)?);
         let first = lanes.first().clone();
         let caps = vcq::caps(library, first.vcq.tni)?;
         let peers = size.unwrap_or(2).max(2);
@@ -197,6 +206,7 @@ impl Net {
             desk_stadd,
             ring,
             promised,
+            gates: Vbgs::find(library, nth),
             caps,
             clock,
             guests: Mutex::default(),
@@ -211,6 +221,7 @@ impl Net {
             address,
             told,
             lanes,
+            process: process::id(),
         }))
     }
 
@@ -229,11 +240,24 @@ impl Net {
             number: entry.key() as u32,
             vcq,
             desk,
+            secret: OnceLock::new(),
             lost: AtomicBool::new(false),
         });
         entry.insert(new.clone());
         targets.numbers.insert(vcq, new.number);
         Ok(new)
+    }
+
+    /// That of the process with this address. What is known of another one with this VCQ is over. Errors: [`Error::Os`].
+    fn target_of(&self, address: &Address) -> Result<Arc<Target>> {
+        loop {
+            let target = self.target(address.vcq)?;
+            let secret = address.secret;
+            if *target.secret.get_or_init(|| secret) == secret {
+                return Ok(target);
+            }
+            self.lose(&target, UTOFU_ERR_MRQ_PEER);
+        }
     }
 
     fn known(&self, vcq: u64) -> Option<Arc<Target>> {
@@ -264,7 +288,7 @@ impl Net {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unreachable("the process leaves the network".into()));
         }
-        let target = self.target(with.vcq)?;
+        let target = self.target_of(&with)?;
         let block = self.rings.take()?;
         let block = block.ok_or_else(|| Error::Exhausted("rings for streams".into()))?;
         let own = End {
@@ -273,28 +297,29 @@ impl Net {
             promised: self.promised,
         };
         let mut conversations = self.conversations.write();
-        let entry = conversations.all.vacant_entry();
+        let number = conversations.next;
+        conversations.next += 1;
         let new = Arc::new(Conversation::new(New {
             net: self.me.clone(),
-            number: entry.key() as u32,
+            number,
             with,
             begun_here,
             target,
             block,
             own,
         }));
-        entry.insert(new.clone());
-        conversations.rings.insert(new.block(), new.number);
+        conversations.all.insert(number, new.clone());
+        conversations.rings.insert(new.block(), number);
         Ok(new)
     }
 
     fn find(&self, number: u32) -> Option<Arc<Conversation>> {
-        self.conversations.read().all.get(number as usize).cloned()
+        self.conversations.read().all.get(&number).cloned()
     }
 
     fn all(&self) -> Vec<Arc<Conversation>> {
         let conversations = self.conversations.read();
-        conversations.all.iter().map(|(_, one)| one.clone()).collect()
+        conversations.all.values().cloned().collect()
     }
 
     /// Something of a stranger's, at once where there is room.
@@ -337,10 +362,24 @@ impl Net {
         let Some(card) = cards.iter().position(Option::is_none) else {
             return Some(Mute::Greet(number));
         };
-        self.desk.write(card as u32, &one.with, self.address, one.own_end());
-        let target = &one.target;
-        let door = target.desk + places::door(card as u32);
-        let nothing = [0u8; 8];
+        self.desk
+            .write(card as u32, &one.with, self.address, one.own_end());
+        match self.knock(&one, card as u32) {
+            Ok(()) => cards[card] = Some(number),
+            Err(Error::NotNow) => return Some(Mute::Greet(number)),
+            Err(error) => {
+                drop(cards);
+                one.is_refused(error);
+                self.call(&one);
+            }
+        }
+        None
+    }
+
+    /// At the peer's door, with this card.
+    fn knock(&self, one: &Conversation, card: u32) -> Result<()> {
+        let (target, nothing) = (&one.target, [0u8; 8]);
+        let door = target.desk + places::door(card);
         let knock = |vcq: &Vcq, flags| {
             let about = (About::Greeting as u8, flags | NOTICE);
             let bytes = (nothing.as_ptr(), nothing.len());
@@ -348,15 +387,19 @@ impl Net {
             // - so many bytes are there.
             unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, 0) }
         };
-        match self.post(target, knock, || Ends::Greeted(number)) {
-            Ok(()) => cards[card] = Some(number),
-            Err(Error::NotNow) => return Some(Mute::Greet(number)),
-            Err(error) => {
-                one.is_refused(error);
-                self.call(&one);
-            }
+        self.post(target, knock, || Ends::Greeted(one.number))
+    }
+
+    /// The peer has not answered this stream's greeting.
+    pub fn greet_again(&self, number: u32) {
+        let card = self
+            .cards
+            .lock()
+            .iter()
+            .position(|card| *card == Some(number));
+        if let (Some(card), Some(one)) = (card, self.find(number)) {
+            let _ = self.knock(&one, card as u32);
         }
-        None
     }
 
     fn fetch(&self, from: u64, card: u32) -> Option<Mute> {
@@ -454,8 +497,19 @@ impl Net {
     /// Asks whether a peer is there. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn probe(&self, of: &Conversation) -> Result<()> {
         let to = &of.target;
+        let lane = self.lanes.first();
         let ask = |vcq: &Vcq, flags| acknowledge(vcq, to, flags);
-        self.post(to, ask, || Ends::Probe(of.number))
+        lane.post_covering(&mut lane.queue(), to, ask, || Ends::Probe(of.number))
+    }
+
+    /// Whether all that was posted quickly to a peer has ended; asks for that where nobody has.
+    pub fn has_settled(&self, of: &Conversation) -> bool {
+        // Each is asked.
+        self.lanes
+            .iter()
+            .filter(|lane| !lane.has_settled(&of.target))
+            .count()
+            == 0
     }
 
     /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
@@ -522,7 +576,7 @@ impl Net {
             }
             let mut conversations = self.conversations.write();
             conversations.rings.remove(&one.block());
-            conversations.all.remove(number as usize);
+            conversations.all.remove(&number);
         }
     }
 
@@ -565,6 +619,11 @@ impl Net {
         vec![self.clock.as_fd()]
     }
 
+    /// False in the child of a fork, to which nothing of it belongs.
+    pub fn is_here(&self) -> bool {
+        self.process == process::id()
+    }
+
     /// Whether anything that has been posted may not have reached its peer yet.
     pub fn is_under_way(&self) -> bool {
         let open = |one: &Arc<Conversation>| one.is_open() && !one.has_ended();
@@ -604,7 +663,15 @@ pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
     let flags = flags | UTOFU_ONESIDED_FLAG_STRONG_ORDER;
     // SAFETY:
     // - so many bytes are there.
-    unsafe { vcq.put_piggyback(to.vcq, (nothing.as_ptr(), nothing.len()), to.sink(), (0, flags), 0) }
+    unsafe {
+        vcq.put_piggyback(
+            to.vcq,
+            (nothing.as_ptr(), nothing.len()),
+            to.sink(),
+            (0, flags),
+            0,
+        )
+    }
 }
 
 /// What descriptors have that names their target where they fail.

@@ -9,7 +9,7 @@ use unipgas_utofu_sys::*;
 
 use super::{Mute, Net};
 use crate::conversation::Conversation;
-use crate::greeting::{About, Fetched, Verdict, places};
+use crate::greeting::{About, Fetched, Stranger, Verdict, places};
 use crate::lanes::{Ends, Findings};
 
 /// Whether it was set; it is not any more. Most are not, and are looked at often.
@@ -100,7 +100,7 @@ impl Net {
                 }
             }
             Ends::Fetched(fetched) => self.is_greeted(fetched),
-            Ends::Answered(_) => {}
+            Ends::Nothing | Ends::Answered(_) => self.ended.store(true, Ordering::Release),
         }
     }
 
@@ -145,6 +145,10 @@ impl Net {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
                 (Verdict::Stranger, None)
             }
+            Ok(stranger) if let Some(known) = self.begun_with(&stranger) => {
+                // He has not had the answer, or not yet.
+                (Verdict::Accepted(known.own_end()), None)
+            }
             Ok(stranger) => match self.begin(stranger.address, false) {
                 Ok(begun) => {
                     begun.is_ready(stranger.end);
@@ -160,26 +164,40 @@ impl Net {
         self.try_again(Mute::Answer(fetched, begun));
     }
 
+    /// The stream that this stranger has begun before.
+    fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
+        let begun = |one: &Arc<Conversation>| {
+            !one.begun_here && one.with == stranger.address && one.is_to(stranger.end)
+        };
+        self.all().into_iter().find(begun)
+    }
+
     /// The peer has answered the greeting on this card.
     fn is_answered(&self, card: u32) {
-        let number = self.cards.lock()[card as usize].take();
+        let number = self.cards.lock()[card as usize];
         let Some(one) = number.and_then(|number| self.find(number)) else {
             return;
         };
+        let answer = self.desk.read(card, one.own_end().ring);
+        if answer == Ok(None) {
+            return;
+        }
+        self.cards.lock()[card as usize] = None;
         let refused = |why: &str| {
             Error::Unreachable(format!("the peer at the VCQ {:#x} {why}", { one.with.vcq }))
         };
-        match self.desk.read(card) {
-            Ok(Verdict::Accepted(end)) => one.is_ready(end),
-            Ok(Verdict::Stranger) => {
+        match answer {
+            Ok(None) => {}
+            Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
+            Ok(Some(Verdict::Stranger)) => {
                 // Another process has its place.
                 self.departed.add(one.with.secret, false, Error::PeerDead);
                 one.is_refused(Error::PeerDead);
             }
-            Ok(Verdict::OtherVersion) => one.is_refused(refused(
+            Ok(Some(Verdict::OtherVersion)) => one.is_refused(refused(
                 "has another release of unipgas: install one release on all nodes",
             )),
-            Ok(Verdict::Full) => one.is_refused(refused("has no room for another stream")),
+            Ok(Some(Verdict::Full)) => one.is_refused(refused("has no room for another stream")),
             Err(error) => one.is_refused(error),
         }
         self.call(&one);

@@ -284,13 +284,10 @@ impl Issue {
         Err(Error::NotNow)
     }
 
-    /// Whether an operation that its network carries out by itself has to wait for earlier ones of this channel to that peer: requests that have not been answered,
-    /// or what waits here.
-    pub fn is_behind(&self, region: &RemoteRegion) -> bool {
-        self.has_late()
-            || self
-                .completions
-                .hold_up(region.parts().peer, After::ANSWERED)
+    /// Whether an operation that its network carries out by itself, and which comes `after` earlier ones of this channel to that peer, has to wait: for them, or behind
+    /// what waits here.
+    pub fn is_behind(&self, region: &RemoteRegion, after: After) -> bool {
+        self.has_late() || self.completions.hold_up(region.parts().peer, after)
     }
 
     /// Takes what has come, for a thread that waits.

@@ -396,6 +396,9 @@ impl Link {
     /// For the agent: tells the peer of what it has released that this process does not use it any more, once that is so.
     pub(super) fn forget(&self, home: &Home) {
         let mut released = self.released.lock();
+        if !released.is_empty() && !home.network().has_settled(self) {
+            return home.forget_later();
+        }
         released.retain_mut(|(place, under_way)| {
             let own = self.own.lock();
             under_way.retain(|number| own.has(*number));

@@ -155,6 +155,12 @@ pub trait Network: Send + Sync {
             _ => Err(Error::StaleRegion),
         }
     }
+    /// Whether what has been posted to this peer, and of whose end nobody is told, is visible there. False: its end has been asked for, and is
+    /// [told](News::ended). True where that comes before what is said to the peer next.
+    fn has_settled(&self, link: &Link) -> bool {
+        let _ = link;
+        true
+    }
     /// What it does badly, if it is an instrument of tests.
     fn faults(&self) -> Option<Arc<dyn Faults>> {
         None

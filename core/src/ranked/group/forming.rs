@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
+use super::gates::{self, Connecting};
 use super::{Arena, FIRST, Group, Walk, areas};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
@@ -24,6 +25,10 @@ pub struct Forming {
     group: Option<Box<Group>>,
     /// Members whose arenas the first barrier needs before it knows that all are there, the next one last.
     awaited: Vec<u32>,
+    /// All have met.
+    met: bool,
+    /// Where the network has gates.
+    connecting: Option<Connecting>,
 }
 
 impl Forming {
@@ -45,7 +50,7 @@ impl Forming {
         let n = members.len() as u32;
         let gathers = world.job().gathers(n);
         let (all, len) = areas(n, me as u32, gathers);
-        let arena = world.engine().allocate(len, Rights::FULL)?;
+        let arena = world.engine().allocate(len + gates::ROOM, Rights::FULL)?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
         let place = world.directory().list_group(name, &arena.key())?;
         let mut awaited: Vec<u32> = all[0].0.steps.iter().filter_map(first_needed).collect();
@@ -62,6 +67,7 @@ impl Forming {
                 met: false,
                 tells: None,
                 passed: 0,
+                circuit: None,
                 held: Vec::new(),
                 kept: Vec::new(),
             })
@@ -85,6 +91,11 @@ impl Forming {
                 broadcast,
             })),
             awaited,
+            met: false,
+            connecting: world
+                .engine()
+                .gates()
+                .and_then(|gates| Connecting::new(gates, n, len)),
         })
     }
 
@@ -111,7 +122,15 @@ impl Forming {
             self.awaited.pop();
         }
         // Nobody may use it before everybody has listed an arena.
-        group.barrier(deadline)?;
+        if !self.met {
+            group.barrier(deadline)?;
+            self.met = true;
+        }
+        if let Some(connecting) = &mut self.connecting
+            && let Some(circuit) = connecting.advance(group, deadline)?
+        {
+            group.meet_in(circuit);
+        }
         self.conclude()
     }
 

@@ -1,0 +1,68 @@
+//! The machine's own uTofu library, where the job's processes reach each other by Tofu: calls are handed to it as they are, and its VCQ IDs, STADDs and descriptors are those of
+//! the program. So nothing of the engine stands between, and the laws of its queues are the machine's.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use parking_lot::Once;
+use unipgas_core::registry;
+use unipgas_utofu_sys::Functions;
+
+use crate::ffi;
+use crate::status::{Code, SUCCESS};
+
+/// Nobody has looked yet.
+const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
+
+/// Null: there is none.
+static NATIVE: AtomicPtr<Functions> = AtomicPtr::new(UNDECIDED);
+
+/// Its functions. `None`: calls go by the engine.
+#[inline(always)]
+pub fn get() -> Option<&'static Functions> {
+    let known = NATIVE.load(Ordering::Acquire);
+    match known.is_null() {
+        true => None,
+        false => of(known),
+    }
+}
+
+#[inline(never)]
+fn of(known: *mut Functions) -> Option<&'static Functions> {
+    static ONCE: Once = Once::new();
+    let known = match known == UNDECIDED {
+        false => known,
+        true => {
+            ONCE.call_once(|| NATIVE.store(found(), Ordering::Release));
+            NATIVE.load(Ordering::Acquire)
+        }
+    };
+    // SAFETY:
+    // - null, or what `found` has given, which stays for good.
+    unsafe { known.as_ref() }
+}
+
+/// An environment that makes no sense is told of by who opens the engine.
+fn found() -> *mut Functions {
+    let offered = registry::interface_below().ok().flatten();
+    let functions = offered.and_then(|any| any.downcast_ref::<Functions>());
+    functions.map_or(std::ptr::null_mut(), |functions| {
+        std::ptr::from_ref(functions).cast_mut()
+    })
+}
+
+/// What a call of its has returned, which is remembered as that of a call of ours.
+#[inline]
+pub fn returned(name: &'static str, code: i32) -> i32 {
+    if code != SUCCESS {
+        note(name, code);
+    }
+    code
+}
+
+#[cold]
+fn note(name: &'static str, code: i32) {
+    let known = Code::ALL.iter().find(|known| **known as i32 == code);
+    if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
+        ffi::remember(name, *code);
+    }
+}

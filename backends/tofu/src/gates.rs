@@ -1,0 +1,198 @@
+//! Circuits of barrier gates (guide §2.3): TNIs pass packets on, and combine what is in them, without a processor.
+
+use std::ptr::null_mut;
+
+use unipgas_core::circuit::{Circuit, Combining, Gates};
+use unipgas_core::{Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::library::Library;
+
+/// The gates of this process.
+pub struct Vbgs {
+    library: &'static Library,
+    tnis: Vec<utofu_tni_id_t>,
+    caps: utofu_barrier_caps,
+}
+
+/// Those of a circuit: the first one is where it begins and ends, the others relay.
+struct Vbg {
+    library: &'static Library,
+    caps: utofu_barrier_caps,
+    ids: Vec<utofu_vbg_id_t>,
+    /// What it is passed with.
+    passes: Combining,
+}
+
+fn checked(code: i32, what: &str) -> Result<()> {
+    match code {
+        UTOFU_SUCCESS => Ok(()),
+        code => Err(Error::Os(format!("{what}: uTofu's error {code}"))),
+    }
+}
+
+impl Vbgs {
+    /// `None`: the TNIs have none, or none is this process's. `nth`: this process, of those of its node.
+    pub fn find(library: &'static Library, nth: usize) -> Option<Self> {
+        let calls = &library.functions;
+        let (mut ids, mut count) = (null_mut(), 0);
+        // SAFETY:
+        // - places for the array and its length.
+        let code = unsafe { (calls.utofu_get_barrier_tnis)(&raw mut ids, &raw mut count) };
+        if code != UTOFU_SUCCESS || ids.is_null() || count == 0 {
+            return None;
+        }
+        // SAFETY:
+        // - so many are there, by the word of the library.
+        let mut tnis = unsafe { std::slice::from_raw_parts(ids, count) }.to_vec();
+        // SAFETY:
+        // - made by malloc for the caller (guide §3.2.1.2).
+        unsafe { libc::free(ids.cast()) };
+        tnis.rotate_left(nth % count);
+        let mut caps = null_mut();
+        // SAFETY:
+        // - a place for the pointer, which leads to memory of the library's.
+        let code = unsafe { (calls.utofu_query_barrier_caps)(tnis[0], &raw mut caps) };
+        if code != UTOFU_SUCCESS || caps.is_null() {
+            return None;
+        }
+        // SAFETY:
+        // - there, by the word of the library.
+        let caps = unsafe { *caps };
+        let meets = caps.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER != 0;
+        meets.then_some(Vbgs {
+            library,
+            tnis,
+            caps,
+        })
+    }
+}
+
+impl Gates for Vbgs {
+    fn claim(&self, rounds: u32) -> Result<Box<dyn Circuit>> {
+        let mut ids = vec![UTOFU_VBG_ID_NULL; rounds as usize];
+        let alloc = self.library.functions.utofu_alloc_vbg;
+        let claimed = self.tnis.iter().any(|tni| {
+            // SAFETY:
+            // - room for so many IDs.
+            let code = unsafe {
+                alloc(
+                    *tni,
+                    ids.len(),
+                    UTOFU_VBG_FLAG_THREAD_SAFE,
+                    ids.as_mut_ptr(),
+                )
+            };
+            code == UTOFU_SUCCESS
+        });
+        match claimed {
+            false => Err(Error::Exhausted(format!(
+                "TNIs with {rounds} barrier gates"
+            ))),
+            true => Ok(Box::new(Vbg {
+                library: self.library,
+                caps: self.caps,
+                ids,
+                passes: Combining::Nothing,
+            })),
+        }
+    }
+}
+
+impl Circuit for Vbg {
+    fn gates(&self) -> &[u64] {
+        &self.ids
+    }
+
+    fn connect(&mut self, to: &[u64], from: &[u64]) -> Result<()> {
+        let rounds = self.ids.len();
+        // A gate receives what is sent in the round before the one in which it sends; signals go around the gates of a process.
+        let signal = |nth: usize| match rounds {
+            1 => UTOFU_VBG_ID_NULL,
+            _ => self.ids[nth % rounds],
+        };
+        let mut settings: Vec<_> = (0..rounds)
+            .map(|nth| utofu_vbg_setting {
+                vbg_id: self.ids[nth],
+                src_lcl_vbg_id: signal(nth + rounds - 1),
+                src_rmt_vbg_id: from[(nth + rounds - 1) % rounds],
+                dst_lcl_vbg_id: signal(nth + 1),
+                dst_rmt_vbg_id: to[nth],
+                dst_path_coords: [UTOFU_PATH_COORD_NULL; 3],
+            })
+            .collect();
+        let set = self.library.functions.utofu_set_vbg;
+        // SAFETY:
+        // - so many settings.
+        checked(
+            unsafe { set(settings.as_mut_ptr(), settings.len()) },
+            "utofu_set_vbg",
+        )
+    }
+
+    fn room(&self) -> usize {
+        self.caps.max_uint64_reduction
+    }
+
+    fn begin(&mut self, what: Combining, values: &[u64]) -> Result<()> {
+        let calls = &self.library.functions;
+        let (gate, mut values) = (self.ids[0], values.to_vec());
+        let (op, cap) = match what {
+            Combining::Nothing => {
+                self.passes = what;
+                // SAFETY:
+                // - a gate of this process's.
+                return checked(unsafe { (calls.utofu_barrier)(gate, 0) }, "utofu_barrier");
+            }
+            Combining::Sum => (UTOFU_REDUCE_OP_SUM, UTOFU_BARRIER_CAP_REDUCE_OP_SUM),
+            Combining::Max => (UTOFU_REDUCE_OP_MAX, UTOFU_BARRIER_CAP_REDUCE_OP_MAX),
+        };
+        if values.is_empty() || values.len() > self.room() || self.caps.reduce_ops & cap == 0 {
+            return Err(Error::Unsupported);
+        }
+        // SAFETY:
+        // - so many values, which are taken in the call.
+        let code =
+            unsafe { (calls.utofu_reduce_uint64)(gate, op, values.as_mut_ptr(), values.len(), 0) };
+        self.passes = what;
+        checked(code, "utofu_reduce_uint64")
+    }
+
+    fn poll(&mut self, values: &mut [u64]) -> Result<bool> {
+        let calls = &self.library.functions;
+        let gate = self.ids[0];
+        let (code, what) = match self.passes {
+            Combining::Nothing => {
+                // SAFETY:
+                // - a gate of this process's.
+                (
+                    unsafe { (calls.utofu_poll_barrier)(gate, 0) },
+                    "utofu_poll_barrier",
+                )
+            }
+            Combining::Sum | Combining::Max => {
+                let into = values.as_mut_ptr();
+                // SAFETY:
+                // - room for as many values as it has begun with (the caller's word).
+                let code = unsafe { (calls.utofu_poll_reduce_uint64)(gate, 0, into) };
+                (code, "utofu_poll_reduce_uint64")
+            }
+        };
+        match code {
+            UTOFU_ERR_NOT_COMPLETED => Ok(false),
+            code => checked(code, what).map(|()| true),
+        }
+    }
+}
+
+impl Drop for Vbg {
+    fn drop(&mut self) {
+        let free = self.library.functions.utofu_free_vbg;
+        // SAFETY:
+        // - what `claim` has got, used no more.
+        let code = unsafe { free(self.ids.as_mut_ptr(), self.ids.len()) };
+        if code != UTOFU_SUCCESS {
+            tracing::debug!("tofu: utofu_free_vbg: error {code}");
+        }
+    }
+}

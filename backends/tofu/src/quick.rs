@@ -1,0 +1,151 @@
+//! Writes of whose ends nobody is told one by one. By one VCQ to another one they are strongly ordered, so those of a channel to a peer have ended when its last one has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use unipgas_core::op::{Notice, QuickPut};
+use unipgas_core::region::Rights;
+use unipgas_core::{Error, Result};
+use unipgas_utofu_sys::*;
+
+use crate::endpoint::PIGGYBACK;
+use crate::lanes::{Ends, Lane};
+use crate::net::{Target, acknowledge, data_of};
+use crate::region::{conversation, far};
+use crate::vcq::Vcq;
+
+/// So many are posted before the end of one is asked for.
+pub const OFTEN: u64 = 32;
+
+/// Targets to which some of a channel's may be under way, each with the number of the last.
+#[derive(Default)]
+pub struct Quick {
+    busy: Mutex<Vec<(Arc<Target>, u64)>>,
+    pending: AtomicUsize,
+    failures: Mutex<Vec<Error>>,
+}
+
+impl Quick {
+    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+    ///
+    /// # Safety
+    /// The bytes are valid.
+    #[inline]
+    pub unsafe fn put(&self, lane: &Lane, put: &QuickPut<'_>) -> bool {
+        let QuickPut {
+            src,
+            len,
+            dst,
+            notice,
+        } = *put;
+        if len > PIGGYBACK {
+            return false;
+        }
+        let to = &conversation(dst.region).target;
+        let mut queue = lane.queue();
+        // Under the lock: what the peer is told about a region that it has released waits for this, or has been told.
+        if !dst.region.allows(dst.offset, len, Rights::WRITE) {
+            return false;
+        }
+        let word = match notice {
+            None if len == 0 => return false,
+            None => None,
+            Some(Notice { slot, value }) => {
+                let room = slot.offset.is_multiple_of(4)
+                    && slot.region.allows(slot.offset, 4, Rights::WRITE);
+                if !room {
+                    return false;
+                }
+                Some((far(slot.region, slot.offset), value.to_ne_bytes()))
+            }
+        };
+        let at = far(dst.region, dst.offset);
+        let write = |vcq: &Vcq, notice| {
+            let order = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+            let (peer, data) = (to.vcq, data_of(to));
+            let bytes = (src, len);
+            match word {
+                // SAFETY:
+                // - the caller's word.
+                None => unsafe { vcq.put_piggyback(peer, bytes, at, (0, order | notice), data) },
+                Some((slot, word)) => {
+                    if len > 0 {
+                        let flags = (0, order | UTOFU_ONESIDED_FLAG_DELAY_START);
+                        // SAFETY:
+                        // - the caller's word.
+                        unsafe { vcq.put_piggyback(peer, bytes, at, flags, data) }?;
+                    }
+                    let bytes = (word.as_ptr(), word.len());
+                    // SAFETY:
+                    // - so many bytes are there.
+                    unsafe { vcq.put_piggyback(peer, bytes, slot, (0, order | notice), data) }
+                }
+            }
+        };
+        let Ok(last) = lane.post_quick(&mut queue, to, write) else {
+            return false;
+        };
+        drop(queue);
+        self.note(to, last);
+        true
+    }
+
+    #[inline]
+    fn note(&self, to: &Arc<Target>, last: u64) {
+        let mut busy = self.busy.lock();
+        match busy.iter_mut().find(|(known, _)| Arc::ptr_eq(known, to)) {
+            Some((_, number)) => *number = last,
+            None => {
+                busy.push((to.clone(), last));
+                self.pending.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// To how many peers some may be under way.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Looks which have ended, and asks for the ends of the others.
+    pub fn settle(&self, lane: &Lane) {
+        let mut busy = self.busy.lock();
+        busy.retain(|(to, last)| {
+            let ended = lane.has_ended(to, *last);
+            if ended.is_err() {
+                self.failures.lock().push(Error::PeerDead);
+            }
+            let over = ended != Ok(false);
+            if over {
+                self.pending.fetch_sub(1, Ordering::AcqRel);
+            }
+            !over
+        });
+    }
+
+    /// See [`Channel::quick_failure`](unipgas_core::transport::Channel::quick_failure).
+    pub fn failure(&self) -> Option<Error> {
+        self.failures.lock().pop()
+    }
+}
+
+impl Lane {
+    /// Whether all up to this number have ended at a target; asks for that where nobody has. Errors: [`Error::PeerDead`].
+    pub fn has_ended(&self, to: &Target, number: u64) -> Result<bool> {
+        let mut queue = self.queue();
+        if to.is_lost() {
+            return Err(Error::PeerDead);
+        }
+        if queue.knows_of_end(to, number) {
+            return Ok(queue.has_ended(to, number));
+        }
+        let ask = |vcq: &Vcq, notice| acknowledge(vcq, to, notice);
+        match self.post_covering(&mut queue, to, ask, || Ends::Nothing) {
+            // When there is room.
+            Err(Error::NotNow) | Ok(()) => Ok(false),
+            Err(_) => Err(Error::PeerDead),
+        }
+    }
+}

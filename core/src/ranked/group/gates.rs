@@ -1,0 +1,178 @@
+//! A group that meets in a circuit of its network's gates: how the members connect it, and how they pass.
+
+use super::{Arena, Combine, Group, Walk};
+use crate::circuit::{Circuit, Combining, Gates, partners, rounds};
+use crate::op::{Flags, Local, Remote};
+use crate::{Deadline, Error, Result};
+
+/// The most rounds of a circuit.
+const MOST: u32 = 16;
+/// Of the name that a member tells whose gates are too few; nobody connects the circuit then.
+const NONE: u64 = u64::MAX - 1;
+
+/// Bytes of an arena for the names of others' gates: two words for each round.
+pub(super) const ROOM: usize = MOST as usize * 2 * size_of::<u64>();
+
+/// A circuit that the members are connecting.
+pub(super) struct Connecting {
+    circuit: Option<Box<dyn Circuit>>,
+    /// Where the names of others' gates come to, in all arenas.
+    at: usize,
+    rounds: u32,
+    /// How many names have been told.
+    told: u32,
+    /// Whether this member's gates are connected.
+    connected: Option<bool>,
+}
+
+impl Connecting {
+    /// Claims the gates of a member of `n`. `None`: there is nobody to meet, or they are too many.
+    pub fn new(gates: &dyn Gates, n: u32, at: usize) -> Option<Self> {
+        let rounds = rounds(n);
+        if !(1..=MOST).contains(&rounds) {
+            return None;
+        }
+        let claimed = gates.claim(rounds);
+        let claimed =
+            claimed.inspect_err(|error| tracing::debug!("a group has no circuit: {error}"));
+        Some(Connecting {
+            circuit: claimed.ok(),
+            at,
+            rounds,
+            told: 0,
+            connected: None,
+        })
+    }
+
+    /// Where a member finds the name of the gate that receives what it sends in a round, and of the one that sends what it receives.
+    fn places(&self, round: u32) -> (usize, usize) {
+        let place = |nth: u32| self.at + nth as usize * size_of::<u64>();
+        (place(2 * round), place(2 * round + 1))
+    }
+
+    /// The name of a gate of this member's, as others get it: 0 is none.
+    fn name(&self, round: u32) -> u64 {
+        let gates = self.circuit.as_ref().map(|circuit| circuit.gates());
+        let name = gates.and_then(|gates| gates.get(round as usize));
+        name.copied().unwrap_or(NONE).wrapping_add(1)
+    }
+
+    /// Goes on until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: some have too few.
+    pub fn advance(
+        &mut self,
+        group: &Group,
+        deadline: Deadline,
+    ) -> Result<Option<Box<dyn Circuit>>> {
+        let (me, n) = (group.index(), group.size());
+        while self.told < 2 * self.rounds {
+            let round = self.told / 2;
+            let (to, from) = partners(me, n, round);
+            let (receives, sends) = self.places(round);
+            // Who sends to this member in the round needs the gate that receives then, which is the one that sends in the next; the last receives at the first.
+            let (whom, place, gate) = match self.told % 2 {
+                0 => (from, receives, (round + 1) % self.rounds),
+                _ => (to, sends, round),
+            };
+            let name = self.name(gate);
+            let slot = Remote {
+                region: group.peer(whom, deadline)?,
+                offset: place,
+            };
+            let source = Local {
+                ptr: (&raw const name).cast_mut().cast(),
+                desc: 0,
+            };
+            let flags = Flags::INLINE | Flags::WAKE;
+            // SAFETY:
+            // - the name is taken in the call.
+            let told = unsafe {
+                group
+                    .endpoint
+                    .put(source, slot, size_of_val(&name), flags, 0)
+            };
+            told.map_err(|error| group.blame(whom, error))?;
+            self.told += 1;
+        }
+        if self.connected.is_none() {
+            let names = |place: fn((usize, usize)) -> usize| -> Result<Vec<u64>> {
+                let of = |round| group.await_name(place(self.places(round)), deadline);
+                (0..self.rounds).map(of).collect()
+            };
+            let (to, from) = (names(|(to, _)| to)?, names(|(_, from)| from)?);
+            let connected = self
+                .circuit
+                .as_mut()
+                .map(|circuit| circuit.connect(&to, &from));
+            if let Some(Err(error)) = &connected {
+                tracing::debug!("a group has no circuit: {error}");
+            }
+            self.connected = Some(connected.is_some_and(|connected| connected.is_ok()));
+        }
+        let (mine, mut all) = ([u8::from(self.connected == Some(true))], [0]);
+        let least: &mut Combine<'_> = &mut |held, other| {
+            held[0] = held[0].min(other[0]);
+            Ok(())
+        };
+        // Nobody sends before all are connected.
+        group.all_reduce(&mine, &mut all, least, deadline)?;
+        Ok(self.circuit.take().filter(|_| all == [1]))
+    }
+}
+
+impl Arena {
+    fn name(&self, offset: usize) -> Result<&std::sync::atomic::AtomicU64> {
+        let local = self.local(offset, size_of::<u64>())?;
+        // SAFETY:
+        // - in bounds, aligned (the room is, and each name has a word), mapped while the world lives, used atomically only.
+        Ok(unsafe { std::sync::atomic::AtomicU64::from_ptr(local.ptr.cast()) })
+    }
+}
+
+impl Group {
+    fn await_name(&self, at: usize, deadline: Deadline) -> Result<u64> {
+        let word = self.arena.name(at)?;
+        self.await_one(deadline, || {
+            match word.load(std::sync::atomic::Ordering::Acquire) {
+                0 => None,
+                name => Some(name.wrapping_sub(1)),
+            }
+        })
+    }
+
+    /// From now on barriers go by this circuit.
+    pub(super) fn meet_in(&self, circuit: Box<dyn Circuit>) {
+        let mut circuit = Some(circuit);
+        let _ = self.barrier.with(|walk| {
+            walk.circuit = circuit.take();
+            Ok(())
+        });
+    }
+
+    /// Whether barriers go by gates of the network's.
+    pub fn has_circuit(&self) -> bool {
+        self.barrier.with(|walk| Ok(walk.circuit.is_some())) == Ok(true)
+    }
+
+    /// A barrier by the gates.
+    pub(super) fn pass(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
+        let Some(circuit) = &mut walk.circuit else {
+            return Err(Error::Unsupported);
+        };
+        if !walk.running {
+            circuit.begin(Combining::Nothing, &[])?;
+            walk.running = true;
+        }
+        let mut since = None;
+        let engine = self.world.engine();
+        let passed = engine.wait_for(deadline, &mut || self.check(&mut since), || match circuit
+            .poll(&mut [])
+        {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })?;
+        passed?;
+        walk.running = false;
+        Ok(())
+    }
+}
