@@ -1,9 +1,11 @@
 //! What a virtual compute node has: the quantities of the A64FX systems (guide tables 6.1 to 6.5).
 
+use unipgas_utofu_sys::*;
+
 /// `utofu_query_tofu_version`.
 pub const TOFU_VERSION: (i32, i32) = (3, 0);
 /// `utofu_query_utofu_version`.
-pub const UTOFU_VERSION: (i32, i32) = (1, 0);
+pub const UTOFU_VERSION: (i32, i32) = (UTOFU_VERSION_MAJOR, UTOFU_VERSION_MINOR);
 /// TNIs of a compute node.
 pub const TNIS: u16 = 6;
 /// CQs of a TNI.
@@ -31,41 +33,16 @@ pub const MAX_UINT64: usize = 6;
 /// Floating-point numbers of one reduction.
 pub const MAX_DOUBLE: usize = 3;
 
-/// `struct utofu_onesided_caps`.
-#[derive(Debug)]
-#[repr(C)]
-#[allow(missing_docs)]
-pub struct OnesidedCaps {
-    pub flags: libc::c_ulong,
-    pub armw_ops: libc::c_ulong,
-    pub num_cmp_ids: libc::c_uint,
-    pub num_reserved_stags: libc::c_uint,
-    pub cache_line_size: usize,
-    pub stag_address_alignment: usize,
-    pub max_toq_desc_size: usize,
-    pub max_putget_size: usize,
-    pub max_piggyback_size: usize,
-    pub max_edata_size: usize,
-    pub max_mtu: usize,
-    pub max_gap: usize,
-}
-
-/// `struct utofu_barrier_caps`.
-#[derive(Debug)]
-#[repr(C)]
-#[allow(missing_docs)]
-pub struct BarrierCaps {
-    pub flags: libc::c_ulong,
-    pub reduce_ops: libc::c_ulong,
-    pub max_uint64_reduction: usize,
-    pub max_double_reduction: usize,
-}
-
 /// Of every TNI (guide table 6.4).
-pub static ONESIDED: OnesidedCaps = OnesidedCaps {
-    flags: 0b11,
-    armw_ops: 0b11_1111,
-    num_cmp_ids: CMP_IDS as libc::c_uint,
+pub static ONESIDED: utofu_onesided_caps = utofu_onesided_caps {
+    flags: UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE | UTOFU_ONESIDED_CAP_FLAG_ARMW,
+    armw_ops: UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP
+        | UTOFU_ONESIDED_CAP_ARMW_OP_SWAP
+        | UTOFU_ONESIDED_CAP_ARMW_OP_ADD
+        | UTOFU_ONESIDED_CAP_ARMW_OP_XOR
+        | UTOFU_ONESIDED_CAP_ARMW_OP_AND
+        | UTOFU_ONESIDED_CAP_ARMW_OP_OR,
+    num_cmp_ids: CMP_IDS as c_uint,
     num_reserved_stags: RESERVED_STAGS,
     cache_line_size: 256,
     stag_address_alignment: STAG_ALIGNMENT,
@@ -78,9 +55,16 @@ pub static ONESIDED: OnesidedCaps = OnesidedCaps {
 };
 
 /// Of every TNI (guide table 6.5).
-pub static BARRIER: BarrierCaps = BarrierCaps {
+pub static BARRIER: utofu_barrier_caps = utofu_barrier_caps {
     flags: 0,
-    reduce_ops: 0b1_1111_1110,
+    reduce_ops: UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER
+        | UTOFU_BARRIER_CAP_REDUCE_OP_BAND
+        | UTOFU_BARRIER_CAP_REDUCE_OP_BOR
+        | UTOFU_BARRIER_CAP_REDUCE_OP_BXOR
+        | UTOFU_BARRIER_CAP_REDUCE_OP_MAX
+        | UTOFU_BARRIER_CAP_REDUCE_OP_MAXLOC
+        | UTOFU_BARRIER_CAP_REDUCE_OP_SUM
+        | UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM,
     max_uint64_reduction: MAX_UINT64,
     max_double_reduction: MAX_DOUBLE,
 };

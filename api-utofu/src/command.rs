@@ -2,6 +2,7 @@
 
 use unipgas_core::Error;
 use unipgas_core::port::{Aim, Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw, ShortKey};
+use unipgas_utofu_sys::*;
 
 use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_GAP, MAX_MTU, MAX_PIGGYBACK, MAX_PUTGET};
@@ -9,36 +10,25 @@ use crate::ids::{VcqId, path_coords};
 use crate::status::{Code, Result, from_engine};
 use crate::vcq::Vcq;
 
-const STRONG_ORDER: u64 = 1;
-/// Not in the guide; programs compiled with the systems' header may set it.
-const PACKET_RESPONSE: u64 = 1 << 1;
-const REMOTE_MRQ_NOTICE: u64 = 1 << 2;
-const PADDING: u64 = 1 << 3;
-const CACHE_INJECTION: u64 = 1 << 5;
-const DELAY_START: u64 = 1 << 8;
-const TCQ_NOTICE: u64 = 1 << 14;
-const LOCAL_MRQ_NOTICE: u64 = 1 << 15;
-const SPS_SHIFT: u32 = 24;
-const PATH_SHIFT: u32 = 28;
-const ALL: u64 = STRONG_ORDER
-    | PACKET_RESPONSE
-    | REMOTE_MRQ_NOTICE
-    | PADDING
-    | CACHE_INJECTION
-    | DELAY_START
-    | TCQ_NOTICE
-    | LOCAL_MRQ_NOTICE
-    | 0xf << SPS_SHIFT
-    | 0xff << PATH_SHIFT;
+const ALL: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
+    | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE
+    | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_PADDING
+    | UTOFU_ONESIDED_FLAG_CACHE_INJECTION
+    | UTOFU_ONESIDED_FLAG_DELAY_START
+    | UTOFU_ONESIDED_FLAG_TCQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE
+    | UTOFU_ONESIDED_SPS_MASK
+    | UTOFU_ONESIDED_PATH_MASK;
 
 /// What memory does not notice, or does anyway.
-const SIMPLE: u64 = STRONG_ORDER
-    | PACKET_RESPONSE
-    | REMOTE_MRQ_NOTICE
-    | PADDING
-    | CACHE_INJECTION
-    | TCQ_NOTICE
-    | LOCAL_MRQ_NOTICE;
+const SIMPLE: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
+    | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE
+    | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_PADDING
+    | UTOFU_ONESIDED_FLAG_CACHE_INJECTION
+    | UTOFU_ONESIDED_FLAG_TCQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
 /// Where a command goes, and what it asks for beside its effect.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +64,7 @@ pub struct Stride {
 /// Whether posting may wait for the next one (§3.7.9.1).
 #[inline(always)]
 pub fn is_delayed(flags: u64) -> bool {
-    flags & DELAY_START != 0
+    flags & UTOFU_ONESIDED_FLAG_DELAY_START != 0
 }
 
 #[inline(always)]
@@ -82,7 +72,7 @@ fn flags_of(flags: u64) -> Result<CommandFlags> {
     if flags & !ALL != 0 {
         return Err(Code::InvalidFlags);
     }
-    let path = (flags >> PATH_SHIFT) as u8;
+    let path = path_id_of(flags);
     if path != 0 && path_coords(path).is_none() {
         return Err(Code::InvalidPathId);
     }
@@ -92,10 +82,22 @@ fn flags_of(flags: u64) -> Result<CommandFlags> {
 #[inline(always)]
 fn wanted(flags: u64) -> CommandFlags {
     let mut wanted = CommandFlags::empty();
-    wanted.set(CommandFlags::COMPLETION, flags & TCQ_NOTICE != 0);
-    wanted.set(CommandFlags::LOCAL_NOTICE, flags & LOCAL_MRQ_NOTICE != 0);
-    wanted.set(CommandFlags::REMOTE_NOTICE, flags & REMOTE_MRQ_NOTICE != 0);
-    wanted.set(CommandFlags::ORDERED, flags & STRONG_ORDER != 0);
+    wanted.set(
+        CommandFlags::COMPLETION,
+        flags & UTOFU_ONESIDED_FLAG_TCQ_NOTICE != 0,
+    );
+    wanted.set(
+        CommandFlags::LOCAL_NOTICE,
+        flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE != 0,
+    );
+    wanted.set(
+        CommandFlags::REMOTE_NOTICE,
+        flags & UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE != 0,
+    );
+    wanted.set(
+        CommandFlags::ORDERED,
+        flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER != 0,
+    );
     wanted
 }
 
@@ -118,7 +120,7 @@ impl Vcq {
             rmw,
             flags: flags_of(target.flags)?,
             edata,
-            steps: (target.flags >> SPS_SHIFT & 0xf) as u8,
+            steps: sps_of(target.flags),
             place: self.place_of(remote)?,
             port: remote.port(),
             owner: self.id().port(),
@@ -426,11 +428,11 @@ pub fn check_packets(packets: Packets) -> Result<()> {
 #[inline(always)]
 pub fn armw_op(op: u32) -> Result<Rmw> {
     Ok(match op {
-        1 => Rmw::Swap,
-        2 => Rmw::Add,
-        3 => Rmw::Xor,
-        4 => Rmw::And,
-        5 => Rmw::Or,
+        UTOFU_ARMW_OP_SWAP => Rmw::Swap,
+        UTOFU_ARMW_OP_ADD => Rmw::Add,
+        UTOFU_ARMW_OP_XOR => Rmw::Xor,
+        UTOFU_ARMW_OP_AND => Rmw::And,
+        UTOFU_ARMW_OP_OR => Rmw::Or,
         _ => return Err(Code::InvalidOp),
     })
 }

@@ -3,15 +3,14 @@
 use unipgas_core::port::Fault;
 use unipgas_core::{Error, tell_refusal};
 
-/// `UTOFU_SUCCESS`.
-pub const SUCCESS: i32 = 0;
+pub use unipgas_utofu_sys::UTOFU_SUCCESS as SUCCESS;
 
 macro_rules! codes {
-    ($(#[doc = $meaning:literal] $name:ident = $value:literal,)*) => {
+    ($(#[doc = $meaning:literal] $name:ident = $c_name:ident,)*) => {
         /// `enum utofu_return_code` without its success.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
-        pub enum Code { $(#[doc = $meaning] $name = $value,)* }
+        pub enum Code { $(#[doc = $meaning] $name = unipgas_utofu_sys::$c_name,)* }
 
         impl Code {
             /// Every code.
@@ -21,122 +20,115 @@ macro_rules! codes {
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$name => $meaning.trim(),)* }
             }
+
+            /// Its name in C.
+            pub fn c_name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($c_name),)* }
+            }
         }
     };
 }
 
 codes! {
     /// No new entry in the queue.
-    NotFound = -1,
+    NotFound = UTOFU_ERR_NOT_FOUND,
     /// The barrier communication is under way.
-    NotCompleted = -2,
+    NotCompleted = UTOFU_ERR_NOT_COMPLETED,
     /// The operation has not been processed.
-    NotProcessed = -3,
+    NotProcessed = UTOFU_ERR_NOT_PROCESSED,
     /// The queue is full, or the circuit is in use: try again later.
-    Busy = -4,
+    Busy = UTOFU_ERR_BUSY,
     /// Somebody else has the resource.
-    Used = -5,
+    Used = UTOFU_ERR_USED,
     /// No more of the resource.
-    Full = -6,
+    Full = UTOFU_ERR_FULL,
     /// Nothing of the kind that the flags ask for.
-    NotAvailable = -7,
+    NotAvailable = UTOFU_ERR_NOT_AVAILABLE,
     /// Not supported.
-    NotSupported = -8,
+    NotSupported = UTOFU_ERR_NOT_SUPPORTED,
     /// Another error, when sending.
-    TcqOther = -128,
+    TcqOther = UTOFU_ERR_TCQ_OTHER,
     /// The descriptor is wrong.
-    TcqDesc = -129,
+    TcqDesc = UTOFU_ERR_TCQ_DESC,
     /// The local memory cannot be read.
-    TcqMemory = -130,
+    TcqMemory = UTOFU_ERR_TCQ_MEMORY,
     /// The local STADD is outside of registered memory.
-    TcqStadd = -131,
+    TcqStadd = UTOFU_ERR_TCQ_STADD,
     /// The end of the local range is outside of registered memory.
-    TcqLength = -132,
+    TcqLength = UTOFU_ERR_TCQ_LENGTH,
     /// Another error, after sending.
-    MrqOther = -192,
+    MrqOther = UTOFU_ERR_MRQ_OTHER,
     /// The peer process has gone, or has no such VCQ.
-    MrqPeer = -193,
+    MrqPeer = UTOFU_ERR_MRQ_PEER,
     /// The local memory cannot be written.
-    MrqLclMemory = -194,
+    MrqLclMemory = UTOFU_ERR_MRQ_LCL_MEMORY,
     /// The remote memory cannot be accessed so.
-    MrqRmtMemory = -195,
+    MrqRmtMemory = UTOFU_ERR_MRQ_RMT_MEMORY,
     /// The local STADD is outside of registered memory.
-    MrqLclStadd = -196,
+    MrqLclStadd = UTOFU_ERR_MRQ_LCL_STADD,
     /// The remote STADD is outside of registered memory.
-    MrqRmtStadd = -197,
+    MrqRmtStadd = UTOFU_ERR_MRQ_RMT_STADD,
     /// The end of the local range is outside of registered memory.
-    MrqLclLength = -198,
+    MrqLclLength = UTOFU_ERR_MRQ_LCL_LENGTH,
     /// The end of the remote range is outside of registered memory.
-    MrqRmtLength = -199,
+    MrqRmtLength = UTOFU_ERR_MRQ_RMT_LENGTH,
     /// Another error of barrier communication.
-    BarrierOther = -256,
+    BarrierOther = UTOFU_ERR_BARRIER_OTHER,
     /// The participants do not agree on the operation.
-    BarrierMismatch = -257,
+    BarrierMismatch = UTOFU_ERR_BARRIER_MISMATCH,
     /// An argument is wrong.
-    InvalidArg = -512,
+    InvalidArg = UTOFU_ERR_INVALID_ARG,
     /// A pointer is wrong.
-    InvalidPointer = -513,
+    InvalidPointer = UTOFU_ERR_INVALID_POINTER,
     /// Flags are wrong.
-    InvalidFlags = -514,
+    InvalidFlags = UTOFU_ERR_INVALID_FLAGS,
     /// Compute node coordinates are wrong.
-    InvalidCoords = -515,
+    InvalidCoords = UTOFU_ERR_INVALID_COORDS,
     /// Communication path coordinates are wrong.
-    InvalidPath = -516,
+    InvalidPath = UTOFU_ERR_INVALID_PATH,
     /// A TNI id is wrong.
-    InvalidTniId = -517,
+    InvalidTniId = UTOFU_ERR_INVALID_TNI_ID,
     /// A CQ id is wrong.
-    InvalidCqId = -518,
+    InvalidCqId = UTOFU_ERR_INVALID_CQ_ID,
     /// A BG id is wrong.
-    InvalidBgId = -519,
+    InvalidBgId = UTOFU_ERR_INVALID_BG_ID,
     /// A component id is wrong.
-    InvalidCmpId = -520,
+    InvalidCmpId = UTOFU_ERR_INVALID_CMP_ID,
     /// A VCQ handle is wrong.
-    InvalidVcqHdl = -521,
+    InvalidVcqHdl = UTOFU_ERR_INVALID_VCQ_HDL,
     /// A VCQ id is wrong.
-    InvalidVcqId = -522,
+    InvalidVcqId = UTOFU_ERR_INVALID_VCQ_ID,
     /// A VBG id is wrong.
-    InvalidVbgId = -523,
+    InvalidVbgId = UTOFU_ERR_INVALID_VBG_ID,
     /// A communication path id is wrong.
-    InvalidPathId = -524,
+    InvalidPathId = UTOFU_ERR_INVALID_PATH_ID,
     /// A STADD is wrong.
-    InvalidStadd = -525,
+    InvalidStadd = UTOFU_ERR_INVALID_STADD,
     /// A memory address is wrong.
-    InvalidAddress = -526,
+    InvalidAddress = UTOFU_ERR_INVALID_ADDRESS,
     /// A size or length is wrong.
-    InvalidSize = -527,
+    InvalidSize = UTOFU_ERR_INVALID_SIZE,
     /// A STag is wrong.
-    InvalidStag = -528,
+    InvalidStag = UTOFU_ERR_INVALID_STAG,
     /// EDATA is wrong.
-    InvalidEdata = -529,
+    InvalidEdata = UTOFU_ERR_INVALID_EDATA,
     /// A number of things is wrong.
-    InvalidNumber = -530,
+    InvalidNumber = UTOFU_ERR_INVALID_NUMBER,
     /// An operation is wrong.
-    InvalidOp = -531,
+    InvalidOp = UTOFU_ERR_INVALID_OP,
     /// A descriptor is wrong.
-    InvalidDesc = -532,
+    InvalidDesc = UTOFU_ERR_INVALID_DESC,
     /// Data of a structure is wrong.
-    InvalidData = -533,
+    InvalidData = UTOFU_ERR_INVALID_DATA,
     /// A resource other than memory is exhausted.
-    OutOfResource = -640,
+    OutOfResource = UTOFU_ERR_OUT_OF_RESOURCE,
     /// Memory is exhausted.
-    OutOfMemory = -641,
+    OutOfMemory = UTOFU_ERR_OUT_OF_MEMORY,
     /// Fatal.
-    Fatal = -768,
+    Fatal = UTOFU_ERR_FATAL,
 }
 
 impl Code {
-    /// Its name in C.
-    pub fn c_name(self) -> String {
-        let mut name = "UTOFU_ERR".to_owned();
-        for c in format!("{self:?}").chars() {
-            if c.is_ascii_uppercase() {
-                name.push('_');
-            }
-            name.push(c.to_ascii_uppercase());
-        }
-        name
-    }
-
     /// Whether it says no more than that there is nothing yet, or no room yet.
     #[inline]
     pub fn asks_for_patience(self) -> bool {
@@ -196,13 +188,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_header() {
-        let header = include_str!("../include/utofu.h");
-        for code in Code::ALL {
-            let line = format!("{} = {}", code.c_name(), *code as i32);
-            assert!(header.contains(&line), "{line}");
+    fn every_code_of_the_header_has_a_meaning() {
+        let mut named = 0;
+        for (name, value) in unipgas_utofu_sys::constants() {
+            if !name.starts_with("UTOFU_ERR_") {
+                continue;
+            }
+            let code = Code::ALL.iter().find(|code| code.c_name() == name);
+            let code = code.unwrap_or_else(|| panic!("{name} is not there"));
+            assert_eq!(*code as i32 as i128, value, "{name}");
             assert!(code.meaning().ends_with('.'), "{code:?}");
+            named += 1;
         }
+        assert_eq!(named, Code::ALL.len());
     }
 
     #[test]

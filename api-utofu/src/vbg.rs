@@ -11,6 +11,7 @@ use unipgas_core::gate::{
 };
 use unipgas_core::port::{Gates, LOOK_PART, Names, Turns};
 use unipgas_core::{Region, Rights};
+use unipgas_utofu_sys::*;
 
 use crate::asynchronous::asynchronous_error;
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, START_VBGS, TNIS, VBGS};
@@ -18,33 +19,12 @@ use crate::ids::VbgId;
 use crate::process::{Process, current, is_child};
 use crate::status::{Code, Result, from_engine};
 
-/// `UTOFU_VBG_ID_NULL`.
-pub const NULL: u64 = u64::MAX;
-/// `UTOFU_PATH_COORD_NULL`.
-const PATH_NULL: u8 = u8::MAX;
+pub use unipgas_utofu_sys::UTOFU_VBG_ID_NULL as NULL;
+/// §3.4.4.1.
+pub use unipgas_utofu_sys::utofu_vbg_setting as VbgSetting;
 
 /// How often somebody who polls in vain looks who has died.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// `struct utofu_vbg_setting` (§3.4.4.1).
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct VbgSetting {
-    /// The VBG.
-    pub vbg_id: u64,
-    /// Where its signal comes from.
-    pub src_lcl_vbg_id: u64,
-    /// Where its packet comes from.
-    pub src_rmt_vbg_id: u64,
-    /// Where its signal goes to.
-    pub dst_lcl_vbg_id: u64,
-    /// Where its packet goes to.
-    pub dst_rmt_vbg_id: u64,
-    /// The packet's path.
-    pub dst_path_coords: [u8; 3],
-}
-
-const _: () = assert!(size_of::<VbgSetting>() == 48);
 
 /// What was started, as the functions that look for its end are named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,7 +270,7 @@ impl Process {
             let anywhere = |bits: u64| self.neighbour_gate(bits, None);
             let path = setting.dst_path_coords;
             if setting.dst_rmt_vbg_id != NULL
-                && path[0] != PATH_NULL
+                && path[0] != UTOFU_PATH_COORD_NULL
                 && !self.shape().has_path(&path)
             {
                 return Err(Code::InvalidPath);
@@ -557,12 +537,12 @@ fn from_gate(error: Error) -> Code {
 /// `enum utofu_reduce_op` for integers (§3.8.3.1). Errors: [`Code::InvalidOp`], [`Code::InvalidNumber`].
 pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
     let operation = match op {
-        2 => Operation::Band,
-        3 => Operation::Bor,
-        4 => Operation::Bxor,
-        5 => Operation::Max,
-        6 => Operation::Maxloc,
-        7 => Operation::Sum,
+        UTOFU_REDUCE_OP_BAND => Operation::Band,
+        UTOFU_REDUCE_OP_BOR => Operation::Bor,
+        UTOFU_REDUCE_OP_BXOR => Operation::Bxor,
+        UTOFU_REDUCE_OP_MAX => Operation::Max,
+        UTOFU_REDUCE_OP_MAXLOC => Operation::Maxloc,
+        UTOFU_REDUCE_OP_SUM => Operation::Sum,
         _ => return Err(Code::InvalidOp),
     };
     if data.is_empty() || data.len() > MAX_UINT64 {
@@ -573,7 +553,7 @@ pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
 
 /// The same for floating-point numbers.
 pub fn doubles(op: u32, data: &[f64]) -> Result<Payload> {
-    if op != 8 {
+    if op != UTOFU_REDUCE_OP_BFPSUM {
         return Err(Code::InvalidOp);
     }
     if data.is_empty() || data.len() > MAX_DOUBLE {

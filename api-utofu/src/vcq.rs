@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use unipgas_core::port::{PORTS, Port, Queues, RemotePort, ShortKey};
 use unipgas_core::{Error, Rights};
+use unipgas_utofu_sys::{
+    UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_SESSION_MODE, UTOFU_VCQ_FLAG_THREAD_SAFE,
+};
 
 use crate::caps::{RESERVED_STAGS, STAG_ALIGNMENT};
 use crate::ids::VcqId;
@@ -19,11 +22,11 @@ pub struct VcqFlags(u64);
 
 impl VcqFlags {
     /// Several threads may use the VCQ at the same time.
-    pub const THREAD_SAFE: Self = VcqFlags(1);
+    pub const THREAD_SAFE: Self = VcqFlags(UTOFU_VCQ_FLAG_THREAD_SAFE);
     /// The VCQ has a CQ of its own.
-    pub const EXCLUSIVE: Self = VcqFlags(1 << 1);
+    pub const EXCLUSIVE: Self = VcqFlags(UTOFU_VCQ_FLAG_EXCLUSIVE);
     /// What is posted to the VCQ waits for puts that arrive (§2.2.8).
-    pub const SESSION_MODE: Self = VcqFlags(1 << 2);
+    pub const SESSION_MODE: Self = VcqFlags(UTOFU_VCQ_FLAG_SESSION_MODE);
 
     /// None.
     pub const fn empty() -> Self {
@@ -32,7 +35,8 @@ impl VcqFlags {
 
     /// Errors: [`Code::InvalidFlags`].
     pub fn from_bits(bits: u64) -> Result<Self> {
-        if bits & !0b111 == 0 {
+        let all = Self::THREAD_SAFE | Self::EXCLUSIVE | Self::SESSION_MODE;
+        if bits & !all.0 == 0 {
             Ok(VcqFlags(bits))
         } else {
             Err(Code::InvalidFlags)

@@ -2,6 +2,7 @@
 
 use libc::c_ulong;
 use unipgas_core::gate::Payload;
+use unipgas_utofu_sys::UTOFU_VBG_FLAG_THREAD_SAFE;
 
 use super::{functions, given, put, put_array};
 use crate::caps::{MAX_DOUBLE, MAX_UINT64, VBGS};
@@ -36,7 +37,7 @@ functions! {
     fn utofu_alloc_vbg(tni_id: u16, num_vbgs: usize, flags: c_ulong, vbg_ids: *mut u64) {
         given(vbg_ids)?;
         // The one flag there is asks for what all VBGs are here: thread-safe.
-        no_flags(flags & !1)?;
+        no_flags(flags & !UTOFU_VBG_FLAG_THREAD_SAFE)?;
         let ids = current()?.for_changes()?.alloc_vbg(tni_id, num_vbgs)?;
         // SAFETY:
         // - not null, so room for `num_vbgs` elements by the C contract.

@@ -9,21 +9,8 @@ use crate::process::current;
 use crate::status::{Code, Result, from_fault};
 use crate::vcq::vcq;
 
-/// `struct utofu_mrq_notice` (§3.7.6.1).
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct MrqNotice {
-    pub notice_type: u8,
-    pub padding1: [u8; 7],
-    pub vcq_id: u64,
-    pub edata: u64,
-    pub rmt_value: u64,
-    pub lcl_stadd: u64,
-    pub rmt_stadd: u64,
-    pub reserved: [u64; 2],
-}
-
-const _: () = assert!(size_of::<MrqNotice>() == 64);
+/// §3.7.6.1.
+pub use unipgas_utofu_sys::utofu_mrq_notice as MrqNotice;
 
 fn check_poll_flags(flags: c_ulong) -> Result<()> {
     if flags == 0 {

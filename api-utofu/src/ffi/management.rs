@@ -3,11 +3,12 @@
 use libc::c_ulong;
 
 use super::{array, functions, given, put, put_array};
-use crate::caps::{self, BarrierCaps, CMP_IDS, CQS, OnesidedCaps, TNIS};
+use crate::caps::{self, CMP_IDS, CQS, TNIS};
 use crate::ids::{VcqId, path_coords, path_id};
 use crate::process::current;
 use crate::status::{Code, Result};
 use crate::vcq::{VcqFlags, vcq};
+use unipgas_utofu_sys::{utofu_barrier_caps, utofu_onesided_caps};
 
 /// An array that the caller frees by free(); null where it is empty.
 ///
@@ -85,7 +86,7 @@ functions! {
         unsafe { hand_over(&all, tni_ids, num_tnis) }
     }
 
-    fn utofu_query_onesided_caps(tni_id: u16, tni_caps: *mut *const OnesidedCaps) {
+    fn utofu_query_onesided_caps(tni_id: u16, tni_caps: *mut *const utofu_onesided_caps) {
         if !current()?.onesided_tnis().contains(&tni_id) {
             return Err(Code::InvalidTniId);
         }
@@ -94,7 +95,7 @@ functions! {
         unsafe { put(tni_caps, &raw const caps::ONESIDED) }
     }
 
-    fn utofu_query_barrier_caps(tni_id: u16, tni_caps: *mut *const BarrierCaps) {
+    fn utofu_query_barrier_caps(tni_id: u16, tni_caps: *mut *const utofu_barrier_caps) {
         check_tni(tni_id)?;
         // SAFETY:
         // - null or valid, by the C contract.

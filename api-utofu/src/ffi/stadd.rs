@@ -1,6 +1,7 @@
 //! §3.6 STADD management.
 
 use libc::{c_uint, c_ulong};
+use unipgas_utofu_sys::UTOFU_REG_MEM_FLAG_READ_ONLY;
 
 use super::{functions, given, put};
 use crate::VcqId;
@@ -9,8 +10,8 @@ use crate::status::{Code, Result};
 use crate::vcq::{query_stadd, vcq};
 
 fn is_read_only(flags: c_ulong) -> Result<bool> {
-    if flags & !1 == 0 {
-        Ok(flags == 1)
+    if flags & !UTOFU_REG_MEM_FLAG_READ_ONLY == 0 {
+        Ok(flags != 0)
     } else {
         Err(Code::InvalidFlags)
     }

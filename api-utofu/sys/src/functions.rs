@@ -1,0 +1,253 @@
+//! The list of all functions, and the table of them that who loads the library calls.
+
+use std::ffi::{CStr, c_int, c_uint, c_ulong, c_void};
+
+use crate::types::*;
+
+/// Gives `$callback!` the declarations of all 65 functions: `fn name(parameter: type, ...) -> result;`, where the result is `c_int`, or
+/// `()` for the two that return nothing. The caller has the types by `use unipgas_utofu_sys::*`.
+#[macro_export]
+macro_rules! utofu_functions {
+    ($callback:ident) => {
+        $callback! {
+            // TNI query
+            fn utofu_get_onesided_tnis(tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) -> c_int;
+            fn utofu_get_barrier_tnis(tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) -> c_int;
+            fn utofu_query_onesided_caps(tni_id: utofu_tni_id_t, tni_caps: *mut *mut utofu_onesided_caps) -> c_int;
+            fn utofu_query_barrier_caps(tni_id: utofu_tni_id_t, tni_caps: *mut *mut utofu_barrier_caps) -> c_int;
+            // VCQ
+            fn utofu_create_vcq(tni_id: utofu_tni_id_t, flags: c_ulong, vcq_hdl: *mut utofu_vcq_hdl_t) -> c_int;
+            fn utofu_create_vcq_with_cmp_id(
+                tni_id: utofu_tni_id_t, cmp_id: utofu_cmp_id_t, flags: c_ulong, vcq_hdl: *mut utofu_vcq_hdl_t,
+            ) -> c_int;
+            fn utofu_free_vcq(vcq_hdl: utofu_vcq_hdl_t) -> c_int;
+            fn utofu_query_vcq_id(vcq_hdl: utofu_vcq_hdl_t, vcq_id: *mut utofu_vcq_id_t) -> c_int;
+            fn utofu_construct_vcq_id(
+                coords: *mut u8, tni_id: utofu_tni_id_t, cq_id: utofu_cq_id_t, cmp_id: utofu_cmp_id_t,
+                vcq_id: *mut utofu_vcq_id_t,
+            ) -> c_int;
+            fn utofu_set_vcq_id_path(vcq_id: *mut utofu_vcq_id_t, path_coords: *mut u8) -> c_int;
+            fn utofu_query_vcq_info(
+                vcq_id: utofu_vcq_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, cq_id: *mut utofu_cq_id_t,
+                extra_val: *mut u16,
+            ) -> c_int;
+            // VBG
+            fn utofu_alloc_vbg(tni_id: utofu_tni_id_t, num_vbgs: usize, flags: c_ulong, vbg_ids: *mut utofu_vbg_id_t) -> c_int;
+            fn utofu_free_vbg(vbg_ids: *mut utofu_vbg_id_t, num_vbgs: usize) -> c_int;
+            fn utofu_set_vbg(vbg_settings: *mut utofu_vbg_setting, num_vbg_settings: usize) -> c_int;
+            fn utofu_query_vbg_info(
+                vbg_id: utofu_vbg_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, bg_id: *mut utofu_bg_id_t,
+                extra_val: *mut u16,
+            ) -> c_int;
+            // path
+            fn utofu_get_path_id(vcq_id: utofu_vcq_id_t, path_coords: *mut u8, path_id: *mut utofu_path_id_t) -> c_int;
+            fn utofu_get_path_coords(vcq_id: utofu_vcq_id_t, path_id: utofu_path_id_t, path_coords: *mut u8) -> c_int;
+            // STADD
+            fn utofu_reg_mem(
+                vcq_hdl: utofu_vcq_hdl_t, addr: *mut c_void, size: usize, flags: c_ulong, stadd: *mut utofu_stadd_t,
+            ) -> c_int;
+            fn utofu_reg_mem_with_stag(
+                vcq_hdl: utofu_vcq_hdl_t, addr: *mut c_void, size: usize, stag: c_uint, flags: c_ulong,
+                stadd: *mut utofu_stadd_t,
+            ) -> c_int;
+            fn utofu_query_stadd(vcq_id: utofu_vcq_id_t, stag: c_uint, stadd: *mut utofu_stadd_t) -> c_int;
+            fn utofu_dereg_mem(vcq_hdl: utofu_vcq_hdl_t, stadd: utofu_stadd_t, flags: c_ulong) -> c_int;
+            // one-sided start
+            fn utofu_put(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_put_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+                cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_put_stride(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_put_stride_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                mtu: usize, gap: usize, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_put_piggyback(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: *mut c_void, rmt_stadd: utofu_stadd_t,
+                length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_put_piggyback8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: u64, rmt_stadd: utofu_stadd_t,
+                length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_get(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_get_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+                cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_get_stride(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_get_stride_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                mtu: usize, gap: usize, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_armw4(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u32,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_armw8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u64,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_cswap4(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u32, new_value: u32,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_cswap8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u64, new_value: u64,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, cbdata: *mut c_void,
+            ) -> c_int;
+            fn utofu_nop(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, cbdata: *mut c_void) -> c_int;
+            // one-sided prepare
+            fn utofu_prepare_put(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, desc: *mut c_void,
+                desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_put_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+                desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_put_stride(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_put_stride_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                mtu: usize, gap: usize, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_put_piggyback(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: *mut c_void, rmt_stadd: utofu_stadd_t,
+                length: usize, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_put_piggyback8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_data: u64, rmt_stadd: utofu_stadd_t,
+                length: usize, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_get(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, desc: *mut c_void,
+                desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_get_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
+                desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_get_stride(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_get_stride_gap(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, lcl_stadd: utofu_stadd_t,
+                rmt_stadd: utofu_stadd_t, length: usize, stride: usize, num_blocks: usize, edata: u64, flags: c_ulong,
+                mtu: usize, gap: usize, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_armw4(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u32,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_armw8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, armw_op: utofu_armw_op, op_value: u64,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_cswap4(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u32, new_value: u32,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_cswap8(
+                vcq_hdl: utofu_vcq_hdl_t, rmt_vcq_id: utofu_vcq_id_t, old_value: u64, new_value: u64,
+                rmt_stadd: utofu_stadd_t, edata: u64, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize,
+            ) -> c_int;
+            fn utofu_prepare_nop(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, desc: *mut c_void, desc_size: *mut usize) -> c_int;
+            // post
+            fn utofu_post_toq(vcq_hdl: utofu_vcq_hdl_t, desc: *mut c_void, desc_size: usize, cbdata: *mut c_void) -> c_int;
+            // completion
+            fn utofu_poll_tcq(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, cbdata: *mut *mut c_void) -> c_int;
+            fn utofu_poll_mrq(vcq_hdl: utofu_vcq_hdl_t, flags: c_ulong, notice: *mut utofu_mrq_notice) -> c_int;
+            fn utofu_query_num_unread_tcq(vcq_hdl: utofu_vcq_hdl_t, count: *mut usize) -> c_int;
+            fn utofu_query_num_unread_mrq(vcq_hdl: utofu_vcq_hdl_t, count: *mut usize) -> c_int;
+            // barrier
+            fn utofu_barrier(vbg_id: utofu_vbg_id_t, flags: c_ulong) -> c_int;
+            fn utofu_reduce_uint64(
+                vbg_id: utofu_vbg_id_t, op: utofu_reduce_op, data: *mut u64, num_data: usize, flags: c_ulong,
+            ) -> c_int;
+            fn utofu_reduce_double(
+                vbg_id: utofu_vbg_id_t, op: utofu_reduce_op, data: *mut f64, num_data: usize, flags: c_ulong,
+            ) -> c_int;
+            fn utofu_poll_barrier(vbg_id: utofu_vbg_id_t, flags: c_ulong) -> c_int;
+            fn utofu_poll_reduce_uint64(vbg_id: utofu_vbg_id_t, flags: c_ulong, data: *mut u64) -> c_int;
+            fn utofu_poll_reduce_double(vbg_id: utofu_vbg_id_t, flags: c_ulong, data: *mut f64) -> c_int;
+            // misc
+            fn utofu_query_tofu_version(major_ver: *mut c_int, minor_ver: *mut c_int) -> ();
+            fn utofu_query_utofu_version(major_ver: *mut c_int, minor_ver: *mut c_int) -> ();
+            fn utofu_query_my_coords(coords: *mut u8) -> c_int;
+        }
+    };
+}
+
+macro_rules! table {
+    ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The functions of a loaded library.
+        #[derive(Debug, Clone, Copy)]
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($parameter: $ty),*) -> $result,)*
+        }
+
+        impl Functions {
+            /// The names, in the order of the list.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// All functions, each found by `symbol`, which gives null for a name that is not there.
+            /// Errors: the first name that is missing.
+            ///
+            /// # Safety
+            /// What `symbol` gives for a name is null, or the function of that name, which stays loaded.
+            pub unsafe fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Result<Self, &'static str> {
+                $(
+                    let name = const {
+                        match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                            Ok(name) => name,
+                            Err(_) => panic!("a name has no zero in it"),
+                        }
+                    };
+                    let $name = symbol(name);
+                    if $name.is_null() {
+                        return Err(stringify!($name));
+                    }
+                )*
+                Ok(Functions {
+                    $($name: {
+                        // SAFETY:
+                        // - not null, so the function of this name by the caller's word; its type is that of the header.
+                        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $result>($name) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+utofu_functions!(table);

@@ -1,0 +1,18 @@
+//! uTofu's C interface, for who offers it and for who calls it: types, constants, and one list of all functions ([`utofu_functions`]).
+//! The values and layouts are those of the header of the A64FX systems (LP64); a test compares them with `utofu.h`.
+#![allow(
+    missing_docs,
+    reason = "the names are those of the C header, where they are described"
+)]
+#![allow(non_camel_case_types, non_snake_case)]
+
+mod constants;
+mod functions;
+mod types;
+
+pub use constants::*;
+pub use functions::*;
+pub use types::*;
+
+/// The types of C in the list of functions.
+pub use std::ffi::{c_int, c_uint, c_ulong, c_void};
