@@ -1,0 +1,143 @@
+//! Completions that come late, and completions of what has failed.
+
+use unipgas_utofu_sys::*;
+
+use crate::kit::*;
+use crate::process::alone;
+
+#[test]
+fn late_ones_are_handed_out_at_their_poll() {
+    alone(
+        "completions::late_ones_are_handed_out_at_their_poll",
+        "late=3,toq=2",
+        || {
+            let (a, b) = two();
+            assert_eq!(a.put(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
+            assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
+            // The first poll finds them, and the third one after it hands the first one out: until then they hold their places.
+            for _ in 0..3 {
+                assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
+                assert_eq!(a.put(&b, 0, 0), UTOFU_ERR_BUSY);
+            }
+            assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 1));
+            assert_eq!(a.poll_tcq(), (UTOFU_SUCCESS, 2));
+            let mut unread = 0;
+            assert_eq!(
+                call!(utofu_query_num_unread_mrq(a.handle, &mut unread)),
+                UTOFU_SUCCESS
+            );
+            assert_eq!(unread, 1);
+            for _ in 0..3 {
+                assert_eq!(a.poll_mrq().0, UTOFU_ERR_NOT_FOUND);
+            }
+            a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+            assert_eq!(
+                call!(utofu_query_num_unread_mrq(a.handle, &mut unread)),
+                UTOFU_SUCCESS
+            );
+            assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
+        },
+    );
+}
+
+/// Also one that has asked for nothing; what comes before and after it is carried out.
+#[test]
+fn a_descriptor_that_is_not_sent_is_told_in_its_place() {
+    let name = "completions::a_descriptor_that_is_not_sent_is_told_in_its_place";
+    alone(name, "tcq=2:ERR_TCQ_MEMORY,tcq=4:ERR_TCQ_DESC", || {
+        let (a, b) = two();
+        let word = |value, at, flags, number| {
+            let to = b.stadd + at;
+            let code = call!(utofu_put_piggyback8(
+                a.handle,
+                b.id,
+                value,
+                to,
+                8,
+                0,
+                flags,
+                cbdata(number)
+            ));
+            assert_eq!(code, UTOFU_SUCCESS);
+        };
+        word(1, 0, TCQ | LOCAL, 1);
+        word(1, 8, 0, 2);
+        word(1, 16, TCQ | LOCAL, 3);
+        assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
+        assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_MEMORY, 2));
+        assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 3));
+        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        assert_eq!([0, 8, 16].map(|at| b.word(at)), [1, 0, 1]);
+        // A get that is not sent writes nothing.
+        assert_eq!(a.get(&b, TCQ | LOCAL, 4), UTOFU_SUCCESS);
+        assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_DESC, 4));
+        assert_eq!((a.word(0), a.poll_mrq().0), (0, UTOFU_ERR_NOT_FOUND));
+        assert_eq!(a.deregister(), UTOFU_SUCCESS);
+    });
+}
+
+#[test]
+fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
+    let name = "completions::a_descriptor_that_fails_afterwards_is_told_by_the_mrq";
+    alone(
+        name,
+        "mrq=2:ERR_MRQ_PEER,mrq=4:ERR_MRQ_RMT_STADD,mrq=5:ERR_MRQ_OTHER",
+        || {
+            let (a, b) = two();
+            a.set(0, 9);
+            // The second of three blocks.
+            let code = call!(utofu_put_stride(
+                a.handle,
+                b.id,
+                a.stadd,
+                b.stadd,
+                8,
+                8,
+                3,
+                6,
+                TCQ,
+                cbdata(1)
+            ));
+            assert_eq!(code, UTOFU_SUCCESS);
+            for _ in 0..3 {
+                assert_eq!(a.next_tcq(), (UTOFU_SUCCESS, 1));
+            }
+            let (code, told) = a.next_mrq();
+            assert_eq!(
+                (code, told.edata, told.vcq_id),
+                (UTOFU_ERR_MRQ_PEER, 6, b.id)
+            );
+            assert_eq!(told.notice_type, UTOFU_MRQ_TYPE_LCL_PUT);
+            assert_eq!((told.rmt_stadd, b.word(0)), (b.stadd + 16, 9));
+            // A NOP is none of those that can fail so; nobody need poll the TCQ.
+            assert_eq!(call!(utofu_nop(a.handle, 0, cbdata(0))), UTOFU_SUCCESS);
+            assert_eq!(a.get(&b, LOCAL, 2), UTOFU_SUCCESS);
+            let (code, told) = a.next_mrq();
+            assert_eq!(
+                (code, told.notice_type),
+                (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_MRQ_TYPE_LCL_GET)
+            );
+            assert_eq!(told.lcl_stadd, a.stadd + 8);
+            let armw = UTOFU_ARMW_OP_ADD;
+            let code = call!(utofu_armw8(
+                a.handle,
+                b.id,
+                armw,
+                1,
+                b.stadd,
+                3,
+                REMOTE,
+                cbdata(0)
+            ));
+            assert_eq!(code, UTOFU_SUCCESS);
+            let (code, told) = a.next_mrq();
+            assert_eq!(
+                (code, told.notice_type),
+                (UTOFU_ERR_MRQ_OTHER, UTOFU_MRQ_TYPE_LCL_ARMW)
+            );
+            assert_eq!((b.word(0), b.poll_mrq().0), (9, UTOFU_ERR_NOT_FOUND));
+            assert_eq!(a.deregister(), UTOFU_SUCCESS);
+        },
+    );
+}
