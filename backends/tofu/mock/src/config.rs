@@ -10,7 +10,7 @@
 //! | `putget=N` | `max_putget_size`, at most 16777215 | 16777215 |
 //! | `armw=0` | there is no ARMW: capabilities say so, calls answer `UTOFU_ERR_NOT_SUPPORTED` | 1 |
 //! | `session=0` | the same for session mode | 1 |
-//! | `late=N` | a completion is handed out by the N-th poll after the one that has found it | 0 |
+//! | `late=N` | a completion is handed out by the N-th poll after the one that has found it; of the TCQ, polls on all VCQs of the CQ count | 0 |
 //! | `stadds=tell` | a local range that is not registered is the library's to answer: by a code at a poll | `abort` |
 //! | `yield=1` | calls on a VCQ give the processor away: those of other threads at the same time are found sooner | 0 |
 //! | `fail=CALL:WHEN:CODE` | calls of this name that answer the code and do nothing | |

@@ -112,11 +112,16 @@ pub fn created(mock: &Mock, handle: utofu_vcq_hdl_t, flags: c_ulong) -> Outcome 
     Ok(())
 }
 
-pub fn freed(vcq: &Vcq) {
+/// Frees a VCQ by `free`, while nobody looks at the queues of its CQ.
+pub fn freed(vcq: &Vcq, free: impl FnOnce() -> c_int) -> Outcome {
+    let mut queues = vcq.cq.queues.lock();
+    outcome(free())?;
+    queues.by_handle.remove(&vcq.handle);
+    drop(queues);
     if let Some(table) = TABLE.write().as_mut() {
         table.vcqs.remove(&vcq.handle);
     }
-    vcq.cq.queues.lock().by_handle.remove(&vcq.handle);
+    Ok(())
 }
 
 /// The VCQ of a handle: one that was never given out, or that was freed, leads to memory that is no VCQ.

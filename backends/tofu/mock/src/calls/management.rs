@@ -10,14 +10,12 @@ use super::forwarded;
 use crate::library::{Mock, Outcome, outcome};
 use crate::vcqs;
 
+/// VCQs of a CQ.
+const CMP_IDS: utofu_cmp_id_t = 8;
 const VCQ_FLAGS: c_ulong =
     UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
 
 forwarded! {
-    fn utofu_query_barrier_caps(tni_id: utofu_tni_id_t, tni_caps: *mut *mut utofu_barrier_caps);
-    fn utofu_construct_vcq_id(
-        coords: *mut u8, tni_id: utofu_tni_id_t, cq_id: utofu_cq_id_t, cmp_id: utofu_cmp_id_t, vcq_id: *mut utofu_vcq_id_t,
-    );
     fn utofu_set_vcq_id_path(vcq_id: *mut utofu_vcq_id_t, path_coords: *mut u8);
     fn utofu_query_vcq_info(
         vcq_id: utofu_vcq_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, cq_id: *mut utofu_cq_id_t, extra_val: *mut u16,
@@ -51,6 +49,15 @@ unsafe fn cut(mock: &Mock, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usi
             *tni_ids = std::ptr::null_mut();
         }
         *num_tnis = kept;
+    }
+}
+
+/// Errors: `UTOFU_ERR_INVALID_CMP_ID`.
+fn check_cmp(cmp_id: utofu_cmp_id_t) -> Outcome {
+    if cmp_id < CMP_IDS {
+        Ok(())
+    } else {
+        Err(UTOFU_ERR_INVALID_CMP_ID)
     }
 }
 
@@ -124,6 +131,17 @@ pub unsafe fn utofu_query_onesided_caps(
     Ok(())
 }
 
+pub unsafe fn utofu_query_barrier_caps(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    tni_caps: *mut *mut utofu_barrier_caps,
+) -> Outcome {
+    check_tni(mock, tni_id)?;
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_query_barrier_caps)(tni_id, tni_caps) })
+}
+
 /// Creates a VCQ by `make`, if its flags and the TNI allow that.
 fn create(
     mock: &'static Mock,
@@ -170,6 +188,7 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
     flags: c_ulong,
     vcq_hdl: *mut utofu_vcq_hdl_t,
 ) -> Outcome {
+    check_cmp(cmp_id)?;
     let make = || {
         // SAFETY:
         // - the caller's arguments.
@@ -178,13 +197,27 @@ pub unsafe fn utofu_create_vcq_with_cmp_id(
     create(mock, tni_id, flags, true, vcq_hdl, make)
 }
 
+/// The other nodes have as many TNIs as this one.
+pub unsafe fn utofu_construct_vcq_id(
+    mock: &'static Mock,
+    coords: *mut u8,
+    tni_id: utofu_tni_id_t,
+    cq_id: utofu_cq_id_t,
+    cmp_id: utofu_cmp_id_t,
+    vcq_id: *mut utofu_vcq_id_t,
+) -> Outcome {
+    check_tni(mock, tni_id)?;
+    check_cmp(cmp_id)?;
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_construct_vcq_id)(coords, tni_id, cq_id, cmp_id, vcq_id) })
+}
+
 pub unsafe fn utofu_free_vcq(mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t) -> Outcome {
     let vcq = vcqs::find("utofu_free_vcq", vcq_hdl);
     // SAFETY:
     // - a VCQ that is there.
-    outcome(unsafe { (mock.real.utofu_free_vcq)(vcq_hdl) })?;
-    vcqs::freed(&vcq);
-    Ok(())
+    vcqs::freed(&vcq, || unsafe { (mock.real.utofu_free_vcq)(vcq_hdl) })
 }
 
 pub unsafe fn utofu_query_vcq_id(

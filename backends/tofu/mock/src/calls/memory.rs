@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use unipgas_utofu_sys::*;
 
-use super::forwarded;
 use crate::library::{Mock, Outcome, outcome};
 use crate::rules::broken;
 use crate::vcqs::Inside;
@@ -13,8 +12,13 @@ use crate::vcqs::Inside;
 const ALIGNMENT: usize = 256;
 const STAGS: c_uint = 256;
 
-forwarded! {
-    fn utofu_query_stadd(vcq_id: utofu_vcq_id_t, stag: c_uint, stadd: *mut utofu_stadd_t);
+/// Errors: `UTOFU_ERR_INVALID_STAG`.
+fn check_stag(stag: c_uint) -> Outcome {
+    if stag < STAGS {
+        Ok(())
+    } else {
+        Err(UTOFU_ERR_INVALID_STAG)
+    }
 }
 
 /// Registers `size` bytes at `addr` by `make`, if that is allowed.
@@ -28,6 +32,12 @@ fn register(
 ) -> Outcome {
     if flags & !UTOFU_REG_MEM_FLAG_READ_ONLY != 0 {
         return Err(UTOFU_ERR_INVALID_FLAGS);
+    }
+    if addr.is_null() {
+        return Err(UTOFU_ERR_INVALID_ADDRESS);
+    }
+    if size == 0 {
+        return Err(UTOFU_ERR_INVALID_SIZE);
     }
     let mut queues = inside.queues();
     let registered = &mut queues.of(inside.vcq()).registered;
@@ -72,15 +82,25 @@ pub unsafe fn utofu_reg_mem_with_stag(
     if !size.is_multiple_of(ALIGNMENT) {
         return Err(UTOFU_ERR_INVALID_SIZE);
     }
-    if stag >= STAGS {
-        return Err(UTOFU_ERR_INVALID_STAG);
-    }
+    check_stag(stag)?;
     let make = || {
         // SAFETY:
         // - the caller's arguments.
         unsafe { (mock.real.utofu_reg_mem_with_stag)(vcq_hdl, addr, size, stag, flags, stadd) }
     };
     register(mock, &inside, (addr, size), flags, stadd, make)
+}
+
+pub unsafe fn utofu_query_stadd(
+    mock: &'static Mock,
+    vcq_id: utofu_vcq_id_t,
+    stag: c_uint,
+    stadd: *mut utofu_stadd_t,
+) -> Outcome {
+    check_stag(stag)?;
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_query_stadd)(vcq_id, stag, stadd) })
 }
 
 pub unsafe fn utofu_dereg_mem(

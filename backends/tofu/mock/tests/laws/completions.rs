@@ -141,3 +141,44 @@ fn a_descriptor_that_fails_afterwards_is_told_by_the_mrq() {
         },
     );
 }
+
+/// Of descriptors that are posted together, the others leave, with the completions that they ask for.
+#[test]
+fn one_of_several_that_are_posted_together_fails() {
+    let name = "completions::one_of_several_that_are_posted_together_fails";
+    alone(name, "tcq=2:ERR_TCQ_LENGTH", || {
+        let (a, b) = two();
+        let (mut words, mut used) = ([0u64; 24], 0);
+        for block in 0..3 {
+            let place = words[used / 8..].as_mut_ptr().cast();
+            let (to, mut size) = (b.stadd + 8 * block, 0);
+            let code = call!(utofu_prepare_put_piggyback8(
+                a.handle,
+                b.id,
+                block + 1,
+                to,
+                8,
+                0,
+                LOCAL,
+                place,
+                &mut size
+            ));
+            assert_eq!(code, UTOFU_SUCCESS);
+            used += size;
+        }
+        let all = words.as_mut_ptr().cast();
+        assert_eq!(
+            call!(utofu_post_toq(a.handle, all, used, cbdata(9))),
+            UTOFU_SUCCESS
+        );
+        assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_LENGTH, 9));
+        for end in [8, 24] {
+            assert_eq!(a.notice(UTOFU_MRQ_TYPE_LCL_PUT).rmt_stadd, b.stadd + end);
+        }
+        assert_eq!(
+            (a.poll_mrq().0, a.poll_tcq().0),
+            (UTOFU_ERR_NOT_FOUND, UTOFU_ERR_NOT_FOUND)
+        );
+        assert_eq!([0, 8, 16].map(|at| b.word(at)), [1, 0, 3]);
+    });
+}

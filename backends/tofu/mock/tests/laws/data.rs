@@ -163,6 +163,104 @@ fn prepared_descriptors_pass_together() {
     });
 }
 
+/// The first one knows no more of the second one than where it is.
+#[test]
+fn processes_reach_each_other() {
+    const STAG: u32 = 3;
+    const CMP: utofu_cmp_id_t = 2;
+    let vcq = || {
+        let mut handle = 0;
+        let code = call!(utofu_create_vcq_with_cmp_id(0, CMP, 0, &mut handle));
+        assert_eq!(code, UTOFU_SUCCESS);
+        handle
+    };
+    let second = |say: &dyn Fn(&str)| {
+        let (handle, memory, mut stadd) = (vcq(), memory(), 0);
+        let place = memory.cast();
+        let code = call!(utofu_reg_mem_with_stag(
+            handle, place, SIZE, STAG, 0, &mut stadd
+        ));
+        assert_eq!(code, UTOFU_SUCCESS);
+        let mut coords = [0u8; 6];
+        assert_eq!(
+            call!(utofu_query_my_coords(coords.as_mut_ptr())),
+            UTOFU_SUCCESS
+        );
+        say(&coords.map(|at| at.to_string()).join(" "));
+    };
+    let first = |line: &str| {
+        let coords: Vec<u8> = line.split(' ').map(|at| at.parse().unwrap()).collect();
+        let mut coords: [u8; 6] = coords.try_into().unwrap();
+        let (mut id, mut remote) = (0, 0);
+        let place = coords.as_mut_ptr();
+        assert_eq!(
+            call!(utofu_construct_vcq_id(place, 0, 0, CMP, &mut id)),
+            UTOFU_SUCCESS
+        );
+        assert_eq!(
+            call!(utofu_query_stadd(id, STAG, &mut remote)),
+            UTOFU_SUCCESS
+        );
+        let a = Vcq::new(0, 0);
+        a.set(0, 40);
+        let put = |to, flags| call!(utofu_put(a.handle, id, a.stadd, to, 8, 0, flags, cbdata(1)));
+        assert_eq!(put(remote, LOCAL | REMOTE), UTOFU_SUCCESS);
+        a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        let add = UTOFU_ARMW_OP_ADD;
+        let code = call!(utofu_armw8(
+            a.handle,
+            id,
+            add,
+            2,
+            remote,
+            0,
+            LOCAL,
+            cbdata(0)
+        ));
+        assert_eq!(
+            (code, a.notice(UTOFU_MRQ_TYPE_LCL_ARMW).rmt_value),
+            (UTOFU_SUCCESS, 40)
+        );
+        let to = a.stadd + 8;
+        let code = call!(utofu_get(a.handle, id, to, remote, 8, 0, LOCAL, cbdata(0)));
+        assert_eq!(code, UTOFU_SUCCESS);
+        a.notice(UTOFU_MRQ_TYPE_LCL_GET);
+        assert_eq!(a.word(8), 42);
+        // What the library tells of a mistake passes, and ends what it is of.
+        assert_eq!(
+            call!(utofu_query_stadd(id, STAG + 1, &mut remote)),
+            UTOFU_SUCCESS
+        );
+        assert_eq!(put(remote, 0), UTOFU_SUCCESS);
+        assert_eq!(a.next_mrq().0, UTOFU_ERR_MRQ_RMT_STADD);
+        assert_eq!((a.deregister(), a.free()), (UTOFU_SUCCESS, UTOFU_SUCCESS));
+    };
+    crate::process::two("data::processes_reach_each_other", "late=1", first, second);
+}
+
+/// What is prepared leaves in session mode when puts arrive: a relay, which counts its steps.
+#[test]
+fn a_relay_goes_on_by_itself() {
+    alone("data::a_relay_goes_on_by_itself", "", || {
+        let (a, c) = (Vcq::new(0, 0), Vcq::new(2, 0));
+        let relay = Vcq::new(1, UTOFU_VCQ_FLAG_SESSION_MODE);
+        assert_eq!(call!(utofu_nop(relay.handle, 0, cbdata(0))), UTOFU_SUCCESS);
+        assert_eq!(relay.put(&c, TCQ | REMOTE, 3), UTOFU_SUCCESS);
+        assert_eq!(relay.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
+        let mut unread = 0;
+        assert_eq!(
+            call!(utofu_query_num_unread_tcq(relay.handle, &mut unread)),
+            UTOFU_SUCCESS
+        );
+        assert_eq!(unread, 2);
+        a.set(0, 8);
+        assert_eq!(a.put(&relay, UTOFU_ONESIDED_FLAG_SPS(2), 0), UTOFU_SUCCESS);
+        c.notice(UTOFU_MRQ_TYPE_RMT_PUT);
+        assert_eq!((c.word(0), relay.next_tcq()), (8, (UTOFU_SUCCESS, 3)));
+        assert_eq!(relay.deregister(), UTOFU_SUCCESS);
+    });
+}
+
 #[test]
 fn what_is_done_is_counted() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))

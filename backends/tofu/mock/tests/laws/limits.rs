@@ -157,6 +157,15 @@ fn memory_has_its_codes() {
         assert_eq!(with_stag(0, 256, 254, 0), UTOFU_ERR_FULL);
         assert_eq!(a.deregister(), UTOFU_SUCCESS);
         assert_eq!(with_stag(0, 256, 255, 0), UTOFU_ERR_USED);
+        assert_eq!(with_stag(0, 0, 1, 0), UTOFU_ERR_INVALID_SIZE);
+        let mut stadd = 0;
+        let nowhere = std::ptr::null_mut();
+        let code = call!(utofu_reg_mem(a.handle, nowhere, 8, 0, &mut stadd));
+        assert_eq!(code, UTOFU_ERR_INVALID_ADDRESS);
+        assert_eq!(
+            call!(utofu_query_stadd(a.id, 256, &mut stadd)),
+            UTOFU_ERR_INVALID_STAG
+        );
     });
 }
 
@@ -190,6 +199,20 @@ fn interfaces_and_queues_end() {
             let exclusive = UTOFU_VCQ_FLAG_EXCLUSIVE;
             let code = call!(utofu_create_vcq_with_cmp_id(0, 0, exclusive, &mut handle));
             assert_eq!(code, UTOFU_ERR_INVALID_FLAGS);
+            let code = call!(utofu_create_vcq_with_cmp_id(0, 8, 0, &mut handle));
+            assert_eq!(code, UTOFU_ERR_INVALID_CMP_ID);
+            let mut id = 0;
+            let construct = |tni, cmp, id: &mut u64| {
+                let mut coords = [0; 6];
+                assert_eq!(
+                    call!(utofu_query_my_coords(coords.as_mut_ptr())),
+                    UTOFU_SUCCESS
+                );
+                call!(utofu_construct_vcq_id(coords.as_mut_ptr(), tni, 0, cmp, id))
+            };
+            assert_eq!(construct(2, 0, &mut id), UTOFU_ERR_INVALID_TNI_ID);
+            assert_eq!(construct(1, 8, &mut id), UTOFU_ERR_INVALID_CMP_ID);
+            assert_eq!(construct(1, 7, &mut id), UTOFU_SUCCESS);
             let all: Vec<Vcq> = (0..3).map(|_| Vcq::new(0, 0)).collect();
             assert_eq!(create(0, 0), Err(UTOFU_ERR_FULL));
             assert!(create(1, 0).is_ok());
@@ -209,6 +232,12 @@ fn interfaces_and_queues_end() {
             // - the library's structure.
             let caps = unsafe { *caps };
             assert_eq!((caps.flags, caps.armw_ops), (0, 0));
+            let mut caps = std::ptr::null_mut();
+            assert_eq!(
+                call!(utofu_query_barrier_caps(2, &mut caps)),
+                UTOFU_ERR_INVALID_TNI_ID
+            );
+            assert_eq!(call!(utofu_query_barrier_caps(1, &mut caps)), UTOFU_SUCCESS);
             let (a, b) = (all[0], all[2]);
             let armw = call!(utofu_armw4(a.handle, b.id, 1, 0, b.stadd, 0, 0, cbdata(0)));
             assert_eq!(armw, UTOFU_ERR_NOT_SUPPORTED);
