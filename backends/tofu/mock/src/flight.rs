@@ -101,6 +101,23 @@ pub struct Flight {
     landed: bool,
 }
 
+impl Flight {
+    /// Whether it still reads or writes local memory: until the program has got the notice that says so. A program that has asked for none may know
+    /// it from elsewhere, as from a peer's answer; then it counts whether it has been sent.
+    fn uses_memory(&self) -> bool {
+        let awaited = match self.part.kind {
+            Kind::Put => self.part.is_noticed() || self.part.asks(UTOFU_ONESIDED_FLAG_TCQ_NOTICE),
+            Kind::Get => self.part.is_noticed(),
+            _ => return false,
+        };
+        match self.part.kind {
+            Kind::Put if awaited => !self.sent,
+            _ if awaited => !self.landed,
+            _ => self.came.is_none(),
+        }
+    }
+}
+
 /// The descriptors of a VCQ, in their order.
 #[derive(Debug, Default)]
 pub struct Flights {
@@ -255,16 +272,11 @@ impl Flights {
         self.forget();
     }
 
-    /// Where the memory from `first` on of `length` bytes is still read or written, as far as the program can know.
+    /// Who still uses the memory from `first` on of `length` bytes.
     pub fn user_of(&self, first: utofu_stadd_t, length: usize) -> Option<&Part> {
         let uses = |flight: &&Flight| {
             let part = &flight.part;
-            let is_busy = match part.kind {
-                Kind::Put => !flight.sent,
-                Kind::Get => !flight.landed,
-                _ => false,
-            };
-            is_busy
+            flight.uses_memory()
                 && part.length > 0
                 && part.local < first + length as u64
                 && first < part.local + part.length as u64

@@ -10,7 +10,7 @@
 //! - Resources end: `UTOFU_ERR_FULL` for VCQs and registrations, `UTOFU_ERR_BUSY` for a TOQ whose TCQ descriptors are not polled. A place of the TOQ is free when a
 //!   poll on any VCQ of the CQ has read its TCQ descriptor, whether or not that was asked for.
 //! - What is undefined on the machine ends the program with one line, which names the call and the rule: a handle that is none; a local range that is not
-//!   registered on the VCQ; memory that is deregistered twice, or while the program cannot know that a put has been read or a get has been written; an ARMW on a word that is
+//!   registered on the VCQ; memory that is deregistered twice, or while a put or get may use it; an ARMW on a word that is
 //!   not aligned (of this process's VCQs: of others, the library says it at a poll); blocks that are written over each other in no order; session mode for what is no put; descriptors that were not
 //!   prepared with the VCQ; two threads in VCQs that share a CQ, or in a VBG; an MRQ with as many descriptors as it has entries.
 //!
@@ -19,8 +19,9 @@
 //! What was done is counted (`counts.rs`): calls by name, flags of one-sided communication, what was injected, and the most that was outstanding.
 //! `mock_tofu_counts` gives it as JSON, `mock_tofu_reset` begins anew, and with `MOCK_TOFU_COUNTS=PATH` each process writes `PATH.PID` when it ends.
 //!
-//! A program knows that a put has been read when it has been handed its TCQ descriptor or a later one of the VCQ, its local notice or a later one for the same VCQ by the same path, or when
-//! `utofu_query_num_unread_tcq` has said 0; that a get has been written, by the notices alone (guide §2.2.10).
+//! A put or get that has asked for a TCQ descriptor or a local notice may use its memory until the program has got what says otherwise. For a put this is its TCQ descriptor or a
+//! later one of the VCQ, its local notice or a later one for the same VCQ by the same path, or a 0 of `utofu_query_num_unread_tcq`; for a get with a local notice, the notices
+//! alone (guide §2.2.10). One that has asked for neither uses it until it has been sent: a program can know the rest from elsewhere, as from a peer's answer.
 //!
 //! What it is not: it does not see what peers do to this process's memory, and of their notices only those that have arrived. A descriptor that fails
 //! (`tcq=`, `mrq=`) is not carried out, and what was posted with it in one call leaves by `utofu_post_toq`, without its delay. The child of a fork is told nothing

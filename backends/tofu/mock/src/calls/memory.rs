@@ -115,6 +115,7 @@ pub unsafe fn utofu_dereg_mem(
         return Err(UTOFU_ERR_INVALID_FLAGS);
     }
     let mut queues = inside.queues();
+    queues.look(mock)?;
     let queue = queues.of(inside.vcq());
     let Some((_, size)) = queue.registered.get(&stadd).copied() else {
         broken(
@@ -128,7 +129,7 @@ pub unsafe fn utofu_dereg_mem(
         broken(
             CALL,
             format_args!(
-                "a {:?} of {} bytes at local STADD {:#x} is not known to be over",
+                "a {:?} of {} bytes at local STADD {:#x} may not be over",
                 user.kind, user.length, user.local
             ),
         );

@@ -72,10 +72,16 @@ deadly! {
         assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
         a.deregister();
     }
-    memory_that_a_silent_put_may_still_read("", "utofu_dereg_mem: a Put of 8 bytes") {
+    /// It has asked for nothing, and waits for a step.
+    memory_that_a_silent_put_will_read("", "utofu_dereg_mem: a Put of 8 bytes") {
+        let (a, b) = (Vcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), Vcq::new(1, 0));
+        assert_eq!(a.put(&b, REMOTE, 1), UTOFU_SUCCESS);
+        a.deregister();
+    }
+    memory_that_a_later_put_may_still_read("", "utofu_dereg_mem: a Put of 8 bytes") {
         let (a, b) = two();
         assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
-        assert_eq!(a.put(&b, 0, 2), UTOFU_SUCCESS);
+        assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
         a.next_tcq();
         a.deregister();
     }
@@ -153,12 +159,10 @@ fn what_keeps_the_rules_goes_on() {
             a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
             b.notice(UTOFU_MRQ_TYPE_RMT_PUT);
         }
-        // A later one with a notice tells of a silent get.
-        assert_eq!(a.get(&b, 0, 0), UTOFU_SUCCESS);
         assert_eq!(a.get(&b, LOCAL, 0), UTOFU_SUCCESS);
         a.notice(UTOFU_MRQ_TYPE_LCL_GET);
-        // And that nothing is unread, of a silent put.
-        assert_eq!(a.put(&b, 0, 0), UTOFU_SUCCESS);
+        assert_eq!(a.put(&b, LOCAL, 0), UTOFU_SUCCESS);
+        // Nothing is unread: it was sent.
         assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
         let mut unread = 1;
         assert_eq!(
@@ -166,6 +170,12 @@ fn what_keeps_the_rules_goes_on() {
             UTOFU_SUCCESS
         );
         assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
+        // The notice of a later one says that this one is over; of the last one a peer may have told.
+        assert_eq!(b.put(&b, TCQ, 0), UTOFU_SUCCESS);
+        assert_eq!(b.put(&b, LOCAL, 0), UTOFU_SUCCESS);
+        b.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        assert_eq!(b.put(&b, REMOTE, 0), UTOFU_SUCCESS);
+        assert_eq!(b.deregister(), UTOFU_SUCCESS);
     });
 }
 
