@@ -224,6 +224,7 @@ impl Flights {
                 told.push((flight.serial, code, flight.cbdata));
             }
         }
+        self.forget();
         told
     }
 
@@ -284,13 +285,53 @@ impl Flights {
         self.all.iter().find(uses).map(|flight| &flight.part)
     }
 
+    /// Nothing more is to be learned of what the program has got all that it asked for of.
     fn forget(&mut self) {
         self.all.retain(|flight| {
-            let is_over = match flight.part.kind {
-                Kind::Get => flight.landed,
-                _ => flight.sent && (flight.landed || !flight.part.is_noticed()),
+            let part = &flight.part;
+            let is_over = if part.is_noticed() {
+                flight.landed
+            } else {
+                flight.sent || !part.asks(UTOFU_ONESIDED_FLAG_TCQ_NOTICE)
             };
             !(flight.read && is_over)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(flags: c_ulong) -> Part {
+        Part {
+            kind: Kind::Put,
+            remote_id: 1,
+            peer: 1,
+            flags,
+            edata: 0,
+            local: 0,
+            remote: 0,
+            length: 8,
+        }
+    }
+
+    #[test]
+    fn what_is_over_is_forgotten() {
+        let mut flights = Flights::default();
+        flights.post(put(0), 1, None);
+        flights.post(put(UTOFU_ONESIDED_FLAG_TCQ_NOTICE), 2, None);
+        flights.post(put(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), 3, None);
+        flights.passed(1, 1);
+        flights.came(2, UTOFU_SUCCESS, 1);
+        flights.passed(1, 2);
+        assert_eq!((flights.read(0), flights.unread()), (Vec::new(), 3));
+        assert_eq!((flights.read(1), flights.all.len()), (vec![(1, 0, 2)], 2));
+        flights.told(1, UTOFU_SUCCESS);
+        assert_eq!((flights.all.len(), flights.unread()), (1, 1));
+        assert_eq!((flights.read(2), flights.unread()), (Vec::new(), 0));
+        assert_eq!((flights.all.len(), flights.noticed()), (1, 1));
+        flights.landed(&put(0).notice(), 1, UTOFU_SUCCESS);
+        assert_eq!((flights.all.len(), flights.noticed()), (0, 0));
     }
 }

@@ -23,7 +23,8 @@
 //! later one of the VCQ, its local notice or a later one for the same VCQ by the same path, or a 0 of `utofu_query_num_unread_tcq`; for a get with a local notice, the notices
 //! alone (guide §2.2.10). One that has asked for neither uses it until it has been sent: a program can know the rest from elsewhere, as from a peer's answer.
 //!
-//! What it is not: it does not see what peers do to this process's memory, and of their notices only those that have arrived. A descriptor that fails
+//! What it is not: it does not see what peers do to this process's memory, and of their notices only those that have arrived. It keeps
+//! all descriptors that were prepared, until their VCQ is freed. A descriptor that fails
 //! (`tcq=`, `mrq=`) is not carried out, and what was posted with it in one call leaves by `utofu_post_toq`, without its delay. The child of a fork is told nothing
 //! that the library does not tell.
 #![allow(
