@@ -14,6 +14,8 @@
 //!   not aligned (of this process's VCQs: of others, the library says it at a poll); blocks that are written over each other in no order; session mode for what is no put; descriptors that were not
 //!   prepared with the VCQ; two threads in VCQs that share a CQ, or in a VBG; an MRQ with as many descriptors as it has entries.
 //!
+//! Tests of other crates have this one as a dev-dependency: cargo then builds `libmock_tofu.so` beside their executables.
+//!
 //! `MOCK_TOFU` says what the machine is like and what fails (`config.rs`). With a wrong setting, or no library, all calls answer `UTOFU_ERR_FATAL`, after one line.
 //!
 //! What was done is counted (`counts.rs`): calls by name, flags of one-sided communication, what was injected, and the most that was outstanding.

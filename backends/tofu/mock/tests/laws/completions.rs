@@ -3,7 +3,7 @@
 use unipgas_utofu_sys::*;
 
 use crate::kit::*;
-use crate::process::alone;
+use crate::process::{alone, alone_with};
 
 #[test]
 fn late_ones_are_handed_out_at_their_poll() {
@@ -38,6 +38,59 @@ fn late_ones_are_handed_out_at_their_poll() {
             assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
         },
     );
+}
+
+/// Over a library that ends nothing in the call: places of the TOQ come back, also of what asks for nothing, and each completion comes once, in its place.
+#[test]
+fn what_ends_later_is_told_later() {
+    let name = "completions::what_ends_later_is_told_later";
+    let backend = [("UNIPGAS_BACKEND", "opaque")];
+    alone_with(name, "toq=4,mrq=64", &backend, || {
+        const PUTS: usize = 200;
+        let (a, other, b) = (Vcq::new(0, 0), Vcq::new(0, 0), Vcq::new(1, 0));
+        let flags = |put: usize| match put % 4 {
+            0 => TCQ,
+            1 => LOCAL,
+            2 => TCQ | LOCAL,
+            _ => 0,
+        };
+        let (mut told, mut notices) = (Vec::new(), 0);
+        let mut poll = || {
+            if let (UTOFU_SUCCESS, number) = a.poll_tcq() {
+                told.push(number);
+            }
+            notices += usize::from(a.poll_mrq().0 == UTOFU_SUCCESS);
+            (told.clone(), notices)
+        };
+        for put in 0..PUTS {
+            let from = [&a, &other][put / 4 % 2];
+            let flags = if put / 4 % 2 == 0 { flags(put) } else { 0 };
+            while from.put(&b, flags, put) == UTOFU_ERR_BUSY {
+                poll();
+            }
+        }
+        let own = || (0..PUTS).filter(|put| put / 4 % 2 == 0);
+        let asked: Vec<usize> = own().filter(|put| flags(*put) & TCQ != 0).collect();
+        let noticed = own().filter(|put| flags(*put) & LOCAL != 0).count();
+        let mut polls = 0;
+        while poll() != (asked.clone(), noticed) {
+            polls += 1;
+            assert!(polls < 1 << 20, "{:?}", poll());
+        }
+        let mut unread = 1;
+        while unread > 0 {
+            poll();
+            assert_eq!(
+                call!(utofu_query_num_unread_tcq(other.handle, &mut unread)),
+                UTOFU_SUCCESS
+            );
+        }
+        assert_eq!(
+            (a.deregister(), other.deregister()),
+            (UTOFU_SUCCESS, UTOFU_SUCCESS)
+        );
+        assert_eq!(counts()["most"]["toq"], 4);
+    });
 }
 
 /// Also one that has asked for nothing; what comes before and after it is carried out.

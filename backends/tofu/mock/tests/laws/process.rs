@@ -45,6 +45,7 @@ pub fn again(test: &str, settings: &str, environment: &[(&str, &str)]) -> Output
         .args([test, "--exact", "--nocapture", "--test-threads=1"])
         .env(ROLE, "alone")
         .env("UNIPGAS_JOB_NAME", job)
+        .env("UNIPGAS_BACKEND", "shm")
         .env("MOCK_TOFU", settings)
         .env("MOCK_TOFU_LIBRARY", library())
         .envs(environment.iter().copied())
@@ -58,10 +59,14 @@ fn said(output: &Output) -> String {
 
 /// The body of a test; `test` is its path.
 pub fn alone(test: &str, settings: &str, body: impl FnOnce()) {
+    alone_with(test, settings, &[], body);
+}
+
+pub fn alone_with(test: &str, settings: &str, environment: &[(&str, &str)], body: impl FnOnce()) {
     if is_inside() {
         return body();
     }
-    let output = again(test, settings, &[]);
+    let output = again(test, settings, environment);
     assert!(
         output.status.success(),
         "{test}: {}\n{}",
