@@ -43,5 +43,6 @@ mod faults;
 mod flight;
 mod library;
 mod operation;
+mod post;
 mod rules;
 mod vcqs;

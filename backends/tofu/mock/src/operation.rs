@@ -1,25 +1,20 @@
-//! One-sided communication: what an operation asks for, the rules that it keeps, and its way into the TOQ.
+//! One-sided communication: what an operation asks for, and the rules that it keeps.
 
-use std::ffi::{c_int, c_ulong, c_void};
-use std::ops::Range;
+use std::ffi::c_ulong;
 
 use unipgas_utofu_sys::*;
 
-use crate::counts::{self, Most};
-use crate::faults;
-use crate::flight::{Failure, Kind, Part};
-use crate::library::{Mock, Outcome, outcome};
+use crate::config::Config;
+use crate::flight::{Kind, Part};
+use crate::library::{Mock, Outcome};
 use crate::rules::broken;
-use crate::vcqs::{Inside, Vcq, address};
+use crate::vcqs::address;
 
 /// Longest piggyback, in bytes, and that of `utofu_put_piggyback8`.
 const PIGGYBACK: usize = 32;
 const MAX_MTU: usize = 1920;
 const MAX_GAP: usize = 255;
 const MAX_EDATA: u64 = 0xff;
-/// The most words that a descriptor takes.
-const DESC_WORDS: usize = 8;
-const WORD: usize = size_of::<u64>();
 
 const FLAGS: c_ulong = UTOFU_ONESIDED_FLAG_STRONG_ORDER
     | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE
@@ -64,19 +59,19 @@ impl Operation {
         packets: None,
     };
 
-    fn number(&self) -> usize {
+    pub fn number(&self) -> usize {
         self.blocks.map_or(1, |(_, number)| number)
     }
 
     /// Errors: the codes of arguments (guide §3.1.2.1).
-    fn check(&self, mock: &Mock, call: &str, vcq: &Vcq) -> Outcome {
+    pub fn check(&self, config: &Config, call: &str, session: bool) -> Outcome {
         let padded = self.flags & UTOFU_ONESIDED_FLAG_PADDING != 0;
         if self.flags & !FLAGS != 0 || padded && self.kind != Kind::Piggyback {
             return Err(UTOFU_ERR_INVALID_FLAGS);
         }
         let longest = match self.kind {
             Kind::Piggyback => self.most,
-            _ => mock.config.putget,
+            _ => config.putget,
         };
         if self.length > longest {
             return Err(UTOFU_ERR_INVALID_SIZE);
@@ -92,11 +87,11 @@ impl Operation {
                 return Err(UTOFU_ERR_INVALID_ARG);
             }
         }
-        if self.kind == Kind::Armw && !mock.config.armw {
+        if self.kind == Kind::Armw && !config.armw {
             return Err(UTOFU_ERR_NOT_SUPPORTED);
         }
         if let Some((stride, number)) = self.blocks {
-            if number == 0 || number > mock.config.toq {
+            if number == 0 || number > config.toq {
                 return Err(UTOFU_ERR_INVALID_NUMBER);
             }
             let ordered = self.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER != 0;
@@ -110,25 +105,25 @@ impl Operation {
                 );
             }
         }
-        self.check_mode(call, vcq);
-        self.check_word(mock, call);
+        self.check_mode(call, session);
         Ok(())
     }
 
     /// Session mode (guide §2.2.8.1).
-    fn check_mode(&self, call: &str, vcq: &Vcq) {
+    fn check_mode(&self, call: &str, session: bool) {
         if sps_of(self.flags) != 0 && self.kind != Kind::Put {
             broken(
                 call,
                 "only a put that is no piggyback can have a session progress step",
             );
         }
-        if vcq.session && !matches!(self.kind, Kind::Put | Kind::Nop) {
+        if session && !matches!(self.kind, Kind::Put | Kind::Nop) {
             broken(call, "a VCQ of session mode takes put and NOP alone");
         }
     }
 
-    fn check_word(&self, mock: &Mock, call: &str) {
+    /// The alignment of a word of this process, for ARMW.
+    pub fn check_word(&self, mock: &Mock, call: &str) {
         if self.kind == Kind::Armw
             && let Some(address) = address(mock, self.vcq_id, self.remote)
             && !address.is_multiple_of(self.most)
@@ -143,7 +138,8 @@ impl Operation {
         }
     }
 
-    fn parts(&self, mock: &Mock) -> Vec<Part> {
+    /// Its descriptors.
+    pub fn parts(&self, mock: &Mock) -> Vec<Part> {
         let stride = self.blocks.map_or(0, |(stride, _)| stride as u64);
         let peer = match self.kind {
             Kind::Nop => 0,
@@ -163,219 +159,101 @@ impl Operation {
     }
 }
 
-/// What a post needs beside the descriptors.
-struct Post<'a> {
-    mock: &'static Mock,
-    call: &'a str,
-    inside: &'a Inside,
-    cbdata: *mut c_void,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Post<'_> {
-    /// Posts `parts` by `all`, or, where some of them are to fail, those that are not: their descriptors are what `bytes` gives.
-    fn post(
-        &self,
-        parts: &[Part],
-        all: impl FnOnce() -> c_int,
-        bytes: impl FnOnce() -> Result<Vec<u64>, c_int>,
-    ) -> Outcome {
-        let Post { mock, call, .. } = *self;
-        let vcq = self.inside.vcq();
-        let mut queues = self.inside.queues();
-        queues.check_mrq(mock, call, vcq)?;
-        for part in parts {
-            self.check_local(part, &queues.of(vcq).registered);
-        }
-        if queues.unread() + parts.len() > mock.config.toq {
-            counts::full();
-            return Err(UTOFU_ERR_BUSY);
-        }
-        let failures: Vec<Option<Failure>> = parts.iter().map(|part| self.failure(part)).collect();
-        if failures.iter().all(Option::is_none) {
-            outcome(all())?;
-        } else {
-            let bytes = bytes()?;
-            let each = (bytes.len() / parts.len()).max(1);
-            let kept = bytes.chunks(each).zip(&failures);
-            let kept = kept.filter(|(_, failure)| failure.is_none());
-            let mut kept: Vec<u64> = kept.flat_map(|(words, _)| words).copied().collect();
-            if !kept.is_empty() {
-                let (first, size) = (kept.as_mut_ptr().cast(), kept.len() * WORD);
-                // SAFETY:
-                // - a VCQ that is there, and descriptors of it; this thread is in a call on it.
-                outcome(unsafe {
-                    (mock.real.utofu_post_toq)(vcq.handle, first, size, self.cbdata)
-                })?;
-            }
-        }
-        let flights = &mut queues.of(vcq).flights;
-        for (part, failure) in parts.iter().zip(failures) {
-            flights.post(*part, self.cbdata.expose_provenance(), failure);
-        }
-        counts::at_least(Most::LocalNotices, flights.noticed());
-        counts::at_least(Most::Toq, queues.unread());
-        Ok(())
+    fn answer(settings: &str, operation: Operation) -> Outcome {
+        operation.check(&Config::parse(settings).unwrap(), "test", false)
     }
 
-    fn failure(&self, part: &Part) -> Option<Failure> {
-        let config = &self.mock.config;
-        let tcq = faults::next(&config.tcq_faults).map(Failure::Tcq);
-        let mrq = match part.kind {
-            Kind::Nop => None,
-            _ => faults::next(&config.mrq_faults).map(Failure::Mrq),
+    fn of(kind: Kind, length: usize) -> Operation {
+        Operation {
+            kind,
+            length,
+            ..Operation::NONE
+        }
+    }
+
+    /// Whatever the library behind would say.
+    #[test]
+    fn limits_are_looked_at_here() {
+        let plain = |operation| answer("", operation);
+        for (kind, most) in [
+            (Kind::Put, (1 << 24) - 1),
+            (Kind::Get, (1 << 24) - 1),
+            (Kind::Piggyback, 32),
+        ] {
+            assert_eq!(plain(of(kind, most)), Ok(()));
+            assert_eq!(plain(of(kind, most + 1)), Err(UTOFU_ERR_INVALID_SIZE));
+        }
+        let word = |length| Operation {
+            most: 8,
+            ..of(Kind::Piggyback, length)
         };
-        tcq.or(mrq)
-    }
-
-    fn check_local(
-        &self,
-        part: &Part,
-        registered: &std::collections::BTreeMap<utofu_stadd_t, (usize, usize)>,
-    ) {
-        if !matches!(part.kind, Kind::Put | Kind::Get) || !self.mock.config.strict_stadds {
-            return;
-        }
-        let end = |first: &utofu_stadd_t, length: usize| first + length as u64;
-        let within =
-            registered
-                .range(..=part.local)
-                .next_back()
-                .is_some_and(|(first, (_, length))| {
-                    part.local
-                        .checked_add(part.length as u64)
-                        .is_some_and(|last| last <= end(first, *length))
-                });
-        if !within {
-            broken(
-                self.call,
-                format_args!(
-                    "{} bytes at local STADD {:#x} are not registered on this VCQ",
-                    part.length, part.local
-                ),
+        assert_eq!(
+            (plain(word(8)), plain(word(9))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_SIZE))
+        );
+        let edata = |edata| Operation {
+            edata,
+            ..of(Kind::Put, 8)
+        };
+        assert_eq!(
+            (plain(edata(255)), plain(edata(256))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_EDATA))
+        );
+        for bit in 0..c_ulong::BITS {
+            let flags = 1 << bit;
+            let expected = match bit {
+                0..=2 | 5 | 8 | 14 | 15 | 24..=35 => Ok(()),
+                _ => Err(UTOFU_ERR_INVALID_FLAGS),
+            };
+            assert_eq!(
+                plain(Operation {
+                    flags,
+                    ..of(Kind::Put, 8)
+                }),
+                expected,
+                "bit {bit}"
             );
         }
+        let flags = UTOFU_ONESIDED_FLAG_PADDING;
+        assert_eq!(
+            plain(Operation {
+                flags,
+                ..of(Kind::Piggyback, 8)
+            }),
+            Ok(())
+        );
+        let packets = |mtu, gap| Operation {
+            packets: Some((mtu, gap)),
+            ..of(Kind::Get, 8)
+        };
+        assert_eq!(
+            (plain(packets(1, 0)), plain(packets(1920, 255))),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(plain(packets(0, 0)), Err(UTOFU_ERR_INVALID_SIZE));
+        assert_eq!(plain(packets(1921, 0)), Err(UTOFU_ERR_INVALID_SIZE));
+        assert_eq!(plain(packets(1920, 256)), Err(UTOFU_ERR_INVALID_ARG));
+        let blocks = |number| Operation {
+            blocks: Some((8, number)),
+            ..of(Kind::Put, 8)
+        };
+        assert_eq!(plain(blocks(0)), Err(UTOFU_ERR_INVALID_NUMBER));
+        assert_eq!(
+            (plain(blocks(4096)), plain(blocks(4097))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_NUMBER))
+        );
+        assert_eq!(answer("toq=2", blocks(3)), Err(UTOFU_ERR_INVALID_NUMBER));
+        let armw = Operation {
+            most: 8,
+            ..of(Kind::Armw, 0)
+        };
+        assert_eq!(
+            (plain(armw), answer("armw=0", armw)),
+            (Ok(()), Err(UTOFU_ERR_NOT_SUPPORTED))
+        );
     }
-}
-
-/// A start function: `start` is the library's, `prepare` its twin.
-pub fn start(
-    mock: &'static Mock,
-    call: &str,
-    handle: utofu_vcq_hdl_t,
-    cbdata: *mut c_void,
-    operation: &Operation,
-    start: impl FnOnce() -> c_int,
-    prepare: impl FnOnce(*mut c_void, *mut usize) -> c_int,
-) -> Outcome {
-    let inside = Inside::new(mock, call, handle);
-    counts::flags(operation.flags);
-    operation.check(mock, call, inside.vcq())?;
-    let bytes = || {
-        let mut words = vec![0u64; operation.number() * DESC_WORDS];
-        let mut size = 0;
-        outcome(prepare(words.as_mut_ptr().cast(), &mut size))?;
-        words.truncate(size / WORD);
-        Ok(words)
-    };
-    let post = Post {
-        mock,
-        call,
-        inside: &inside,
-        cbdata,
-    };
-    post.post(&operation.parts(mock), start, bytes)
-}
-
-/// A preparation function.
-///
-/// # Safety
-/// `desc` and `size` are those that `prepare` stores at.
-pub unsafe fn prepare(
-    mock: &'static Mock,
-    call: &str,
-    handle: utofu_vcq_hdl_t,
-    (desc, size): (*mut c_void, *mut usize),
-    operation: &Operation,
-    prepare: impl FnOnce() -> c_int,
-) -> Outcome {
-    let inside = Inside::new(mock, call, handle);
-    counts::flags(operation.flags);
-    operation.check(mock, call, inside.vcq())?;
-    let mut queues = inside.queues();
-    outcome(prepare())?;
-    // SAFETY:
-    // - the library has stored there.
-    let bytes = unsafe { std::slice::from_raw_parts(desc.cast::<u64>(), *size / WORD) };
-    let parts = operation.parts(mock);
-    let prepared = &mut queues.of(inside.vcq()).prepared;
-    for (words, part) in bytes.chunks((bytes.len() / parts.len()).max(1)).zip(parts) {
-        prepared.insert(words.to_vec(), part);
-    }
-    Ok(())
-}
-
-/// `utofu_post_toq`.
-///
-/// # Safety
-/// `desc` has `size` bytes, or `size` is 0.
-pub unsafe fn post_toq(
-    mock: &'static Mock,
-    handle: utofu_vcq_hdl_t,
-    desc: *mut c_void,
-    size: usize,
-    cbdata: *mut c_void,
-) -> Outcome {
-    const CALL: &str = "utofu_post_toq";
-    let inside = Inside::new(mock, CALL, handle);
-    let words: &[u64] = match size {
-        0 => &[],
-        _ if desc.is_null() || !desc.cast::<u64>().is_aligned() => {
-            return Err(UTOFU_ERR_INVALID_POINTER);
-        }
-        // SAFETY:
-        // - not null, aligned, and `size` bytes by the caller's word.
-        _ => unsafe { std::slice::from_raw_parts(desc.cast(), size / WORD) },
-    };
-    let found: Vec<(Range<usize>, Part)> = {
-        let mut queues = inside.queues();
-        let prepared = &queues.of(inside.vcq()).prepared;
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < words.len() || !size.is_multiple_of(WORD) {
-            let most = DESC_WORDS.min(words.len() - at);
-            let next = (1..=most).find_map(|length| {
-                let range = at..at + length;
-                Some((range.clone(), *prepared.get(&words[range])?))
-            });
-            let Some(next) = next else {
-                broken(
-                    CALL,
-                    format_args!(
-                        "what begins at byte {} of the descriptors was not prepared with this VCQ",
-                        at * WORD
-                    ),
-                );
-            };
-            at = next.0.end;
-            found.push(next);
-        }
-        found
-    };
-    let parts: Vec<Part> = found.iter().map(|(_, part)| *part).collect();
-    let post = Post {
-        mock,
-        call: CALL,
-        inside: &inside,
-        cbdata,
-    };
-    let all = || {
-        // SAFETY:
-        // - the caller's word.
-        unsafe { (mock.real.utofu_post_toq)(handle, desc, size, cbdata) }
-    };
-    if parts.is_empty() {
-        let _queues = inside.queues();
-        return outcome(all());
-    }
-    post.post(&parts, all, || Ok(words.to_vec()))
 }

@@ -6,7 +6,8 @@ use unipgas_utofu_sys::*;
 
 use crate::flight::Kind;
 use crate::library::{Mock, Outcome};
-use crate::operation::{self, Operation};
+use crate::operation::Operation;
+use crate::post;
 
 /// A start function and its twin that prepares, with the operation that they are.
 macro_rules! both {
@@ -16,7 +17,7 @@ macro_rules! both {
             mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void,
         ) -> Outcome {
             let operation = Operation { $($field: $value,)* ..Operation::NONE };
-            operation::start(
+            post::start(
                 mock, stringify!($name), vcq_hdl, cbdata, &operation,
                 || {
                     // SAFETY:
@@ -43,7 +44,7 @@ macro_rules! both {
             };
             // SAFETY:
             // - the places that the library stores at.
-            unsafe { operation::prepare(mock, stringify!($prepare), vcq_hdl, (desc, desc_size), &operation, make) }
+            unsafe { post::prepare(mock, stringify!($prepare), vcq_hdl, (desc, desc_size), &operation, make) }
         }
     )*};
 }
@@ -139,5 +140,5 @@ pub unsafe fn utofu_post_toq(
 ) -> Outcome {
     // SAFETY:
     // - the caller's arguments.
-    unsafe { operation::post_toq(mock, vcq_hdl, desc, desc_size, cbdata) }
+    unsafe { post::post_toq(mock, vcq_hdl, desc, desc_size, cbdata) }
 }
