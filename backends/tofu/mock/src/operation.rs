@@ -10,7 +10,7 @@ use crate::library::{Mock, Outcome};
 use crate::rules::broken;
 use crate::vcqs::address;
 
-/// Longest piggyback, in bytes, and that of `utofu_put_piggyback8`.
+/// Longest piggyback, in bytes.
 const PIGGYBACK: usize = 32;
 const MAX_MTU: usize = 1920;
 const MAX_GAP: usize = 255;
