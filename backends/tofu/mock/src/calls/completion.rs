@@ -1,0 +1,83 @@
+//! Completion confirmation (§3.7.4) and queries (§3.7.5).
+
+use std::ffi::{c_ulong, c_void};
+
+use unipgas_utofu_sys::*;
+
+use crate::library::{Mock, Outcome, outcome};
+use crate::vcqs::Inside;
+
+/// Errors: `UTOFU_ERR_INVALID_FLAGS`, `UTOFU_ERR_INVALID_POINTER`.
+fn check<T>(flags: c_ulong, place: *mut T) -> Outcome {
+    if flags != 0 {
+        return Err(UTOFU_ERR_INVALID_FLAGS);
+    }
+    if place.is_null() {
+        return Err(UTOFU_ERR_INVALID_POINTER);
+    }
+    Ok(())
+}
+
+pub unsafe fn utofu_poll_tcq(
+    mock: &'static Mock,
+    vcq_hdl: utofu_vcq_hdl_t,
+    flags: c_ulong,
+    cbdata: *mut *mut c_void,
+) -> Outcome {
+    let inside = Inside::new(mock, "utofu_poll_tcq", vcq_hdl);
+    check(flags, cbdata)?;
+    let taken = inside.queues().poll_tcq(mock, inside.vcq())?;
+    let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { *cbdata = std::ptr::with_exposed_provenance_mut(told) };
+    outcome(code)
+}
+
+pub unsafe fn utofu_poll_mrq(
+    mock: &'static Mock,
+    vcq_hdl: utofu_vcq_hdl_t,
+    flags: c_ulong,
+    notice: *mut utofu_mrq_notice,
+) -> Outcome {
+    const CALL: &str = "utofu_poll_mrq";
+    let inside = Inside::new(mock, CALL, vcq_hdl);
+    check(flags, notice)?;
+    let mut queues = inside.queues();
+    queues.check_mrq(mock, CALL, inside.vcq())?;
+    let taken = queues.poll_mrq(mock, inside.vcq())?;
+    let (code, told) = taken.ok_or(UTOFU_ERR_NOT_FOUND)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { *notice = told };
+    outcome(code)
+}
+
+pub unsafe fn utofu_query_num_unread_tcq(
+    mock: &'static Mock,
+    vcq_hdl: utofu_vcq_hdl_t,
+    count: *mut usize,
+) -> Outcome {
+    let inside = Inside::new(mock, "utofu_query_num_unread_tcq", vcq_hdl);
+    check(0, count)?;
+    let unread = inside.queues().query_unread(mock)?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { *count = unread };
+    Ok(())
+}
+
+pub unsafe fn utofu_query_num_unread_mrq(
+    mock: &'static Mock,
+    vcq_hdl: utofu_vcq_hdl_t,
+    count: *mut usize,
+) -> Outcome {
+    const CALL: &str = "utofu_query_num_unread_mrq";
+    let inside = Inside::new(mock, CALL, vcq_hdl);
+    check(0, count)?;
+    let held = inside.queues().check_mrq(mock, CALL, inside.vcq())?;
+    // SAFETY:
+    // - not null, so valid by the caller's word.
+    unsafe { *count = held };
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! TNI query (§3.2), VCQ management (§3.3), paths (§3.5), supplemental features (§3.9).
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_ulong};
+
+use parking_lot::Mutex;
+use unipgas_utofu_sys::*;
+
+use super::forwarded;
+use crate::library::{Mock, Outcome, outcome};
+use crate::vcqs;
+
+/// VCQs of a CQ.
+const CMP_IDS: utofu_cmp_id_t = 8;
+const VCQ_FLAGS: c_ulong =
+    UTOFU_VCQ_FLAG_THREAD_SAFE | UTOFU_VCQ_FLAG_EXCLUSIVE | UTOFU_VCQ_FLAG_SESSION_MODE;
+
+forwarded! {
+    fn utofu_set_vcq_id_path(vcq_id: *mut utofu_vcq_id_t, path_coords: *mut u8);
+    fn utofu_query_vcq_info(
+        vcq_id: utofu_vcq_id_t, coords: *mut u8, tni_id: *mut utofu_tni_id_t, cq_id: *mut utofu_cq_id_t, extra_val: *mut u16,
+    );
+    fn utofu_get_path_id(vcq_id: utofu_vcq_id_t, path_coords: *mut u8, path_id: *mut utofu_path_id_t);
+    fn utofu_get_path_coords(vcq_id: utofu_vcq_id_t, path_id: utofu_path_id_t, path_coords: *mut u8);
+    fn utofu_query_my_coords(coords: *mut u8);
+}
+
+/// Cuts a list of TNIs to those that the node has: its end is lower, and nothing is left where that is 0.
+///
+/// # Safety
+/// What the library has stored.
+unsafe fn cut(mock: &Mock, tni_ids: *mut *mut utofu_tni_id_t, num_tnis: *mut usize) {
+    // SAFETY:
+    // - the library has stored an array of that many, made by malloc, or null.
+    unsafe {
+        let all = std::slice::from_raw_parts_mut(
+            *tni_ids,
+            if (*tni_ids).is_null() { 0 } else { *num_tnis },
+        );
+        let mut kept = 0;
+        for at in 0..all.len() {
+            if usize::from(all[at]) < mock.config.tnis {
+                all[kept] = all[at];
+                kept += 1;
+            }
+        }
+        if kept == 0 {
+            libc::free((*tni_ids).cast());
+            *tni_ids = std::ptr::null_mut();
+        }
+        *num_tnis = kept;
+    }
+}
+
+/// Errors: `UTOFU_ERR_INVALID_CMP_ID`.
+fn check_cmp(cmp_id: utofu_cmp_id_t) -> Outcome {
+    if cmp_id < CMP_IDS {
+        Ok(())
+    } else {
+        Err(UTOFU_ERR_INVALID_CMP_ID)
+    }
+}
+
+/// Errors: `UTOFU_ERR_INVALID_TNI_ID`.
+pub fn check_tni(mock: &Mock, tni_id: utofu_tni_id_t) -> Outcome {
+    if usize::from(tni_id) < mock.config.tnis {
+        Ok(())
+    } else {
+        Err(UTOFU_ERR_INVALID_TNI_ID)
+    }
+}
+
+pub unsafe fn utofu_get_onesided_tnis(
+    mock: &'static Mock,
+    tni_ids: *mut *mut utofu_tni_id_t,
+    num_tnis: *mut usize,
+) -> Outcome {
+    // SAFETY:
+    // - the caller's arguments.
+    unsafe {
+        outcome((mock.real.utofu_get_onesided_tnis)(tni_ids, num_tnis))?;
+        cut(mock, tni_ids, num_tnis);
+    }
+    Ok(())
+}
+
+pub unsafe fn utofu_get_barrier_tnis(
+    mock: &'static Mock,
+    tni_ids: *mut *mut utofu_tni_id_t,
+    num_tnis: *mut usize,
+) -> Outcome {
+    // SAFETY:
+    // - the caller's arguments.
+    unsafe {
+        outcome((mock.real.utofu_get_barrier_tnis)(tni_ids, num_tnis))?;
+        cut(mock, tni_ids, num_tnis);
+    }
+    Ok(())
+}
+
+/// The library's structure, with what is different here. It stays for ever, one for each TNI.
+pub unsafe fn utofu_query_onesided_caps(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    tni_caps: *mut *mut utofu_onesided_caps,
+) -> Outcome {
+    static CAPS: Mutex<BTreeMap<utofu_tni_id_t, &'static utofu_onesided_caps>> =
+        Mutex::new(BTreeMap::new());
+    check_tni(mock, tni_id)?;
+    // SAFETY:
+    // - the caller's arguments; the library has stored the address of a structure.
+    let mut caps = unsafe {
+        outcome((mock.real.utofu_query_onesided_caps)(tni_id, tni_caps))?;
+        **tni_caps
+    };
+    caps.max_putget_size = mock.config.putget;
+    if !mock.config.armw {
+        caps.flags &= !UTOFU_ONESIDED_CAP_FLAG_ARMW;
+        caps.armw_ops = 0;
+    }
+    if !mock.config.session {
+        caps.flags &= !UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE;
+    }
+    let mut all = CAPS.lock();
+    let kept: &'static utofu_onesided_caps = all
+        .entry(tni_id)
+        .or_insert_with(|| Box::leak(Box::new(caps)));
+    // SAFETY:
+    // - a place that the library has stored at; callers must not write to what they get.
+    unsafe { *tni_caps = std::ptr::from_ref(kept).cast_mut() };
+    Ok(())
+}
+
+pub unsafe fn utofu_query_barrier_caps(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    tni_caps: *mut *mut utofu_barrier_caps,
+) -> Outcome {
+    check_tni(mock, tni_id)?;
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_query_barrier_caps)(tni_id, tni_caps) })
+}
+
+/// Creates a VCQ by `make`, if its flags and the TNI allow that.
+fn create(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    flags: c_ulong,
+    has_cmp: bool,
+    vcq_hdl: *mut utofu_vcq_hdl_t,
+    make: impl FnOnce() -> c_int,
+) -> Outcome {
+    let exclusive = flags & UTOFU_VCQ_FLAG_EXCLUSIVE != 0;
+    let session = flags & UTOFU_VCQ_FLAG_SESSION_MODE != 0;
+    if flags & !VCQ_FLAGS != 0 || exclusive && session || has_cmp && (exclusive || session) {
+        return Err(UTOFU_ERR_INVALID_FLAGS);
+    }
+    check_tni(mock, tni_id)?;
+    if session && !mock.config.session {
+        return Err(UTOFU_ERR_NOT_SUPPORTED);
+    }
+    if vcqs::count_on(tni_id) >= mock.config.vcqs {
+        return Err(UTOFU_ERR_FULL);
+    }
+    outcome(make())?;
+    // SAFETY:
+    // - the library has stored the handle there.
+    vcqs::created(mock, unsafe { *vcq_hdl }, flags)
+}
+
+pub unsafe fn utofu_create_vcq(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    flags: c_ulong,
+    vcq_hdl: *mut utofu_vcq_hdl_t,
+) -> Outcome {
+    // SAFETY:
+    // - the caller's arguments.
+    let make = || unsafe { (mock.real.utofu_create_vcq)(tni_id, flags, vcq_hdl) };
+    create(mock, tni_id, flags, false, vcq_hdl, make)
+}
+
+pub unsafe fn utofu_create_vcq_with_cmp_id(
+    mock: &'static Mock,
+    tni_id: utofu_tni_id_t,
+    cmp_id: utofu_cmp_id_t,
+    flags: c_ulong,
+    vcq_hdl: *mut utofu_vcq_hdl_t,
+) -> Outcome {
+    check_cmp(cmp_id)?;
+    let make = || {
+        // SAFETY:
+        // - the caller's arguments.
+        unsafe { (mock.real.utofu_create_vcq_with_cmp_id)(tni_id, cmp_id, flags, vcq_hdl) }
+    };
+    create(mock, tni_id, flags, true, vcq_hdl, make)
+}
+
+/// The other nodes have as many TNIs as this one.
+pub unsafe fn utofu_construct_vcq_id(
+    mock: &'static Mock,
+    coords: *mut u8,
+    tni_id: utofu_tni_id_t,
+    cq_id: utofu_cq_id_t,
+    cmp_id: utofu_cmp_id_t,
+    vcq_id: *mut utofu_vcq_id_t,
+) -> Outcome {
+    check_tni(mock, tni_id)?;
+    check_cmp(cmp_id)?;
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_construct_vcq_id)(coords, tni_id, cq_id, cmp_id, vcq_id) })
+}
+
+pub unsafe fn utofu_free_vcq(mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t) -> Outcome {
+    let vcq = vcqs::find("utofu_free_vcq", vcq_hdl);
+    // SAFETY:
+    // - a VCQ that is there.
+    vcqs::freed(&vcq, || unsafe { (mock.real.utofu_free_vcq)(vcq_hdl) })
+}
+
+pub unsafe fn utofu_query_vcq_id(
+    mock: &'static Mock,
+    vcq_hdl: utofu_vcq_hdl_t,
+    vcq_id: *mut utofu_vcq_id_t,
+) -> Outcome {
+    vcqs::find("utofu_query_vcq_id", vcq_hdl);
+    // SAFETY:
+    // - the caller's arguments.
+    outcome(unsafe { (mock.real.utofu_query_vcq_id)(vcq_hdl, vcq_id) })
+}
+
+pub unsafe fn utofu_query_tofu_version(
+    mock: &'static Mock,
+    major_ver: *mut c_int,
+    minor_ver: *mut c_int,
+) -> Outcome {
+    // SAFETY:
+    // - the caller's arguments.
+    unsafe { (mock.real.utofu_query_tofu_version)(major_ver, minor_ver) };
+    Ok(())
+}
+
+pub unsafe fn utofu_query_utofu_version(
+    mock: &'static Mock,
+    major_ver: *mut c_int,
+    minor_ver: *mut c_int,
+) -> Outcome {
+    // SAFETY:
+    // - the caller's arguments.
+    unsafe { (mock.real.utofu_query_utofu_version)(major_ver, minor_ver) };
+    Ok(())
+}

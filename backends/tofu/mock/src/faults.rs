@@ -1,0 +1,121 @@
+//! What fails on demand, and how often.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use unipgas_utofu_sys::{Functions, constants};
+
+/// Which of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// The n-th, from 1.
+    Nth(u64),
+    /// Each n-th.
+    Every(u64),
+    Always,
+}
+
+impl When {
+    fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| text.trim().parse().ok().filter(|n| *n > 0);
+        match text.strip_prefix("every") {
+            _ if text == "*" => Some(When::Always),
+            Some(number_text) => number(number_text).map(When::Every),
+            None => number(text).map(When::Nth),
+        }
+    }
+
+    fn meets(self, number: u64) -> bool {
+        match self {
+            When::Nth(n) => number == n,
+            When::Every(n) => number.is_multiple_of(n),
+            When::Always => true,
+        }
+    }
+}
+
+/// A code for some of many; counts them.
+#[derive(Debug)]
+pub struct Fault {
+    when: When,
+    code: c_int,
+    seen: AtomicU64,
+}
+
+impl Fault {
+    /// `WHEN:CODE`, where the code's name begins as `family` says, after `UTOFU_` or without that.
+    pub fn parse(text: &str, family: &str) -> Option<Self> {
+        let (when, name) = text.rsplit_once(':')?;
+        let name = format!("UTOFU_{}", name.strip_prefix("UTOFU_").unwrap_or(name));
+        let is_one = name.starts_with("UTOFU_ERR_") && name.contains(family);
+        let (_, code) = constants().find(|(known, _)| is_one && *known == name)?;
+        Some(Fault {
+            when: When::parse(when)?,
+            code: code as c_int,
+            seen: AtomicU64::new(0),
+        })
+    }
+
+    /// One more: its code, if it is met.
+    fn next(&self) -> Option<c_int> {
+        let number = self.seen.fetch_add(1, Relaxed) + 1;
+        self.when.meets(number).then_some(self.code)
+    }
+}
+
+/// Of several, that of the first one which is met; each of them counts.
+pub fn next<'a>(faults: impl IntoIterator<Item = &'a Fault>) -> Option<c_int> {
+    faults
+        .into_iter()
+        .map(Fault::next)
+        .fold(None, |first, code| first.or(code))
+}
+
+/// `CALL:WHEN:CODE`: the index of the call, and its fault.
+pub fn of_call(text: &str) -> Option<(usize, Fault)> {
+    let (call, fault) = text.split_once(':')?;
+    let index = Functions::NAMES.iter().position(|name| *name == call)?;
+    Some((index, Fault::parse(fault, "")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use unipgas_utofu_sys::*;
+
+    use super::*;
+
+    fn codes(text: &str) -> Vec<Option<c_int>> {
+        let faults = [Fault::parse(text, "").unwrap()];
+        (0..4).map(|_| next(&faults)).collect()
+    }
+
+    #[test]
+    fn some_of_many_are_met() {
+        let busy = Some(UTOFU_ERR_BUSY);
+        assert_eq!(codes("2:ERR_BUSY"), [None, busy, None, None]);
+        assert_eq!(codes("every 2:ERR_BUSY"), [None, busy, None, busy]);
+        assert_eq!(codes("every3:UTOFU_ERR_BUSY"), [None, None, busy, None]);
+        assert_eq!(codes("*:ERR_BUSY"), [busy; 4]);
+        let (call, _) = of_call("utofu_nop:1:ERR_FATAL").unwrap();
+        assert_eq!(Functions::NAMES[call], "utofu_nop");
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for text in [
+            "",
+            "1",
+            "0:ERR_BUSY",
+            "x:ERR_BUSY",
+            "1:BUSY",
+            "1:SUCCESS",
+            "every:ERR_BUSY",
+        ] {
+            assert!(Fault::parse(text, "").is_none(), "{text}");
+        }
+        assert!(Fault::parse("1:ERR_MRQ_PEER", "ERR_TCQ_").is_none());
+        assert!(Fault::parse("1:ERR_TCQ_DESC", "ERR_TCQ_").is_some());
+        assert!(of_call("utofu_fly:1:ERR_BUSY").is_none());
+        assert!(of_call("utofu_put:ERR_BUSY").is_none());
+    }
+}

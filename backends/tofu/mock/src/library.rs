@@ -1,0 +1,98 @@
+//! The library behind this one, and what this process is told at its first call.
+
+use std::env;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
+
+use unipgas_utofu_sys::{Functions, UTOFU_ERR_FATAL, UTOFU_SUCCESS, utofu_vcq_id_t};
+
+use crate::config::Config;
+use crate::counts;
+use crate::faults;
+
+const NAME: &str = "MOCK_TOFU_LIBRARY";
+
+/// Success, or one of `UTOFU_ERR_*`.
+pub type Outcome = Result<(), c_int>;
+
+pub fn outcome(code: c_int) -> Outcome {
+    match code {
+        UTOFU_SUCCESS => Ok(()),
+        code => Err(code),
+    }
+}
+
+pub struct Mock {
+    pub real: Functions,
+    pub config: Config,
+}
+
+impl Mock {
+    fn start() -> Result<Self, String> {
+        let config = Config::from_env()?;
+        let path = env::var_os(NAME)
+            .filter(|path| !path.is_empty())
+            .ok_or_else(|| {
+                format!(
+                    "{NAME}: not set: give the path of the libtofucom.so that is to do the work"
+                )
+            })?;
+        let shown = path.display().to_string();
+        let path =
+            CString::new(path.into_vec()).map_err(|_| format!("{NAME}: {shown}: no path"))?;
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
+        // SAFETY:
+        // - a C string; what the library does when it is loaded is its own.
+        let library = unsafe { libc::dlopen(path.as_ptr(), flags) };
+        if library.is_null() {
+            // SAFETY:
+            // - an error of this thread's dlopen is there, as a C string.
+            let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy();
+            return Err(format!("{NAME}: {why}"));
+        }
+        let symbol = |name: &CStr| -> *mut c_void {
+            // SAFETY:
+            // - a library that was opened and is never closed, and a C string.
+            unsafe { libc::dlsym(library, name.as_ptr()) }
+        };
+        // SAFETY:
+        // - the functions of a libtofucom, which stays loaded.
+        let real = unsafe { Functions::load(symbol) }
+            .map_err(|name| format!("{NAME}: {shown} has no {name}: it is no libtofucom.so"))?;
+        counts::begin();
+        Ok(Mock { real, config })
+    }
+
+    /// What a call has to answer instead of its work.
+    pub fn injected(&self, call: usize) -> Outcome {
+        let of_call = self.config.calls.iter().filter(|(of, _)| *of == call);
+        let code = faults::next(of_call.map(|(_, fault)| fault));
+        match code {
+            None => Ok(()),
+            Some(code) => {
+                counts::injected(call);
+                Err(code)
+            }
+        }
+    }
+
+    /// A VCQ id without the path in it: equal for equal VCQs.
+    pub fn plain(&self, id: utofu_vcq_id_t) -> utofu_vcq_id_t {
+        let mut plain = id;
+        // SAFETY:
+        // - a place for the id; no coordinates are given.
+        let code = unsafe { (self.real.utofu_set_vcq_id_path)(&mut plain, std::ptr::null_mut()) };
+        if code == UTOFU_SUCCESS { plain } else { id }
+    }
+}
+
+/// Begins a call. Errors: `UTOFU_ERR_FATAL` after a line that says why there is no library, at the first call; what the call has to answer.
+pub fn begin(call: usize) -> Result<&'static Mock, c_int> {
+    static MOCK: OnceLock<Option<Mock>> = OnceLock::new();
+    let mock = MOCK.get_or_init(|| Mock::start().inspect_err(|why| eprintln!("{why}")).ok());
+    let mock = mock.as_ref().ok_or(UTOFU_ERR_FATAL)?;
+    counts::call(call);
+    mock.injected(call)?;
+    Ok(mock)
+}

@@ -1,0 +1,259 @@
+//! One-sided communication: what an operation asks for, and the rules that it keeps.
+
+use std::ffi::c_ulong;
+
+use unipgas_utofu_sys::*;
+
+use crate::config::Config;
+use crate::flight::{Kind, Part};
+use crate::library::{Mock, Outcome};
+use crate::rules::broken;
+use crate::vcqs::address;
+
+/// Longest piggyback, in bytes.
+const PIGGYBACK: usize = 32;
+const MAX_MTU: usize = 1920;
+const MAX_GAP: usize = 255;
+const MAX_EDATA: u64 = 0xff;
+
+const FLAGS: c_ulong = UTOFU_ONESIDED_FLAG_STRONG_ORDER
+    | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE
+    | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_PADDING
+    | UTOFU_ONESIDED_FLAG_CACHE_INJECTION
+    | UTOFU_ONESIDED_FLAG_DELAY_START
+    | UTOFU_ONESIDED_FLAG_TCQ_NOTICE
+    | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE
+    | UTOFU_ONESIDED_SPS_MASK
+    | UTOFU_ONESIDED_PATH_MASK;
+
+/// What a start or preparation function is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Operation {
+    pub kind: Kind,
+    pub vcq_id: utofu_vcq_id_t,
+    pub local: utofu_stadd_t,
+    pub remote: utofu_stadd_t,
+    pub length: usize,
+    pub edata: u64,
+    pub flags: c_ulong,
+    /// Longest piggyback; bytes of a word of ARMW.
+    pub most: usize,
+    /// Distance of the blocks in bytes, and their number.
+    pub blocks: Option<(usize, usize)>,
+    /// MTU and gap.
+    pub packets: Option<(usize, usize)>,
+}
+
+impl Operation {
+    pub const NONE: Operation = Operation {
+        kind: Kind::Nop,
+        vcq_id: 0,
+        local: 0,
+        remote: 0,
+        length: 0,
+        edata: 0,
+        flags: 0,
+        most: PIGGYBACK,
+        blocks: None,
+        packets: None,
+    };
+
+    pub fn number(&self) -> usize {
+        self.blocks.map_or(1, |(_, number)| number)
+    }
+
+    /// Errors: the codes of arguments (guide §3.1.2.1).
+    pub fn check(&self, config: &Config, call: &str, session: bool) -> Outcome {
+        let padded = self.flags & UTOFU_ONESIDED_FLAG_PADDING != 0;
+        if self.flags & !FLAGS != 0 || padded && self.kind != Kind::Piggyback {
+            return Err(UTOFU_ERR_INVALID_FLAGS);
+        }
+        let longest = match self.kind {
+            Kind::Piggyback => self.most,
+            _ => config.putget,
+        };
+        if self.length > longest {
+            return Err(UTOFU_ERR_INVALID_SIZE);
+        }
+        if self.edata > MAX_EDATA {
+            return Err(UTOFU_ERR_INVALID_EDATA);
+        }
+        if let Some((mtu, gap)) = self.packets {
+            if mtu == 0 || mtu > MAX_MTU {
+                return Err(UTOFU_ERR_INVALID_SIZE);
+            }
+            if gap > MAX_GAP {
+                return Err(UTOFU_ERR_INVALID_ARG);
+            }
+        }
+        if self.kind == Kind::Armw && !config.armw {
+            return Err(UTOFU_ERR_NOT_SUPPORTED);
+        }
+        if let Some((stride, number)) = self.blocks {
+            if number == 0 || number > config.toq {
+                return Err(UTOFU_ERR_INVALID_NUMBER);
+            }
+            let ordered = self.flags & UTOFU_ONESIDED_FLAG_STRONG_ORDER != 0;
+            if number > 1 && stride < self.length && !ordered {
+                broken(
+                    call,
+                    format_args!(
+                        "blocks of {} bytes, {stride} bytes apart, are written over each other in no order",
+                        self.length
+                    ),
+                );
+            }
+        }
+        self.check_mode(call, session);
+        Ok(())
+    }
+
+    /// Session mode (guide §2.2.8.1).
+    fn check_mode(&self, call: &str, session: bool) {
+        if sps_of(self.flags) != 0 && self.kind != Kind::Put {
+            broken(
+                call,
+                "only a put that is no piggyback can have a session progress step",
+            );
+        }
+        if session && !matches!(self.kind, Kind::Put | Kind::Nop) {
+            broken(call, "a VCQ of session mode takes put and NOP alone");
+        }
+    }
+
+    /// The alignment of a word of this process, for ARMW.
+    pub fn check_word(&self, mock: &Mock, call: &str) {
+        if self.kind == Kind::Armw
+            && let Some(address) = address(mock, self.vcq_id, self.remote)
+            && !address.is_multiple_of(self.most)
+        {
+            broken(
+                call,
+                format_args!(
+                    "the word at {address:#x} is not aligned to {} bytes",
+                    self.most
+                ),
+            );
+        }
+    }
+
+    /// Its descriptors.
+    pub fn parts(&self, mock: &Mock) -> Vec<Part> {
+        let stride = self.blocks.map_or(0, |(stride, _)| stride as u64);
+        let peer = match self.kind {
+            Kind::Nop => 0,
+            _ => mock.plain(self.vcq_id),
+        };
+        let part = |block: u64| Part {
+            kind: self.kind,
+            remote_id: self.vcq_id,
+            peer,
+            flags: self.flags,
+            edata: self.edata,
+            local: self.local.wrapping_add(block * stride),
+            remote: self.remote.wrapping_add(block * stride),
+            length: self.length,
+        };
+        (0..self.number() as u64).map(part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(settings: &str, operation: Operation) -> Outcome {
+        operation.check(&Config::parse(settings).unwrap(), "test", false)
+    }
+
+    fn of(kind: Kind, length: usize) -> Operation {
+        Operation {
+            kind,
+            length,
+            ..Operation::NONE
+        }
+    }
+
+    /// Whatever the library behind would say.
+    #[test]
+    fn limits_are_looked_at_here() {
+        let plain = |operation| answer("", operation);
+        for (kind, most) in [
+            (Kind::Put, (1 << 24) - 1),
+            (Kind::Get, (1 << 24) - 1),
+            (Kind::Piggyback, 32),
+        ] {
+            assert_eq!(plain(of(kind, most)), Ok(()));
+            assert_eq!(plain(of(kind, most + 1)), Err(UTOFU_ERR_INVALID_SIZE));
+        }
+        let word = |length| Operation {
+            most: 8,
+            ..of(Kind::Piggyback, length)
+        };
+        assert_eq!(
+            (plain(word(8)), plain(word(9))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_SIZE))
+        );
+        let edata = |edata| Operation {
+            edata,
+            ..of(Kind::Put, 8)
+        };
+        assert_eq!(
+            (plain(edata(255)), plain(edata(256))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_EDATA))
+        );
+        for bit in 0..c_ulong::BITS {
+            let flags = 1 << bit;
+            let expected = match bit {
+                0..=2 | 5 | 8 | 14 | 15 | 24..=35 => Ok(()),
+                _ => Err(UTOFU_ERR_INVALID_FLAGS),
+            };
+            assert_eq!(
+                plain(Operation {
+                    flags,
+                    ..of(Kind::Put, 8)
+                }),
+                expected,
+                "bit {bit}"
+            );
+        }
+        let flags = UTOFU_ONESIDED_FLAG_PADDING;
+        assert_eq!(
+            plain(Operation {
+                flags,
+                ..of(Kind::Piggyback, 8)
+            }),
+            Ok(())
+        );
+        let packets = |mtu, gap| Operation {
+            packets: Some((mtu, gap)),
+            ..of(Kind::Get, 8)
+        };
+        assert_eq!(
+            (plain(packets(1, 0)), plain(packets(1920, 255))),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(plain(packets(0, 0)), Err(UTOFU_ERR_INVALID_SIZE));
+        assert_eq!(plain(packets(1921, 0)), Err(UTOFU_ERR_INVALID_SIZE));
+        assert_eq!(plain(packets(1920, 256)), Err(UTOFU_ERR_INVALID_ARG));
+        let blocks = |number| Operation {
+            blocks: Some((8, number)),
+            ..of(Kind::Put, 8)
+        };
+        assert_eq!(plain(blocks(0)), Err(UTOFU_ERR_INVALID_NUMBER));
+        assert_eq!(
+            (plain(blocks(4096)), plain(blocks(4097))),
+            (Ok(()), Err(UTOFU_ERR_INVALID_NUMBER))
+        );
+        assert_eq!(answer("toq=2", blocks(3)), Err(UTOFU_ERR_INVALID_NUMBER));
+        let armw = Operation {
+            most: 8,
+            ..of(Kind::Armw, 0)
+        };
+        assert_eq!(
+            (plain(armw), answer("armw=0", armw)),
+            (Ok(()), Err(UTOFU_ERR_NOT_SUPPORTED))
+        );
+    }
+}

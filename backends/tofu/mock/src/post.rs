@@ -1,0 +1,234 @@
+//! The way of descriptors into the TOQ, and of prepared ones to the program.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+
+use unipgas_utofu_sys::*;
+
+use crate::counts::{self, Most};
+use crate::faults;
+use crate::flight::{Failure, Kind, Part};
+use crate::library::{Mock, Outcome, outcome};
+use crate::operation::Operation;
+use crate::rules::broken;
+use crate::vcqs::Inside;
+
+/// The most words that a descriptor takes.
+const DESC_WORDS: usize = 8;
+const WORD: usize = size_of::<u64>();
+
+/// What a post needs beside the descriptors.
+struct Post<'a> {
+    mock: &'static Mock,
+    call: &'a str,
+    inside: &'a Inside,
+    cbdata: *mut c_void,
+}
+
+impl Post<'_> {
+    /// Posts `parts` by `all`, or, where some of them are to fail, those that are not: their descriptors are what `bytes` gives.
+    fn post(
+        &self,
+        parts: &[Part],
+        all: impl FnOnce() -> c_int,
+        bytes: impl FnOnce() -> Result<Vec<u64>, c_int>,
+    ) -> Outcome {
+        let Post { mock, call, .. } = *self;
+        let vcq = self.inside.vcq();
+        let mut queues = self.inside.queues();
+        queues.check_mrq(mock, call, vcq)?;
+        for part in parts {
+            self.check_local(part, &queues.of(vcq).registered);
+        }
+        if queues.unread() + parts.len() > mock.config.toq {
+            counts::full();
+            return Err(UTOFU_ERR_BUSY);
+        }
+        let failures: Vec<Option<Failure>> = parts.iter().map(|part| self.failure(part)).collect();
+        if failures.iter().all(Option::is_none) {
+            outcome(all())?;
+        } else {
+            let bytes = bytes()?;
+            let each = (bytes.len() / parts.len()).max(1);
+            let kept = bytes.chunks(each).zip(&failures);
+            let kept = kept.filter(|(_, failure)| failure.is_none());
+            let mut kept: Vec<u64> = kept.flat_map(|(words, _)| words).copied().collect();
+            if !kept.is_empty() {
+                let (first, size) = (kept.as_mut_ptr().cast(), kept.len() * WORD);
+                // SAFETY:
+                // - a VCQ that is there, and descriptors of it; this thread is in a call on it.
+                outcome(unsafe {
+                    (mock.real.utofu_post_toq)(vcq.handle, first, size, self.cbdata)
+                })?;
+            }
+        }
+        let flights = &mut queues.of(vcq).flights;
+        for (part, failure) in parts.iter().zip(failures) {
+            flights.post(*part, self.cbdata.expose_provenance(), failure);
+        }
+        counts::at_least(Most::LocalNotices, flights.noticed());
+        counts::at_least(Most::Toq, queues.unread());
+        Ok(())
+    }
+
+    fn failure(&self, part: &Part) -> Option<Failure> {
+        let config = &self.mock.config;
+        let tcq = faults::next(&config.tcq_faults).map(Failure::Tcq);
+        let mrq = match part.kind {
+            Kind::Nop => None,
+            _ => faults::next(&config.mrq_faults).map(Failure::Mrq),
+        };
+        tcq.or(mrq)
+    }
+
+    fn check_local(&self, part: &Part, registered: &BTreeMap<utofu_stadd_t, (usize, usize)>) {
+        if !matches!(part.kind, Kind::Put | Kind::Get) || !self.mock.config.strict_stadds {
+            return;
+        }
+        let end = |first: &utofu_stadd_t, length: usize| first + length as u64;
+        let within =
+            registered
+                .range(..=part.local)
+                .next_back()
+                .is_some_and(|(first, (_, length))| {
+                    part.local
+                        .checked_add(part.length as u64)
+                        .is_some_and(|last| last <= end(first, *length))
+                });
+        if !within {
+            broken(
+                self.call,
+                format_args!(
+                    "{} bytes at local STADD {:#x} are not registered on this VCQ",
+                    part.length, part.local
+                ),
+            );
+        }
+    }
+}
+
+/// A start function: `start` is the library's, `prepare` its twin.
+pub fn start(
+    mock: &'static Mock,
+    call: &str,
+    handle: utofu_vcq_hdl_t,
+    cbdata: *mut c_void,
+    operation: &Operation,
+    start: impl FnOnce() -> c_int,
+    prepare: impl FnOnce(*mut c_void, *mut usize) -> c_int,
+) -> Outcome {
+    let inside = Inside::new(mock, call, handle);
+    counts::flags(operation.flags);
+    operation.check(&mock.config, call, inside.vcq().session)?;
+    operation.check_word(mock, call);
+    let bytes = || {
+        let mut words = vec![0u64; operation.number() * DESC_WORDS];
+        let mut size = 0;
+        outcome(prepare(words.as_mut_ptr().cast(), &mut size))?;
+        words.truncate(size / WORD);
+        Ok(words)
+    };
+    let post = Post {
+        mock,
+        call,
+        inside: &inside,
+        cbdata,
+    };
+    post.post(&operation.parts(mock), start, bytes)
+}
+
+/// A preparation function.
+///
+/// # Safety
+/// `desc` and `size` are those that `prepare` stores at.
+pub unsafe fn prepare(
+    mock: &'static Mock,
+    call: &str,
+    handle: utofu_vcq_hdl_t,
+    (desc, size): (*mut c_void, *mut usize),
+    operation: &Operation,
+    prepare: impl FnOnce() -> c_int,
+) -> Outcome {
+    let inside = Inside::new(mock, call, handle);
+    counts::flags(operation.flags);
+    operation.check(&mock.config, call, inside.vcq().session)?;
+    operation.check_word(mock, call);
+    let mut queues = inside.queues();
+    outcome(prepare())?;
+    // SAFETY:
+    // - the library has stored there.
+    let bytes = unsafe { std::slice::from_raw_parts(desc.cast::<u64>(), *size / WORD) };
+    let parts = operation.parts(mock);
+    let prepared = &mut queues.of(inside.vcq()).prepared;
+    for (words, part) in bytes.chunks((bytes.len() / parts.len()).max(1)).zip(parts) {
+        prepared.insert(words.to_vec(), part);
+    }
+    Ok(())
+}
+
+/// `utofu_post_toq`.
+///
+/// # Safety
+/// `desc` has `size` bytes, or `size` is 0.
+pub unsafe fn post_toq(
+    mock: &'static Mock,
+    handle: utofu_vcq_hdl_t,
+    desc: *mut c_void,
+    size: usize,
+    cbdata: *mut c_void,
+) -> Outcome {
+    const CALL: &str = "utofu_post_toq";
+    let inside = Inside::new(mock, CALL, handle);
+    let words: &[u64] = match size {
+        0 => &[],
+        _ if desc.is_null() || !desc.cast::<u64>().is_aligned() => {
+            return Err(UTOFU_ERR_INVALID_POINTER);
+        }
+        // SAFETY:
+        // - not null, aligned, and `size` bytes by the caller's word.
+        _ => unsafe { std::slice::from_raw_parts(desc.cast(), size / WORD) },
+    };
+    let found: Vec<(Range<usize>, Part)> = {
+        let mut queues = inside.queues();
+        let prepared = &queues.of(inside.vcq()).prepared;
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < words.len() || !size.is_multiple_of(WORD) {
+            let most = DESC_WORDS.min(words.len() - at);
+            let next = (1..=most).find_map(|length| {
+                let range = at..at + length;
+                Some((range.clone(), *prepared.get(&words[range])?))
+            });
+            let Some(next) = next else {
+                broken(
+                    CALL,
+                    format_args!(
+                        "what begins at byte {} of the descriptors was not prepared with this VCQ",
+                        at * WORD
+                    ),
+                );
+            };
+            at = next.0.end;
+            found.push(next);
+        }
+        found
+    };
+    let parts: Vec<Part> = found.iter().map(|(_, part)| *part).collect();
+    let post = Post {
+        mock,
+        call: CALL,
+        inside: &inside,
+        cbdata,
+    };
+    let all = || {
+        // SAFETY:
+        // - the caller's word.
+        unsafe { (mock.real.utofu_post_toq)(handle, desc, size, cbdata) }
+    };
+    if parts.is_empty() {
+        let _queues = inside.queues();
+        return outcome(all());
+    }
+    post.post(&parts, all, || Ok(words.to_vec()))
+}

@@ -1,0 +1,202 @@
+//! What is undefined on the machine ends the program.
+
+use unipgas_utofu_sys::*;
+
+use crate::kit::*;
+use crate::process::{alone, dies};
+
+macro_rules! deadly {
+    ($($(#[$attribute:meta])* $name:ident($settings:literal, $line:literal) $body:block)*) => {$(
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            dies(concat!("rules::", stringify!($name)), $settings, $line, || $body);
+        }
+    )*};
+}
+
+deadly! {
+    a_handle_that_was_never_given_out("", "utofu_nop: no VCQ has this handle") {
+        call!(utofu_nop(4711, 0, cbdata(0)));
+    }
+    a_handle_that_was_freed("", "utofu_poll_tcq: no VCQ has this handle") {
+        let a = Vcq::new(0, 0);
+        assert_eq!(a.free(), UTOFU_SUCCESS);
+        a.poll_tcq();
+    }
+    a_vcq_freed_twice("", "utofu_free_vcq: no VCQ has this handle") {
+        let a = Vcq::new(0, 0);
+        assert_eq!(a.free(), UTOFU_SUCCESS);
+        a.free();
+    }
+    a_local_range_of_another_vcq("", "utofu_put: 8 bytes at local STADD") {
+        // STADDs of different TNIs may be equal.
+        let (a, b) = (Vcq::new(0, 0), Vcq::new(0, 0));
+        call!(utofu_put(a.handle, b.id, b.stadd, b.stadd, 8, 0, 0, cbdata(0)));
+    }
+    a_local_range_beyond_the_end("", "utofu_get: 16 bytes at local STADD") {
+        let (a, b) = two();
+        let to = a.stadd + SIZE as u64 - 8;
+        call!(utofu_get(a.handle, b.id, to, b.stadd, 16, 0, 0, cbdata(0)));
+    }
+    a_last_block_beyond_the_end("", "utofu_put_stride: 8 bytes at local STADD") {
+        let (a, b) = two();
+        let last = SIZE / 2;
+        call!(utofu_put_stride(a.handle, b.id, a.stadd, b.stadd, 8, last, 3, 0, 0, cbdata(0)));
+    }
+    a_word_of_8_that_is_not_aligned("", "utofu_armw8: the word at 0x") {
+        let (a, b) = two();
+        call!(utofu_armw8(a.handle, b.id, 1, 1, b.stadd + 4, 0, 0, cbdata(0)));
+    }
+    a_word_of_4_that_is_not_aligned("", "utofu_prepare_cswap4: the word at 0x") {
+        let (a, b) = two();
+        let (mut words, mut size) = ([0u64; 8], 0);
+        let place = words.as_mut_ptr().cast();
+        call!(utofu_prepare_cswap4(a.handle, b.id, 1, 1, b.stadd + 2, 0, 0, place, &mut size));
+    }
+    blocks_over_each_other("", "utofu_get_stride: blocks of 16 bytes, 8 bytes apart") {
+        let (a, b) = two();
+        call!(utofu_get_stride(a.handle, b.id, a.stadd, b.stadd, 16, 8, 2, 0, 0, cbdata(0)));
+    }
+    memory_deregistered_twice("", "utofu_dereg_mem: no memory of this VCQ is registered") {
+        let a = Vcq::new(0, 0);
+        assert_eq!(a.deregister(), UTOFU_SUCCESS);
+        a.deregister();
+    }
+    memory_deregistered_from_its_middle("", "utofu_dereg_mem: no memory of this VCQ is registered") {
+        let a = Vcq::new(0, 0);
+        call!(utofu_dereg_mem(a.handle, a.stadd + 8, 0));
+    }
+    memory_that_a_put_may_still_read("", "utofu_dereg_mem: a Put of 8 bytes") {
+        let (a, b) = two();
+        assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
+        a.deregister();
+    }
+    /// It has asked for nothing, and waits for a step.
+    memory_that_a_silent_put_will_read("", "utofu_dereg_mem: a Put of 8 bytes") {
+        let (a, b) = (Vcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), Vcq::new(1, 0));
+        assert_eq!(a.put(&b, REMOTE, 1), UTOFU_SUCCESS);
+        a.deregister();
+    }
+    memory_that_a_later_put_may_still_read("", "utofu_dereg_mem: a Put of 8 bytes") {
+        let (a, b) = two();
+        assert_eq!(a.put(&b, TCQ, 1), UTOFU_SUCCESS);
+        assert_eq!(a.put(&b, TCQ, 2), UTOFU_SUCCESS);
+        a.next_tcq();
+        a.deregister();
+    }
+    /// That it was sent says nothing of what comes back.
+    memory_that_a_get_may_still_write("", "utofu_dereg_mem: a Get of 8 bytes") {
+        let (a, b) = two();
+        assert_eq!(a.get(&b, TCQ | LOCAL, 1), UTOFU_SUCCESS);
+        a.next_tcq();
+        a.deregister();
+    }
+    a_step_of_what_is_no_put("", "utofu_get: only a put") {
+        let (a, b) = two();
+        a.get(&b, UTOFU_ONESIDED_FLAG_SPS(1), 0);
+    }
+    a_get_in_session_mode("", "utofu_get: a VCQ of session mode takes put and NOP alone") {
+        let (a, b) = (Vcq::new(0, UTOFU_VCQ_FLAG_SESSION_MODE), Vcq::new(1, 0));
+        a.get(&b, 0, 0);
+    }
+    descriptors_of_another_vcq("", "utofu_post_toq: what begins at byte 0") {
+        let (a, b) = two();
+        let (mut words, mut size) = ([0u64; 8], 0);
+        let place = words.as_mut_ptr().cast();
+        assert_eq!(call!(utofu_prepare_nop(a.handle, 0, place, &mut size)), UTOFU_SUCCESS);
+        call!(utofu_post_toq(b.handle, place, size, cbdata(0)));
+    }
+    half_a_descriptor("", "utofu_post_toq: what begins at byte 0") {
+        let a = Vcq::new(0, 0);
+        let (mut words, mut size) = ([0u64; 8], 0);
+        let place = words.as_mut_ptr().cast();
+        assert_eq!(call!(utofu_prepare_nop(a.handle, 0, place, &mut size)), UTOFU_SUCCESS);
+        call!(utofu_post_toq(a.handle, place, size - 4, cbdata(0)));
+    }
+    local_notices_that_nobody_polls("mrq=8", "the MRQ has 8 entries, and holds 8") {
+        let (a, b) = two();
+        for _ in 0..9 {
+            a.put(&b, LOCAL, 0);
+        }
+    }
+    remote_notices_that_nobody_polls("mrq=8", "utofu_poll_mrq: the MRQ has 8 entries, and holds 8") {
+        let (a, b) = two();
+        for _ in 0..8 {
+            assert_eq!(a.put(&b, REMOTE, 0), UTOFU_SUCCESS);
+        }
+        b.poll_mrq();
+    }
+    gates_freed_twice("", "utofu_free_vbg: VBG 0x") {
+        let mut ids = [0; 2];
+        assert_eq!(call!(utofu_alloc_vbg(0, 2, 0, ids.as_mut_ptr())), UTOFU_SUCCESS);
+        assert_eq!(call!(utofu_free_vbg(ids.as_mut_ptr(), 2)), UTOFU_SUCCESS);
+        call!(utofu_free_vbg(ids.as_mut_ptr(), 2));
+    }
+}
+
+/// What just keeps the rules that are broken above.
+#[test]
+fn what_keeps_the_rules_goes_on() {
+    alone("rules::what_keeps_the_rules_goes_on", "mrq=8", || {
+        let (a, b) = two();
+        let ordered = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+        let code = call!(utofu_put_stride(
+            a.handle,
+            b.id,
+            a.stadd,
+            b.stadd,
+            16,
+            8,
+            2,
+            0,
+            ordered,
+            cbdata(0)
+        ));
+        assert_eq!(code, UTOFU_SUCCESS);
+        for _ in 0..100 {
+            assert_eq!(a.put(&b, LOCAL | REMOTE, 0), UTOFU_SUCCESS);
+            a.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+            b.notice(UTOFU_MRQ_TYPE_RMT_PUT);
+        }
+        assert_eq!(a.get(&b, LOCAL, 0), UTOFU_SUCCESS);
+        a.notice(UTOFU_MRQ_TYPE_LCL_GET);
+        assert_eq!(a.put(&b, LOCAL, 0), UTOFU_SUCCESS);
+        // Nothing is unread: it was sent.
+        assert_eq!(a.poll_tcq().0, UTOFU_ERR_NOT_FOUND);
+        let mut unread = 1;
+        assert_eq!(
+            call!(utofu_query_num_unread_tcq(a.handle, &mut unread)),
+            UTOFU_SUCCESS
+        );
+        assert_eq!((unread, a.deregister()), (0, UTOFU_SUCCESS));
+        // The notice of a later one says that this one is over; of the last one a peer may have told.
+        assert_eq!(b.put(&b, TCQ, 0), UTOFU_SUCCESS);
+        assert_eq!(b.put(&b, LOCAL, 0), UTOFU_SUCCESS);
+        b.notice(UTOFU_MRQ_TYPE_LCL_PUT);
+        assert_eq!(b.put(&b, REMOTE, 0), UTOFU_SUCCESS);
+        assert_eq!(b.deregister(), UTOFU_SUCCESS);
+    });
+}
+
+/// Of a local range that is not registered, the library tells at a poll.
+#[test]
+fn a_wrong_stadd_may_be_the_librarys_to_tell() {
+    let name = "rules::a_wrong_stadd_may_be_the_librarys_to_tell";
+    alone(name, "stadds=tell", || {
+        let (a, b) = (Vcq::new(0, 0), Vcq::new(0, 0));
+        let code = call!(utofu_put(
+            a.handle,
+            b.id,
+            b.stadd,
+            b.stadd,
+            8,
+            0,
+            0,
+            cbdata(5)
+        ));
+        assert_eq!(code, UTOFU_SUCCESS);
+        assert_eq!(a.next_tcq(), (UTOFU_ERR_TCQ_STADD, 5));
+        assert_eq!(a.deregister(), UTOFU_SUCCESS);
+    });
+}
