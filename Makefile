@@ -91,6 +91,9 @@ STRICT := context,keysize=4,inject=0,max=1024,waw=1024,tx=8,rx=16,av=4,busy=5,da
 STRICTLY := local local,virt,allocated,provkey local,endpoint context context2 virt,provkey endpoint keysize=4 inject=0 inject=8 max=1024 waw=1024 unordered \
     data=0 data=4 tx=8 rx=16 av=4 busy=5 rxdata nocntr
 
+# Another copy of the library stands for the machine's.
+OWN_TOFU := env UNIPGAS_LIB=$(RELEASE)/libunipgas.so packaging/with-own-tofu
+
 # Of backends/verbs/fake: what adapters differ in.
 DEVICES := atomics=glob max_qp_wr=4,inline=16 late=7 link=ib,max_srq_wr=256,max_cqe=256
 
@@ -134,6 +137,12 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@for api in core gaspi utofu rcce libfabric; do \
 	    $(STEP) "laws on verbs, $$api" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs --api $$api --seeds 1 || exit 1; \
 	done
+	@for api in core gaspi utofu rcce libfabric; do \
+	    $(STEP) "laws on tofu, $$api" $(OWN_TOFU) "$(STAGE)/bin/unipgas" conform --backend tofu --api $$api --seeds 1 || exit 1; \
+	done
+	@OWN_TOFU="UNIPGAS_BACKEND=chaos UNIPGAS_SEED=7" $(STEP) "laws on tofu over chaos" $(OWN_TOFU) \
+	    "$(STAGE)/bin/unipgas" conform --backend tofu --law core.transport,core.put,core.get,core.notice,core.atomic,gaspi.write,gaspi.notify --seeds 1
+	@$(STEP) "laws of the engine on tofu under chaos" $(OWN_TOFU) "$(STAGE)/bin/unipgas" conform --backend tofu-chaos --api core --seeds 1
 	@$(STEP) "laws of the engine on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --api core --seeds 1
 	@$(STEP) "atomics of GASPI on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --law gaspi.atomic --seeds 3
 	@$(STEP) "laws of the engine on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api core --seeds 1

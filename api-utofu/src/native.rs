@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use parking_lot::Once;
 use unipgas_core::registry;
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::{
+    Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND,
+};
 
 use crate::ffi;
 use crate::status::{Code, SUCCESS};
@@ -53,8 +55,9 @@ fn found() -> *mut Functions {
 /// What a call of its has returned, which is remembered as that of a call of ours.
 #[inline]
 pub fn returned(name: &'static str, code: i32) -> i32 {
-    if code != SUCCESS {
-        note(name, code);
+    match code {
+        SUCCESS | UTOFU_ERR_NOT_FOUND | UTOFU_ERR_NOT_COMPLETED | UTOFU_ERR_BUSY => {}
+        _ => note(name, code),
     }
     code
 }
