@@ -30,8 +30,8 @@ pub(crate) const TYPES: [AtomicType; 16] = [
     AtomicType::F64,
     AtomicType::ComplexF32,
     AtomicType::ComplexF64,
-    AtomicType::F80,
-    AtomicType::ComplexF80,
+    AtomicType::LongDouble,
+    AtomicType::ComplexLongDouble,
     AtomicType::I128,
     AtomicType::U128,
 ];

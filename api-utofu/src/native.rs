@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use parking_lot::Once;
 use unipgas_core::registry;
-use unipgas_utofu_sys::{
-    Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND,
-};
+use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND};
 
 use crate::ffi;
 use crate::status::{Code, SUCCESS};

@@ -28,7 +28,7 @@ impl Random {
     fn fill(&mut self, ty: AtomicType, bytes: &mut [u8]) {
         use AtomicType::*;
         let number = match ty {
-            ComplexF32 | ComplexF64 | ComplexF80 => ty.size() / 2,
+            ComplexF32 | ComplexF64 | ComplexLongDouble => ty.size() / 2,
             _ => ty.size(),
         };
         for place in bytes.chunks_exact_mut(number) {
@@ -36,7 +36,7 @@ impl Random {
             match ty {
                 F32 | ComplexF32 => place.copy_from_slice(&f32::from(value).to_le_bytes()),
                 F64 | ComplexF64 => place.copy_from_slice(&f64::from(value).to_le_bytes()),
-                F80 | ComplexF80 => {
+                LongDouble | ComplexLongDouble => {
                     // 1 or -1.
                     let (exponent, integer) = match cfg!(target_arch = "x86_64") {
                         true => (64, 1 << 63),

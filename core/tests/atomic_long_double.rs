@@ -124,7 +124,7 @@ fn arithmetic_is_the_compiler_s() {
         let mut words = line.split_ascii_whitespace();
         let op = AtomicOp::ALL[words.next().unwrap().parse::<usize>().unwrap()];
         let complex = words.next() == Some("1");
-        let ty = [AtomicType::F80, AtomicType::ComplexF80][usize::from(complex)];
+        let ty = [AtomicType::LongDouble, AtomicType::ComplexLongDouble][usize::from(complex)];
         let parts: Vec<u8> = words.flat_map(bytes).collect();
         let [t, b, c, expected] =
             std::array::from_fn(|nth| &parts[nth * ty.size()..(nth + 1) * ty.size()]);
@@ -164,7 +164,7 @@ fn arithmetic_is_the_compiler_s() {
     };
     assert_eq!(
         seen.len(),
-        defined(AtomicType::F80) + defined(AtomicType::ComplexF80)
+        defined(AtomicType::LongDouble) + defined(AtomicType::ComplexLongDouble)
     );
     assert_eq!(
         AtomicOp::ALL
@@ -180,8 +180,8 @@ fn threads_lose_nothing() {
     const TURNS: usize = 2000;
     let one = (0x3fffu128 << 64) | (1 << 63);
     for (ty, shift) in [
-        (AtomicType::F80, 0),
-        (AtomicType::ComplexF80, 0),
+        (AtomicType::LongDouble, 0),
+        (AtomicType::ComplexLongDouble, 0),
         (AtomicType::ComplexF64, 8),
         (AtomicType::ComplexF32, 4),
     ] {

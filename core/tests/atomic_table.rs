@@ -9,11 +9,11 @@ use unipgas_core::atomic::{
 /// What the table must hold, written down independently of it.
 fn expected(op: AtomicOp, ty: AtomicType) -> bool {
     match ty {
-        ComplexF32 | ComplexF64 | ComplexF80 => matches!(
+        ComplexF32 | ComplexF64 | ComplexLongDouble => matches!(
             op,
             Sum | Prod | Lor | Land | Lxor | Read | Write | Cswap | CswapNe
         ),
-        F32 | F64 | F80 => !matches!(op, Bor | Band | Bxor | Mswap),
+        F32 | F64 | LongDouble => !matches!(op, Bor | Band | Bxor | Mswap),
         _ => true,
     }
 }
@@ -30,7 +30,7 @@ const GUARD: u8 = 0xA5;
 
 /// Types that Rust computes with; the others are compared with C in `atomic_long_double.rs`.
 fn rust_types() -> Vec<AtomicType> {
-    let known = |ty: &AtomicType| !matches!(ty, F80 | ComplexF80);
+    let known = |ty: &AtomicType| !matches!(ty, LongDouble | ComplexLongDouble);
     AtomicType::ALL.iter().copied().filter(known).collect()
 }
 
@@ -178,7 +178,7 @@ macro_rules! mirrors {
                     };
                     new.to_ne_bytes().to_vec()
                 })*
-                F80 | ComplexF80 => unreachable!("not a type of Rust"),
+                LongDouble | ComplexLongDouble => unreachable!("not a type of Rust"),
                 $($zty => {
                     let half = size_of::<$part>();
                     let of = |bytes: &[u8]| (

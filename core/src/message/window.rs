@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use super::layout::{LINE, Line, Shape};
 use super::outgoing::Bytes;
-use crate::Result;
 use crate::bundle::RegionKey;
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
 use crate::transport::Handler;
+use crate::{Result, announced, prefetch};
 
 /// The memory that peers write to, and how far it has been read.
 pub(super) struct Window {
@@ -89,7 +89,9 @@ impl Window {
 
     #[cold]
     fn notice_all(&self) {
-        // Before the words of the peers are looked at: who comes meanwhile sets it again.
+        // Before the words of the peers are looked at: who comes meanwhile sets it again. Of several peers' stores the swap reads the last one, and has
+        // what came before the others, too: stores to one word are seen in their order, also on processors that reorder (where other
+        // processors see a store, all do).
         self.word(self.shape.news()).swap(0, Ordering::AcqRel);
         let greetings = self.greetings.load(Ordering::Relaxed);
         self.greetings.store(greetings + 1, Ordering::Relaxed);
@@ -125,8 +127,7 @@ impl Window {
     pub fn reset(&self, peer: u32) {
         let place = peer as usize;
         for position in 0..self.shape.lines as u64 {
-            self.line_word(peer, position, LINE / 8 - 1)
-                .store(0, Ordering::Relaxed);
+            self.line(peer, position)[LINE / 8 - 1].store(0, Ordering::Relaxed);
         }
         self.word(self.shape.credit_of(place))
             .store(0, Ordering::Relaxed);
@@ -165,21 +166,19 @@ impl Window {
     }
 
     #[inline(always)]
-    fn line_word(&self, peer: u32, position: u64, nth: usize) -> &AtomicU64 {
-        let offset = self.shape.line(peer as usize, position) + nth * 8;
-        debug_assert!(offset + 8 <= self.region.len());
+    fn line(&self, peer: u32, position: u64) -> &[AtomicU64; LINE / 8] {
+        let offset = self.shape.line(peer as usize, position);
+        debug_assert!(offset + LINE <= self.region.len());
         // SAFETY:
         // - within the region (the shape's arithmetic), aligned; whoever writes it uses atomic stores or is done when the mark is there.
-        unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+        unsafe { &*self.base.add(offset).cast() }
     }
 
     /// The last word of `peer`'s next line, if it is there.
     #[inline(always)]
     fn last_word(&self, peer: u32) -> Option<u64> {
         let position = self.taken[peer as usize].load(Ordering::Relaxed);
-        let last = self
-            .line_word(peer, position, LINE / 8 - 1)
-            .load(Ordering::Acquire);
+        let last = announced::end(self.line(peer, position));
         (Line::mark_of(last) == self.shape.mark(position)).then_some(last)
     }
 
@@ -188,26 +187,14 @@ impl Window {
     pub fn next_line(&self, peer: u32) -> Option<Line> {
         let last = self.last_word(peer)?;
         let position = self.taken[peer as usize].load(Ordering::Relaxed);
-        let mut line = [last; LINE / 8];
-        for (nth, value) in line[..LINE / 8 - 1].iter_mut().enumerate() {
-            *value = self.line_word(peer, position, nth).load(Ordering::Relaxed);
-        }
-        Some(Line(line))
+        Some(Line(announced::read(self.line(peer, position), last)))
     }
 
     /// Asks for `peer`'s line after the next one, so that it comes while the next one is dealt with.
     #[inline(always)]
     pub fn prefetch_second(&self, peer: u32) {
         let position = self.taken[peer as usize].load(Ordering::Relaxed) + 1;
-        let word = std::ptr::from_ref(self.line_word(peer, position, 0));
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY:
-        // - a prefetch touches nothing.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = word;
+        prefetch::for_load(self.line(peer, position).as_ptr().cast());
     }
 
     /// The line and its data are not needed any more. Gives the number of lines taken from this peer.

@@ -74,7 +74,7 @@ pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT
                 chunk.copy_from_slice(&(value * if small { 0.5 } else { 1e9 }).to_ne_bytes());
             }
         }
-        AtomicType::F80 | AtomicType::ComplexF80 => {
+        AtomicType::LongDouble | AtomicType::ComplexLongDouble => {
             for chunk in bytes.chunks_exact_mut(16) {
                 let (sign, exponent) = (random.below(2) << 15, 0x3ffe + random.below(4));
                 // Of 80 bits on x86-64, with the integer's bit, else of 128.

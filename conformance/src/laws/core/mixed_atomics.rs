@@ -228,8 +228,8 @@ fn add_to_wide_elements(way: &Way<'_>) -> Verdict {
         way.add_wide(AtomicType::U128, WIDE, &wide(1).to_ne_bytes())?;
     }
     way.add_wide(AtomicType::ComplexF64, SPLIT, &complex(1))?;
-    if supported(AtomicOp::Sum, AtomicType::ComplexF80) {
-        way.add_wide(AtomicType::ComplexF80, WIDEST, &widest(1))?;
+    if supported(AtomicOp::Sum, AtomicType::ComplexLongDouble) {
+        way.add_wide(AtomicType::ComplexLongDouble, WIDEST, &widest(1))?;
     }
     Ok(())
 }
@@ -276,7 +276,7 @@ fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
         complex(rounds),
         "the complex sum of {rounds}"
     );
-    let expect = expected(AtomicType::ComplexF80, rounds);
+    let expect = expected(AtomicType::ComplexLongDouble, rounds);
     ensure_eq!(
         read(region, WIDEST, 32),
         widest(expect),

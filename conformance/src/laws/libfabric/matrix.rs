@@ -23,7 +23,7 @@ laws! {
     not_a_number: "atomic.nan", "fi_atomic(3) §4.2", 2, [atomic, compare_atomic],
         "comparisons are those of C: nothing compares with NaN, and -0 equals 0";
     padding: "atomic.padding", "fi_atomic(3) §4.1", 2, [compare_atomic],
-        "the padding of a long double takes no part in comparisons";
+        "the padding of a long double, where it has any, takes no part in comparisons";
 }
 
 /// Where elements are in the peer's memory; there are others' bytes on both sides.
@@ -227,7 +227,7 @@ fn padding(ctx: &Ctx) -> Verdict {
         for (op, swaps) in [(CSWAP, true), (CSWAP + 1, false)] {
             let number = |value, padding| {
                 let mut bytes = ty.encode(Value::Number(value, 0.0));
-                bytes[10..].fill(padding);
+                bytes[LONG_DOUBLE..].fill(padding);
                 bytes
             };
             job.write(to, 64, &number(3.0, 0xaa))?;

@@ -36,9 +36,13 @@ pub(super) enum Class {
     Complex,
 }
 
-/// A class, and the bytes of a number of it (of a part of it). Of 16 bytes, a real number is a `long double`: 10 bytes and padding.
+/// A class, and the bytes of a number of it (of a part of it). Of 16 bytes, a real number is a `long double`, of which
+/// [`LONG_DOUBLE`] mean something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Type(pub(super) Class, pub(super) usize);
+
+/// Bytes of a `long double` that are no padding: on x86-64 the format is x87's, elsewhere IEEE's binary128.
+pub(super) const LONG_DOUBLE: usize = if cfg!(target_arch = "x86_64") { 10 } else { 16 };
 
 /// The families of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +112,7 @@ impl Type {
         let meant = if self.is_integer() {
             self.1
         } else {
-            self.1.min(10)
+            self.1.min(LONG_DOUBLE)
         };
         let parts = a.chunks(self.1).zip(b.chunks(self.1));
         a.len() == b.len() && parts.into_iter().all(|(a, b)| a[..meant] == b[..meant])
@@ -249,19 +253,21 @@ fn encode_real(bytes: usize, value: f64) -> Vec<u8> {
         4 => (value as f32).to_le_bytes().to_vec(),
         8 => value.to_le_bytes().to_vec(),
         _ => {
-            let bits = value.to_bits();
+            let bits = u128::from(value.to_bits());
             let (sign, exponent) = (bits >> 63 << 15, bits >> 52 & 0x7ff);
-            let fraction = bits << 11 & !(1 << 63);
+            let fraction = bits & ((1 << 52) - 1);
             // All values here are zero, normal, infinite, or not a number.
-            let (exponent, integer) = match exponent {
-                0 => (0, 0),
-                0x7ff => (0x7fff, 1 << 63),
-                exponent => (exponent + 16383 - 1023, 1 << 63),
+            let exponent = match exponent {
+                0 => 0,
+                0x7ff => 0x7fff,
+                exponent => exponent + 16383 - 1023,
             };
-            let mut long = [0; 16];
-            long[..8].copy_from_slice(&(integer | fraction).to_le_bytes());
-            long[8..10].copy_from_slice(&((sign | exponent) as u16).to_le_bytes());
-            long.to_vec()
+            let long = match LONG_DOUBLE {
+                // The bit before the binary point is written.
+                10 => (sign | exponent) << 64 | u128::from(exponent != 0) << 63 | fraction << 11,
+                _ => (sign | exponent) << 112 | fraction << 60,
+            };
+            long.to_le_bytes().to_vec()
         }
     }
 }
@@ -288,10 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_long_double_has_its_integer_bit() {
-        let one = encode_real(16, 1.0);
-        assert_eq!(one[..10], [0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0x3f]);
-        let value = encode_real(16, -2.5);
-        assert_eq!(value[..10], [0, 0, 0, 0, 0, 0, 0, 0xa0, 0x00, 0xc0]);
+    fn a_long_double_is_the_machine_s() {
+        let ends = |value| encode_real(16, value)[LONG_DOUBLE - 4..LONG_DOUBLE].to_vec();
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(ends(1.0), [0, 0x80, 0xff, 0x3f]);
+            assert_eq!(ends(-2.5), [0, 0xa0, 0x00, 0xc0]);
+        } else {
+            assert_eq!(ends(1.0), [0, 0, 0xff, 0x3f]);
+            assert_eq!(ends(-2.5), [0, 0x40, 0x00, 0xc0]);
+        }
     }
 }

@@ -191,10 +191,10 @@ table! {
         ComplexF32: [f32; 2], 4, complex;
         /// `FI_DOUBLE_COMPLEX`: real part, then imaginary part.
         ComplexF64: [f64; 2], 8, complex;
-        /// `FI_LONG_DOUBLE` of x86-64: 80 bits in 16 bytes.
-        F80: long_double::LongDouble, 16, real;
+        /// `FI_LONG_DOUBLE`, C's `long double`: 80 bits in 16 bytes on x86-64, 128 (IEEE binary128) on aarch64.
+        LongDouble: long_double::LongDouble, 16, real;
         /// `FI_LONG_DOUBLE_COMPLEX`: real part, then imaginary part.
-        ComplexF80: [long_double::LongDouble; 2], 16, complex;
+        ComplexLongDouble: [long_double::LongDouble; 2], 16, complex;
     }
     operations {
         // Operation: form, integer real complex
@@ -243,7 +243,7 @@ table! {
 /// atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`, or aarch64).
 #[inline]
 pub fn supported(op: AtomicOp, ty: AtomicType) -> bool {
-    let long_double = matches!(ty, AtomicType::F80 | AtomicType::ComplexF80);
+    let long_double = matches!(ty, AtomicType::LongDouble | AtomicType::ComplexLongDouble);
     defined(op, ty)
         && (ty.size() <= 8 || word::wide_available())
         && (long_double::AVAILABLE || !long_double)
