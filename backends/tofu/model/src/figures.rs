@@ -47,14 +47,14 @@ pub struct Figures {
     pub atomic_ns: f64,
     /// 8 bytes from a process to another one of its node, through shared memory.
     pub local_ns: f64,
+    /// A processor's part of that.
+    pub store_ns: f64,
     /// Bytes that a process copies to another one of its node.
     pub local_gbs: f64,
     /// Bytes that a processor combines in a reduction.
     pub combine_gbs: f64,
     /// A packet from a barrier gate to one of a neighbour, and through that.
     pub gate_ns: f64,
-    /// A packet from a barrier gate to another one of the same node.
-    pub gate_local_ns: f64,
 }
 
 const PAPER: &str = "Ajima et al., The Tofu Interconnect D, CLUSTER 2018";
@@ -71,10 +71,10 @@ impl Default for Figures {
             gap_ns: 50.0,
             atomic_ns: 50.0,
             local_ns: 200.0,
+            store_ns: 20.0,
             local_gbs: 20.0,
             combine_gbs: 10.0,
             gate_ns: 250.0,
-            gate_local_ns: 100.0,
         }
     }
 }
@@ -175,6 +175,13 @@ impl Figures {
                 Assumed("two transfers of a cache line between core groups"),
             ),
             (
+                "store",
+                &mut self.store_ns,
+                "ns",
+                "processor's part of that",
+                Assumed("a tenth: stores do not wait"),
+            ),
+            (
                 "copy",
                 &mut self.local_gbs,
                 "GB/s",
@@ -194,13 +201,6 @@ impl Figures {
                 "ns",
                 "barrier gate to that of a neighbour",
                 Assumed("half of a put: no processor, no memory"),
-            ),
-            (
-                "gate-local",
-                &mut self.gate_local_ns,
-                "ns",
-                "barrier gate to another one of its node",
-                Assumed("as a hop"),
             ),
         ]
     }

@@ -9,7 +9,7 @@ use once_cell::race::OnceBox;
 use super::{Arena, FIRST, Group, Walk, areas};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
-use crate::schedule::Step;
+use crate::schedule::{Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Error, Result};
 
@@ -31,6 +31,19 @@ impl Forming {
     /// others that the same members form, and must be the same at all of them. Errors: [`Error::InvalidArgument`];
     /// [`Error::Exhausted`].
     pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
+        let n = members.len() as u32;
+        let usual = Shapes::usual(n, world.job().gathers(n));
+        Forming::shaped(world, members, name, usual)
+    }
+
+    /// As [`Forming::new`], with shapes that suit the network between the members. All of them must give the same: what each decides from must be what
+    /// all know, as the number of members and where the ranks are.
+    pub fn shaped(
+        world: &Arc<World>,
+        members: &[u32],
+        name: [u64; 2],
+        shapes: Shapes,
+    ) -> Result<Self> {
         let me = members
             .iter()
             .position(|rank| *rank == world.rank())
@@ -43,8 +56,7 @@ impl Forming {
             ));
         }
         let n = members.len() as u32;
-        let gathers = world.job().gathers(n);
-        let (all, len) = areas(n, me as u32, gathers);
+        let (all, len) = areas(n, me as u32, shapes);
         let arena = world.engine().allocate(len, Rights::FULL)?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
         let place = world.directory().list_group(name, &arena.key())?;
@@ -75,6 +87,7 @@ impl Forming {
                     .map(|rank| world.incarnation_of(*rank))
                     .collect(),
                 name,
+                shapes,
                 arena: Arena::new(arena)?,
                 peers: members.iter().map(|_| OnceBox::new()).collect(),
                 endpoint,
