@@ -90,6 +90,64 @@ fn eight_bytes_to_a_neighbour_take_what_is_published() {
 }
 
 #[test]
+fn a_drawing_shows_every_node_and_link_or_every_unit() {
+    let file = std::env::temp_dir().join(format!("unipgas-topo-{}.svg", std::process::id()));
+    let name = file.to_str().unwrap();
+    let drawn = |args: &[&str]| {
+        text(&[args, &["--svg", name]].concat());
+        let svg = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let count = |what: &str| svg.matches(what).count();
+        (count("<rect"), count("<polyline"), count("of 64 bytes"))
+    };
+    // The paper is a rectangle, and five lines are the legend's. 24 nodes; of links one of X, 12 each of A and C, and three for each ring of B.
+    let nodes = drawn(&["--shape", "2x1x1x2x3x2", "--bytes", "64"]);
+    assert_eq!(nodes, (1 + 24, 5 + 12 + 12 + 12 + 24, 1));
+    // 24 x 24 units on a torus: as many links of X and of Y.
+    let units = drawn(&["--shape", "24x24x1x2x3x2", "--bytes", "64"]);
+    assert_eq!(units, (1 + 24 * 24, 5 + 2 * 24 * 24, 1));
+    let lost = topo(&["-n", "9", "--svg", "/nowhere/at/all.svg"]);
+    let told = String::from_utf8(lost.stderr).unwrap();
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(told.contains("/nowhere/at/all.svg"), "{told}");
+}
+
+#[test]
+fn collectives_have_a_best_schedule_at_every_size() {
+    let told = json(&["--collectives", "--nodes", "48"]);
+    let operations = told["sizes"][0]["operations"].as_array().unwrap();
+    assert_eq!(operations.len(), 3);
+    for operation in operations {
+        let plans = operation["plans"].as_array().unwrap();
+        let time = |name: &serde_json::Value| {
+            let plan = plans.iter().find(|plan| plan["plan"] == *name);
+            plan.unwrap()["time_ns"].as_f64().unwrap()
+        };
+        let best = time(&operation["best"]);
+        assert!(best > 490.0, "{operation}");
+        assert!(time(&operation["best_of_groups"]) >= best);
+        for plan in plans {
+            assert!(plan["time_ns"].as_f64().unwrap() >= best, "{operation}");
+        }
+    }
+    let crowded = json(&[
+        "--collectives",
+        "--nodes",
+        "48",
+        "--contention",
+        "--bytes",
+        "1M",
+    ]);
+    assert_eq!(crowded["contention"], true);
+    let text = text(&["--collectives", "--nodes", "768", "--per-node", "1"]);
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    assert_eq!(text.matches("     768 ").count(), 6, "{text}");
+}
+
+#[test]
 fn what_is_wrong_is_told_in_one_line() {
     for (args, said) in [
         (&[][..], "--shape"),
@@ -105,6 +163,8 @@ fn what_is_wrong_is_told_in_one_line() {
         (&["-n", "9", "--bytes", "1T"], "no size"),
         (&["-n", "9", "--set", "hop=-1"], "above 0"),
         (&["-n", "9", "--set", "speed=1"], "no figure"),
+        (&["-n", "9", "--contention"], "--collectives"),
+        (&["--collectives", "-n", "9", "--path", "1,2,3"], "outside"),
     ] {
         let output = topo(args);
         let told = String::from_utf8(output.stderr).unwrap();

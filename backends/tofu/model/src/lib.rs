@@ -21,6 +21,7 @@ pub mod predict;
 pub mod route;
 pub mod shape;
 pub mod sim;
+pub mod table;
 
 pub use figures::Figures;
 pub use job::{Job, Order};

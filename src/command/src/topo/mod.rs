@@ -1,12 +1,16 @@
 //! `unipgas topo`: a job on TofuD's mesh/torus, and what the model of that network says of it.
 
+mod collectives;
 mod draw;
 mod predicted;
+mod svg;
 mod text;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use unipgas_tofud::predict::predict;
+use unipgas_tofud::sim::Fidelity;
 use unipgas_tofud::{Error, Figures, Job, Order, PathRule, Pattern, Shape};
 
 use crate::{fail, shown};
@@ -44,6 +48,15 @@ pub struct Args {
     /// Gives a figure of the model another value, as hop=80
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Simulates schedules of barrier, all-reduce and broadcast instead, on this job, or without one on jobs of up to all of Fugaku
+    #[arg(long)]
+    collectives: bool,
+    /// With --collectives: messages wait for links and receivers, too
+    #[arg(long)]
+    contention: bool,
+    /// Draws the job with the load of its links into this file as well
+    #[arg(long, value_name = "FILE", conflicts_with = "collectives")]
+    svg: Option<PathBuf>,
     /// As one JSON object
     #[arg(long)]
     json: bool,
@@ -59,6 +72,9 @@ enum Ordered {
 /// What is wrong with a job that says nothing of itself.
 const NO_JOB: &str = "say which job: --shape 4x2x3x2x3x2, --nodes 24 or -n 96";
 
+/// Of how many nodes the jobs are whose collectives are simulated where none is named.
+const SIZES: [u32; 9] = [2, 12, 48, 192, 768, 3072, 12_288, 49_152, 158_976];
+
 pub fn run(args: &Args) -> ExitCode {
     match told(args) {
         Ok(text) => shown(&text),
@@ -69,6 +85,25 @@ pub fn run(args: &Args) -> ExitCode {
 fn told(args: &Args) -> Result<String, Error> {
     let mut figures = Figures::default();
     args.set.iter().try_for_each(|text| figures.set(text))?;
+    if args.contention && !args.collectives {
+        return Err(Error(
+            "--contention is for --collectives: patterns have it anyway".into(),
+        ));
+    }
+    if args.collectives {
+        let jobs = match job(args) {
+            Err(Error(why)) if why == NO_JOB => {
+                let of = |nodes: &u32| job_of(args, Some(*nodes));
+                SIZES.iter().map(of).collect::<Result<_, _>>()?
+            }
+            job => vec![job?],
+        };
+        let fidelity = match args.contention {
+            true => Fidelity::Contention,
+            false => Fidelity::Injection,
+        };
+        return collectives::told(&jobs, &figures, fidelity, args.bytes, args.json);
+    }
     let job = job(args)?;
     let predicted = predict(&job, &figures, args.pattern, args.bytes)?;
     let report = predicted::Report {
@@ -78,6 +113,11 @@ fn told(args: &Args) -> Result<String, Error> {
         bytes: args.bytes,
         predicted: &predicted,
     };
+    if let Some(file) = &args.svg {
+        let title = report.title();
+        svg::draw(file, &job, &predicted.loads, &title)
+            .map_err(|why| Error(format!("{}: {why}", file.display())))?;
+    }
     if args.json {
         return Ok(format!("{}\n", report.json()));
     }
@@ -90,7 +130,11 @@ fn told(args: &Args) -> Result<String, Error> {
 }
 
 fn job(args: &Args) -> Result<Job, Error> {
-    let mut job = match (args.shape, args.nodes, args.processes) {
+    job_of(args, args.nodes)
+}
+
+fn job_of(args: &Args, nodes: Option<u32>) -> Result<Job, Error> {
+    let mut job = match (args.shape, nodes, args.processes) {
         (Some(shape), ..) => Job::full(shape, args.per_node)?,
         (_, Some(nodes), _) => {
             let job = Job::full(Shape::for_nodes(nodes)?, args.per_node)?;

@@ -20,6 +20,17 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
+    /// The pattern on the job, in a line.
+    pub fn title(&self) -> String {
+        format!(
+            "TofuD {}: {} of {} bytes, {} predicted",
+            self.job.shape,
+            self.pattern,
+            grouped(self.bytes),
+            time(self.predicted.time_ns)
+        )
+    }
+
     pub fn text(&self) -> String {
         let Prediction { loads, .. } = self.predicted;
         let far = loads.messages - loads.local;
