@@ -82,20 +82,39 @@ pub struct Outcome {
 /// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: members
 /// wait for each other for ever.
 pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<Outcome> {
+    let shared = setting.job.per_node > setting.figures.tnis as u32;
+    let first = schedule(0);
+    let meets = first
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Meet { .. }));
+    let ordered = shared || meets || setting.fidelity == Fidelity::Contention;
+    simulate_in(setting, schedule, first.slots, ordered)
+}
+
+/// `ordered`: members go on in the order of time. Where none waits for what another one uses, each goes on as far as it can, which comes to the same, and sooner.
+fn simulate_in(
+    setting: &Setting<'_>,
+    schedule: impl Fn(u32) -> Schedule,
+    slots: u32,
+    ordered: bool,
+) -> Result<Outcome> {
     let n = setting.job.processes;
-    let slots = schedule(0).slots;
     let mut run = Run {
         setting,
         n,
         members: Members::new(n, slots),
         network: Network::new(setting),
-        queue: (0..n).map(|member| Reverse((0, member))).collect(),
+        ordered,
+        queue: BinaryHeap::new(),
+        ready: Vec::new(),
         counter: (0, 0),
         ended: 0,
         first: NEVER,
         last: 0,
     };
-    while let Some(Reverse((now, member))) = run.queue.pop() {
+    (0..n).rev().for_each(|member| run.put(member, 0));
+    while let Some((member, now)) = run.next() {
         run.go_on(member, now, &schedule);
     }
     if run.ended < n {
@@ -115,8 +134,11 @@ struct Run<'a> {
     n: u32,
     members: Members,
     network: Network<'a>,
-    /// When who goes on.
+    ordered: bool,
+    /// When who goes on, where that is in the order of time.
     queue: BinaryHeap<Reverse<(u64, u32)>>,
+    /// And where it is not.
+    ready: Vec<(u32, u64)>,
     /// Members that have counted themselves in, and until when the counter is busy.
     counter: (u32, u64),
     ended: u32,
@@ -125,6 +147,23 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    fn put(&mut self, member: u32, when: u64) {
+        match self.ordered {
+            true => self.queue.push(Reverse((when, member))),
+            false => self.ready.push((member, when)),
+        }
+    }
+
+    fn next(&mut self) -> Option<(u32, u64)> {
+        match self.ordered {
+            true => self
+                .queue
+                .pop()
+                .map(|Reverse((when, member))| (member, when)),
+            false => self.ready.pop(),
+        }
+    }
+
     /// Carries out steps of a member as long as nobody else's are earlier.
     fn go_on(&mut self, me: u32, mut now: u64, schedule: &impl Fn(u32) -> Schedule) {
         self.members.begin(me, schedule);
@@ -134,7 +173,7 @@ impl Run<'_> {
                 .peek()
                 .is_some_and(|Reverse((other, _))| *other < now)
             {
-                return self.queue.push(Reverse((now, me)));
+                return self.put(me, now);
             }
             let Some(step) = self.members.step(me) else {
                 self.members.end(me);
@@ -183,7 +222,7 @@ impl Run<'_> {
         };
         let (over, there) = self.network.send(&message, now);
         if let Some(since) = self.members.arrive(to, slot, there) {
-            self.queue.push(Reverse((since.max(there), to)));
+            self.put(to, since.max(there));
         }
         over
     }

@@ -212,3 +212,30 @@ fn a_barrier_behind_a_broadcast_is_shorter_than_two_more_trees() {
     let acknowledged = time(&job, Plan::Broadcast(Broadcast::Binomial), 8);
     assert!(tree < acknowledged, "{tree} {acknowledged}");
 }
+
+#[test]
+fn where_nothing_is_shared_the_order_of_members_changes_nothing() {
+    let figures = Figures::default();
+    for (operation, bytes) in PLANS {
+        for (members, per_node) in [(13, 1), (50, 4), (333, 4), (96, 6)] {
+            let job = Job::of(members, per_node).unwrap();
+            for plan in plans(operation, &job, bytes) {
+                if plan == Plan::Barrier(Barrier::Counting) {
+                    continue;
+                }
+                let setting = Setting {
+                    job: &job,
+                    figures: &figures,
+                    fidelity: Fidelity::Injection,
+                    bytes,
+                    gates: None,
+                };
+                let slots = plan.schedule(0, &job).slots;
+                let [ordered, other] = [true, false].map(|ordered| {
+                    simulate_in(&setting, |me| plan.schedule(me, &job), slots, ordered).unwrap()
+                });
+                assert_eq!(ordered, other, "{operation} {plan} of {members}");
+            }
+        }
+    }
+}
