@@ -12,6 +12,7 @@ use unipgas_core::print;
 
 use crate::case::{self, Case};
 use crate::job::{self, How};
+use crate::model::Model;
 use crate::network::hosts::{self, Place, Wish};
 use crate::peers::Peers;
 use crate::record::{Record, Setting};
@@ -55,6 +56,9 @@ struct Args {
         allow_hyphen_values = true
     )]
     launcher_args: Option<String>,
+    /// Has a column of what a model of another network predicts
+    #[arg(long, value_enum)]
+    model: Option<Model>,
     /// Lists the cases and the peers, and measures nothing
     #[arg(long)]
     list: bool,
@@ -185,6 +189,7 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
         },
         hosts: how.place.as_ref().unwrap_or(&Place::Here).name(),
         network: how.place.is_some(),
+        model: args.model,
     };
     let mut samples = Samples::default();
     let mut peers = if args.no_peers {
@@ -242,6 +247,9 @@ fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
     progress.finish_and_clear();
     say(&table::render(&records))?;
     say(&samples.device())?;
+    if let Some(model) = args.model {
+        say(&format!("\n{}\n", model.about()))?;
+    }
     if let Some(load) = busy {
         say(&format!(
             "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.\n"

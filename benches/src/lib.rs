@@ -11,6 +11,7 @@ mod case;
 pub mod cli;
 mod ctx;
 mod job;
+mod model;
 mod network;
 mod ours;
 mod peers;

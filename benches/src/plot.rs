@@ -232,6 +232,7 @@ mod tests {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,
+            model: None,
         };
         let written = write(&dir, &crate::record::all(&cases, &samples, &setting)).expect("a plot");
         let svg = std::fs::read_to_string(&written[0]).expect("the file");

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::case::Case;
+use crate::model::Model;
 use crate::samples::{Samples, best, family};
 use crate::target::{self, Target};
 
@@ -50,6 +51,10 @@ pub struct Record {
     pub ratio_to_best_peer: Option<f64>,
     /// Which peer that is.
     pub best_peer_name: Option<String>,
+    /// What a model of another network predicts for the case, in the unit of `value`.
+    pub predicted: Option<f64>,
+    /// Which model that is.
+    pub predicted_by: Option<&'static str>,
     /// The targets, in words.
     pub target: Option<String>,
     /// Whether all of them are met; nothing when one of them could not be judged.
@@ -79,6 +84,8 @@ pub struct Setting {
     pub hosts: String,
     /// Whether the processes share no memory.
     pub network: bool,
+    /// What predicts beside.
+    pub model: Option<Model>,
 }
 
 /// The record of one column as it is by now.
@@ -132,6 +139,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
         let provider = of("provider").or_else(|| of("provider/ask"));
         let provider = provider.map(|(_, value)| *value);
         let peer = best(&columns, more, is_peer);
+        let predicted = setting.model.and_then(|model| model.predict(case));
         for (api, value) in &columns {
             let targets = match setting.network {
                 true => target::of_a_network(case, api),
@@ -171,6 +179,8 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 best_peer: peer.map(|p| p.1),
                 ratio_to_best_peer: peer.map(|p| value / p.1),
                 best_peer_name: peer.map(|p| p.0.clone()),
+                predicted,
+                predicted_by: predicted.and(setting.model).map(Model::name),
                 target: (!targets.is_empty()).then(|| {
                     targets
                         .iter()
@@ -255,6 +265,7 @@ mod tests {
             backend: "shm".into(),
             hosts: "this one".into(),
             network,
+            model: None,
         }
     }
 
@@ -370,5 +381,33 @@ mod tests {
             of(&all(&[case], &samples, &setting(true)), "gaspi").met,
             Some(false)
         );
+    }
+
+    #[test]
+    fn a_model_predicts_beside_every_column_of_a_case_that_it_knows() {
+        let known = Case {
+            metric: Metric::PutNotice,
+            processes: 2,
+            bytes: 8,
+        };
+        let unknown = Case {
+            metric: Metric::Wake,
+            ..known
+        };
+        let mut samples = Samples::default();
+        for case in [known, unknown] {
+            samples.add(case, "core", 100.0);
+            samples.add(case, "ucx", 150.0);
+        }
+        let mut setting = setting(false);
+        let without = all(&[known], &samples, &setting);
+        assert!(without.iter().all(|record| record.predicted.is_none()));
+        setting.model = Some(Model::Tofud);
+        for record in all(&[known, unknown], &samples, &setting) {
+            let of_known = record.case == known;
+            assert_eq!(record.predicted, of_known.then_some(490.0));
+            assert_eq!(record.predicted_by, of_known.then_some("tofud"));
+            assert!(record.value < 200.0, "what was measured stays");
+        }
     }
 }

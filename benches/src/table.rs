@@ -88,9 +88,13 @@ pub fn render(records: &[Record]) -> String {
             false => ("", ""),
         };
         let limit = if network { "x kernel" } else { "x limit" };
+        let model = match rows.iter().find_map(|row| row.predicted_by) {
+            Some(name) => format!(" {name:>9}"),
+            None => String::new(),
+        };
         let _ = writeln!(
             out,
-            "  {:>5} {:>8}  {:<20} {:>9} {limit:>9}{provider} {:>9}{split}  target",
+            "  {:>5} {:>8}  {:<20} {:>9}{model} {limit:>9}{provider} {:>9}{split}  target",
             "procs", "size", "column", "median", "x peer"
         );
         let mut previous = None;
@@ -131,8 +135,12 @@ fn line(row: &Record, first: bool, network: bool) -> String {
         });
         split = format!("  {parts:<24}");
     }
+    let predicted = match row.predicted {
+        Some(value) => format!(" {:>9}", number(value)),
+        None => String::new(),
+    };
     let line = format!(
-        "  {procs:>5} {bytes:>8}  {:<20} {:>9} {:>9}{provider} {peer:>9}{split}  {target}",
+        "  {procs:>5} {bytes:>8}  {:<20} {:>9}{predicted} {:>9}{provider} {peer:>9}{split}  {target}",
         row.api,
         number(row.value),
         ratio(row.ratio_to_limit),
@@ -154,5 +162,43 @@ mod tests {
         assert_eq!(plain(100.0), "100");
         assert_eq!(plain(0.5), "0.5");
         assert_eq!(plain(25_000.0), "25k");
+    }
+
+    #[test]
+    fn a_model_has_a_column_of_its_own() {
+        let case = crate::case::Case {
+            metric: Metric::PutNotice,
+            processes: 2,
+            bytes: 8,
+        };
+        let mut samples = crate::samples::Samples::default();
+        samples.add(case, "core", 110.0);
+        let mut setting = crate::record::Setting {
+            backend: "shm".into(),
+            hosts: "this one".into(),
+            network: false,
+            model: None,
+        };
+        let words = |setting: &_| {
+            let text = render(&crate::record::all(&[case], &samples, setting));
+            let line = |nth: usize| {
+                let line = text.lines().filter(|line| line.starts_with("  ")).nth(nth);
+                line.unwrap()
+                    .split_whitespace()
+                    .map(String::from)
+                    .collect::<Vec<_>>()
+            };
+            (line(0), line(1))
+        };
+        let (head, row) = words(&setting);
+        assert!(
+            !head.contains(&"tofud".into()) && !row.contains(&"490".into()),
+            "{row:?}"
+        );
+        setting.model = Some(crate::model::Model::Tofud);
+        let (head, row) = words(&setting);
+        let column = head.iter().position(|word| word == "tofud").unwrap();
+        // A size is two words.
+        assert_eq!(row[column + 1], "490", "{head:?} {row:?}");
     }
 }

@@ -7,6 +7,7 @@ mod join;
 mod mpi;
 mod run;
 mod stats;
+mod topo;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,6 +35,8 @@ enum Cli {
     /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
     #[command(disable_help_flag = true)]
     Bench(Passed),
+    /// Draws a job on the network of A64FX machines, and predicts what patterns of puts take there
+    Topo(topo::Args),
     /// Starts the ranks of a host, as the launcher of the whole says on standard input
     #[command(hide = true)]
     Part,
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Cli::Cc(passed) => cc::run(cc::Language::C, None, passed.args),
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, None, passed.args),
         Cli::Info(args) => info::run(&args),
+        Cli::Topo(args) => topo::run(&args),
         Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
         Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
@@ -110,7 +114,7 @@ fn one_line(error: &clap::Error) -> String {
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     ) {
-        return "say what to do: run, cc, c++, info, conform or bench; unipgas --help tells more"
+        return "say what to do: run, cc, c++, info, conform, bench or topo; unipgas --help tells more"
             .into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {

@@ -10,7 +10,7 @@ use super::gates::{self, Connecting};
 use super::{Arena, FIRST, Group, Walk, areas};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
-use crate::schedule::Step;
+use crate::schedule::{Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Error, Result};
 
@@ -36,6 +36,19 @@ impl Forming {
     /// others that the same members form, and must be the same at all of them. Errors: [`Error::InvalidArgument`];
     /// [`Error::Exhausted`].
     pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
+        let n = members.len() as u32;
+        let usual = Shapes::usual(n, world.job().gathers(n));
+        Forming::shaped(world, members, name, usual)
+    }
+
+    /// As [`Forming::new`], with shapes that suit the network between the members. All of them must give the same: what each decides from must be what
+    /// all know, as the number of members and where the ranks are.
+    pub fn shaped(
+        world: &Arc<World>,
+        members: &[u32],
+        name: [u64; 2],
+        shapes: Shapes,
+    ) -> Result<Self> {
         let me = members
             .iter()
             .position(|rank| *rank == world.rank())
@@ -48,8 +61,7 @@ impl Forming {
             ));
         }
         let n = members.len() as u32;
-        let gathers = world.job().gathers(n);
-        let (all, len) = areas(n, me as u32, gathers);
+        let (all, len) = areas(n, me as u32, shapes);
         let arena = world.engine().allocate(len + gates::ROOM, Rights::FULL)?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
         let place = world.directory().list_group(name, &arena.key())?;
@@ -81,6 +93,7 @@ impl Forming {
                     .map(|rank| world.incarnation_of(*rank))
                     .collect(),
                 name,
+                shapes,
                 arena: Arena::new(arena)?,
                 peers: members.iter().map(|_| OnceBox::new()).collect(),
                 endpoint,

@@ -22,15 +22,12 @@ use crate::circuit::Circuit;
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion};
-use crate::schedule::{
-    Schedule, Step, binomial_broadcast, counting_barrier, dissemination_barrier,
-    doubling_allreduce, flat_allreduce,
-};
+use crate::schedule::{Schedule, Shapes, Step, dissemination_barrier};
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
 /// Members that each know all others, where they are on fewer cores: the fewer wake after each other, the sooner.
-const FEW: u32 = 16;
+pub const FEW: u32 = 16;
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
 /// Flags and counters have cache lines of their own.
@@ -108,6 +105,7 @@ pub struct Group {
     /// Which processes the members are.
     incarnations: Box<[u32]>,
     name: [u64; 2],
+    shapes: Shapes,
     arena: Arena,
     /// The members' arenas, as far as they have been needed: collectives touch a few of many.
     peers: Box<[OnceBox<RemoteRegion>]>,
@@ -181,12 +179,8 @@ const RELEASE: usize = LINE;
 const FLAGS: usize = 2 * LINE;
 
 /// The areas, and where they end.
-fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
-    let barrier = if gathers {
-        counting_barrier(n)
-    } else {
-        dissemination_barrier(me, n)
-    };
+fn areas(n: u32, me: u32, shapes: Shapes) -> ([(Schedule, Area); 3], usize) {
+    let barrier = shapes.barrier.schedule(me, n);
     let mut at = FLAGS;
     let mut area = |schedule: Schedule, slots: u32, data: bool| {
         let slots = slots as usize;
@@ -208,14 +202,11 @@ fn areas(n: u32, me: u32, gathers: bool) -> ([(Schedule, Area); 3], usize) {
             },
         )
     };
-    let barrier_slots = dissemination_barrier(me, n).slots.max(1);
-    let reduce = if gathers && n <= FEW {
-        flat_allreduce(me, n)
-    } else {
-        doubling_allreduce(me, n)
-    };
+    // A barrier that counts uses one of them.
+    let barrier_slots = dissemination_barrier(me, n).slots.max(barrier.slots).max(1);
+    let reduce = shapes.all_reduce.schedule(me, n);
     let reduce_slots = reduce.slots;
-    let broadcast_slots = binomial_broadcast(me, n, 0).slots;
+    let broadcast_slots = shapes.broadcast.schedule(me, n, 0).slots;
     let all = [
         area(barrier, barrier_slots, false),
         area(reduce, reduce_slots, true),
@@ -377,7 +368,8 @@ impl Group {
         }
         self.broadcast.with(|walk| {
             if !walk.begun {
-                walk.schedule = binomial_broadcast(self.index(), self.size(), root);
+                let broadcast = self.shapes.broadcast;
+                walk.schedule = broadcast.schedule(self.index(), self.size(), root);
                 walk.held.clear();
                 walk.held.extend_from_slice(value);
                 walk.begun = true;

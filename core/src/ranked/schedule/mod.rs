@@ -3,6 +3,14 @@
 //! Members are numbered 0..n. Slots are flags (and buffers) in the receiving member's arena; a schedule never uses a slot of
 //! one member twice, so that a flag needs no reset: it holds the number of the last operation that set it.
 
+mod by_node;
+mod radix;
+mod shapes;
+
+pub use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
+pub use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
+pub use shapes::{AllReduce, Barrier, Broadcast, Shapes};
+
 /// One step of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
@@ -210,179 +218,4 @@ pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashMap;
-
-    /// Runs all members' schedules on a model: values are sets of contributors. `order` picks who moves next.
-    fn run(schedules: &[Schedule], start: impl Fn(u32) -> u64, mut order: u64) -> Vec<u64> {
-        let n = schedules.len();
-        let mut at = vec![0; n];
-        let mut held: Vec<u64> = (0..n as u32).map(start).collect();
-        let mut kept = vec![0; n];
-        let mut flags: HashMap<(u32, u32), u64> = HashMap::new();
-        let mut met = 0;
-        let mut idle = 0;
-        while at
-            .iter()
-            .zip(schedules)
-            .any(|(at, schedule)| *at < schedule.steps.len())
-        {
-            order = order
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let me = (order >> 33) as usize % n;
-            let Some(step) = schedules[me].steps.get(at[me]) else {
-                continue;
-            };
-            let moved = match *step {
-                Step::Signal { to, slot } | Step::Send { to, slot } => {
-                    let old = flags.insert((to, slot), held[me]);
-                    assert_eq!(old, None, "slot {slot} of {to} used twice");
-                    true
-                }
-                Step::Await { slot } => flags.contains_key(&(me as u32, slot)),
-                Step::Combine { slot } => match flags.get(&(me as u32, slot)) {
-                    Some(value) => {
-                        assert_eq!(held[me] & value, 0, "combined twice");
-                        held[me] |= value;
-                        true
-                    }
-                    None => false,
-                },
-                Step::Take { slot } => match flags.get(&(me as u32, slot)) {
-                    Some(value) => {
-                        held[me] = *value;
-                        true
-                    }
-                    None => false,
-                },
-                Step::Keep => {
-                    kept[me] = held[me];
-                    true
-                }
-                Step::CombineKept => {
-                    assert_eq!(held[me] & kept[me], 0, "combined twice");
-                    held[me] |= kept[me];
-                    true
-                }
-                Step::Meet { slot } => {
-                    if flags.insert((me as u32, slot + 1000), 0).is_none() {
-                        met += 1;
-                    }
-                    met == n
-                }
-            };
-            if moved {
-                at[me] += 1;
-                idle = 0;
-            } else {
-                idle += 1;
-                assert!(idle < 100_000, "stuck at {at:?}");
-            }
-        }
-        held
-    }
-
-    #[test]
-    fn every_member_gets_every_contribution_once() {
-        for n in 1..=33u32 {
-            for shape in [doubling_allreduce, flat_allreduce] {
-                let schedules: Vec<_> = (0..n).map(|me| shape(me, n)).collect();
-                for order in 0..5 {
-                    let all = (1u64 << n) - 1;
-                    assert_eq!(run(&schedules, |me| 1 << me, order), vec![all; n as usize]);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn few_members_combine_in_one_order() {
-        for n in 1..=9u32 {
-            for me in 0..n {
-                let mut order = Vec::new();
-                for step in &flat_allreduce(me, n).steps {
-                    match step {
-                        Step::Take { slot } | Step::Combine { slot } => order.push(*slot),
-                        Step::CombineKept => order.push(me),
-                        _ => {}
-                    }
-                }
-                // Member 0 begins with its own value.
-                let first = u32::from(me == 0);
-                assert_eq!(order, (first..n).collect::<Vec<_>>(), "{me} of {n}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_broadcast_reaches_everyone_from_any_root() {
-        for n in 1..=17u32 {
-            for root in 0..n {
-                let schedules: Vec<_> = (0..n).map(|me| binomial_broadcast(me, n, root)).collect();
-                let held = run(&schedules, |me| u64::from(me == root), 7);
-                assert_eq!(held, vec![1; n as usize], "{n} {root}");
-            }
-        }
-    }
-
-    #[test]
-    fn barriers_end_for_every_size() {
-        for n in 1..=40u32 {
-            let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
-            for schedule in &schedules {
-                let sent = schedule.steps.iter();
-                let sent = sent.filter(|step| matches!(step, Step::Signal { .. }));
-                assert_eq!(sent.count() as u32, n.next_power_of_two().ilog2());
-            }
-            run(&schedules, |_| 0, 3);
-            let schedules: Vec<_> = (0..n).map(|_| counting_barrier(n)).collect();
-            run(&schedules, |_| 0, 3);
-        }
-    }
-
-    #[test]
-    fn everyone_but_the_root_is_the_child_of_one() {
-        for n in 1..=70u32 {
-            let mut parents = vec![0; n as usize];
-            for me in 0..n {
-                assert!(children(me, n).count() as u32 <= rounds(n));
-                children(me, n).for_each(|child| parents[child as usize] += 1);
-            }
-            assert_eq!(parents[0], 0);
-            assert!(parents[1..].iter().all(|parents| *parents == 1), "{n}");
-        }
-    }
-
-    /// Dissemination must let nobody out before everybody has come in.
-    #[test]
-    fn nobody_leaves_a_barrier_early() {
-        for n in 2..=20u32 {
-            let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
-            for late in 0..n {
-                // Everyone but `late` runs as far as possible.
-                let mut at = vec![0; n as usize];
-                let mut flags = std::collections::HashSet::new();
-                let mut moved = true;
-                while moved {
-                    moved = false;
-                    for me in (0..n).filter(|me| *me != late) {
-                        match schedules[me as usize].steps.get(at[me as usize]) {
-                            Some(Step::Signal { to, slot }) => {
-                                flags.insert((*to, *slot));
-                            }
-                            Some(Step::Await { slot }) if flags.contains(&(me, *slot)) => {}
-                            _ => continue,
-                        }
-                        at[me as usize] += 1;
-                        moved = true;
-                    }
-                }
-                for me in (0..n).filter(|me| *me != late) {
-                    assert!(at[me as usize] < schedules[me as usize].steps.len());
-                }
-            }
-        }
-    }
-}
+mod tests;

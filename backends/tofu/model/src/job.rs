@@ -1,0 +1,162 @@
+//! A job: processes on the nodes of a box.
+
+use crate::route::{self, PathRule};
+use crate::shape::Shape;
+use crate::{Result, wrong};
+
+/// In which order the ranks go to the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Ranks that follow each other share a node, as far as it has room.
+    #[default]
+    Node,
+    /// Ranks that follow each other are on nodes that follow each other.
+    Cyclic,
+}
+
+/// Processes on nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Job {
+    /// The box.
+    pub shape: Shape,
+    /// Processes that a node has room for.
+    pub per_node: u32,
+    /// Ranks.
+    pub processes: u32,
+    /// Of the ranks.
+    pub order: Order,
+    /// Of all packets.
+    pub path: PathRule,
+}
+
+/// The most processes that the model takes on a node: one for each core of an A64FX.
+pub const MOST_PER_NODE: u32 = 48;
+
+impl Job {
+    /// A job that fills a box. Errors: no processes on a node, or more than [`MOST_PER_NODE`].
+    pub fn full(shape: Shape, per_node: u32) -> Result<Self> {
+        if !(1..=MOST_PER_NODE).contains(&per_node) {
+            return wrong(format!(
+                "a node has 1 to {MOST_PER_NODE} processes, not {per_node}"
+            ));
+        }
+        Ok(Job {
+            shape,
+            per_node,
+            processes: shape.nodes() * per_node,
+            order: Order::default(),
+            path: PathRule::default(),
+        })
+    }
+
+    /// A job of so many processes, in a box that has room for them. Errors: as [`Job::full`] and [`Shape::for_nodes`].
+    pub fn of(processes: u32, per_node: u32) -> Result<Self> {
+        let nodes = processes.div_ceil(per_node.max(1));
+        let job = Job::full(Shape::for_nodes(nodes)?, per_node)?;
+        Ok(Job { processes, ..job })
+    }
+
+    /// The node of a rank.
+    #[inline]
+    pub fn node(&self, rank: u32) -> u32 {
+        match self.order {
+            Order::Node => rank / self.per_node,
+            Order::Cyclic => rank % self.nodes_in_use(),
+        }
+    }
+
+    /// Which of the node's processes a rank is.
+    #[inline]
+    pub fn place(&self, rank: u32) -> u32 {
+        match self.order {
+            Order::Node => rank % self.per_node,
+            Order::Cyclic => rank / self.nodes_in_use(),
+        }
+    }
+
+    /// The rank of a node's process; `None` where there is none.
+    pub fn rank(&self, node: u32, place: u32) -> Option<u32> {
+        let nodes = self.nodes_in_use();
+        let rank = match self.order {
+            Order::Node => node * self.per_node + place,
+            Order::Cyclic => place * nodes + node,
+        };
+        (node < nodes && place < self.per_node && rank < self.processes).then_some(rank)
+    }
+
+    /// Nodes that have processes: the first ones.
+    #[inline]
+    pub fn nodes_in_use(&self) -> u32 {
+        self.processes.div_ceil(self.per_node)
+    }
+
+    /// Processes of a node.
+    pub fn on_node(&self, node: u32) -> u32 {
+        (0..self.per_node)
+            .filter(|place| self.rank(node, *place).is_some())
+            .count() as u32
+    }
+
+    /// Whether every node has as many processes as it has room for.
+    pub fn is_full(&self) -> bool {
+        self.processes == self.shape.nodes() * self.per_node
+    }
+
+    /// Hops between two ranks; 0 on one node.
+    #[inline]
+    pub fn hops(&self, from: u32, to: u32) -> u32 {
+        route::hops(&self.shape, self.path, self.node(from), self.node(to))
+    }
+
+    /// TNIs of a process, of so many of the node's: the `i`-th of `k` has `i`, `i + k`, `i + 2k` and so on, and where there are more processes than TNIs,
+    /// one that it shares.
+    pub fn tnis(&self, place: u32, tnis: u32) -> impl ExactSizeIterator<Item = u32> {
+        let step = self.per_node.min(tnis);
+        (place % step..tnis).step_by(step as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_have_places_and_come_back() {
+        for (processes, per_node) in [(1, 4), (7, 4), (48, 4), (100, 3), (13, 1)] {
+            for order in [Order::Node, Order::Cyclic] {
+                let job = Job {
+                    order,
+                    ..Job::of(processes, per_node).unwrap()
+                };
+                for rank in 0..processes {
+                    let (node, place) = (job.node(rank), job.place(rank));
+                    assert!(node < job.shape.nodes() && place < per_node);
+                    assert_eq!(
+                        job.rank(node, place),
+                        Some(rank),
+                        "{processes} {per_node} {order:?}"
+                    );
+                }
+                let all: u32 = (0..job.shape.nodes()).map(|node| job.on_node(node)).sum();
+                assert_eq!(all, processes);
+            }
+        }
+    }
+
+    #[test]
+    fn all_interfaces_are_used_and_none_is_shared_as_long_as_there_are_enough() {
+        for per_node in 1..=12 {
+            let job = Job::of(per_node, per_node).unwrap();
+            let mut users = [0; 6];
+            for place in 0..per_node {
+                assert!(job.tnis(place, 6).len() > 0);
+                job.tnis(place, 6).for_each(|tni| users[tni as usize] += 1);
+            }
+            let most = per_node.div_ceil(6).max(1);
+            assert!(
+                users.iter().all(|users| (1..=most).contains(users)),
+                "{per_node}: {users:?}"
+            );
+        }
+    }
+}

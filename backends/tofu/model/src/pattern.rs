@@ -1,0 +1,244 @@
+//! Who sends to whom.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::job::Job;
+use crate::shape::{AXES, PORTS};
+use crate::{Error, Result, wrong};
+
+/// A pattern of messages of one size. All are on their way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// From one rank to another; without ranks, from rank 0 to the first one of the next node.
+    Pair(Option<(u32, u32)>),
+    /// Each rank to the next one, the last one to rank 0.
+    Ring,
+    /// Each process to the one with its place on the node so many further along an axis.
+    Shift(usize, u32),
+    /// Each process to those with its place on all neighbours of its node.
+    Halo,
+    /// Each rank to all others.
+    AllToAll,
+    /// All ranks to one.
+    AllToOne(u32),
+    /// Each rank to the one that a random permutation of this seed says.
+    Random(u64),
+}
+
+impl Pattern {
+    /// Errors: a rank that the job does not have, or an axis without links.
+    pub fn check(&self, job: &Job) -> Result<()> {
+        let rank = |rank: u32| match rank < job.processes {
+            true => Ok(()),
+            false => wrong(format!(
+                "there is no rank {rank}: the job has {}",
+                job.processes
+            )),
+        };
+        match *self {
+            Pattern::Pair(Some((from, to))) if from == to => wrong("a pair has two ranks"),
+            Pattern::Pair(Some((from, to))) => rank(from).and(rank(to)),
+            Pattern::AllToOne(root) => rank(root),
+            Pattern::Shift(axis, by) => match by < job.shape.lengths()[axis] && by > 0 {
+                true => Ok(()),
+                false => wrong(format!(
+                    "a shift along {} of {} is by 1 to {}",
+                    AXES[axis],
+                    job.shape,
+                    job.shape.lengths()[axis] - 1
+                )),
+            },
+            _ if job.processes < 2 => wrong("a pattern needs two processes"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Calls `send` with sender and receiver of each message, in the order in which a sender posts them. Not of [`Pattern::AllToAll`] for many
+    /// processes: they are as many as their square.
+    pub(crate) fn messages(&self, job: &Job, mut send: impl FnMut(u32, u32)) {
+        let all = 0..job.processes;
+        let place = |node: u32, rank: u32| job.rank(node, job.place(rank));
+        match *self {
+            Pattern::Pair(pair) => {
+                let (from, to) = pair.unwrap_or((0, job.rank(1, 0).unwrap_or(1)));
+                send(from, to);
+            }
+            Pattern::Ring => all.for_each(|rank| send(rank, (rank + 1) % job.processes)),
+            Pattern::Shift(axis, by) => {
+                for rank in all {
+                    let mut at = job.shape.coords(job.node(rank));
+                    at[axis] = (at[axis] + by) % job.shape.lengths()[axis];
+                    if let Some(to) = place(job.shape.node(&at), rank) {
+                        send(rank, to);
+                    }
+                }
+            }
+            Pattern::Halo => {
+                for rank in all {
+                    for port in 0..PORTS {
+                        let (axis, up) = (port / 2, port % 2 == 1);
+                        let next = job.shape.neighbour(job.node(rank), axis, up);
+                        if let Some(to) = next.and_then(|next| place(next, rank)) {
+                            send(rank, to);
+                        }
+                    }
+                }
+            }
+            Pattern::AllToAll => {
+                for from in all.clone() {
+                    let others = (1..job.processes).map(|by| (from + by) % job.processes);
+                    others.for_each(|to| send(from, to));
+                }
+            }
+            Pattern::AllToOne(root) => {
+                all.filter(|rank| *rank != root)
+                    .for_each(|rank| send(rank, root));
+            }
+            Pattern::Random(seed) => {
+                for (from, to) in permutation(job.processes, seed).into_iter().enumerate() {
+                    if from as u32 != to {
+                        send(from as u32, to);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// By Fisher and Yates, from the numbers of a linear congruential generator: the same on every machine.
+fn permutation(n: u32, seed: u64) -> Vec<u32> {
+    let mut state = seed;
+    let mut next = move |below: u64| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        ((u128::from(state) * u128::from(below)) >> 64) as usize
+    };
+    let mut all: Vec<u32> = (0..n).collect();
+    (0..2).for_each(|_| {
+        next(1);
+    });
+    for last in (1..n as usize).rev() {
+        all.swap(last, next(last as u64 + 1));
+    }
+    all
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, more) = match text.split_once(':') {
+            Some((name, more)) => (name, Some(more)),
+            None => (text, None),
+        };
+        let bad = |text: &str| {
+            Error(format!(
+                "{text:?} is no pattern: pair, pair:0-5, ring, shift:X, shift:X+2, halo, alltoall, alltoone, alltoone:3, random, random:7"
+            ))
+        };
+        let number = |text: &str| text.parse().map_err(|_| bad(text));
+        match (name, more) {
+            ("pair", None) => Ok(Pattern::Pair(None)),
+            ("pair", Some(ranks)) => {
+                let (from, to) = ranks.split_once('-').ok_or_else(|| bad(text))?;
+                Ok(Pattern::Pair(Some((number(from)?, number(to)?))))
+            }
+            ("ring", None) => Ok(Pattern::Ring),
+            ("shift", more) => {
+                let (axis, by) = match more.unwrap_or("X").split_once('+') {
+                    Some((axis, by)) => (axis, number(by)?),
+                    None => (more.unwrap_or("X"), 1),
+                };
+                let axis = AXES.iter().position(|known| axis == known.to_string());
+                Ok(Pattern::Shift(axis.ok_or_else(|| bad(text))?, by))
+            }
+            ("halo", None) => Ok(Pattern::Halo),
+            ("alltoall", None) => Ok(Pattern::AllToAll),
+            ("alltoone", None) => Ok(Pattern::AllToOne(0)),
+            ("alltoone", Some(root)) => Ok(Pattern::AllToOne(number(root)?)),
+            ("random", None) => Ok(Pattern::Random(0)),
+            ("random", Some(seed)) => Ok(Pattern::Random(seed.parse().map_err(|_| bad(text))?)),
+            _ => Err(bad(text)),
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Pattern::Pair(None) => write!(f, "pair"),
+            Pattern::Pair(Some((from, to))) => write!(f, "pair:{from}-{to}"),
+            Pattern::Ring => write!(f, "ring"),
+            Pattern::Shift(axis, by) => write!(f, "shift:{}+{by}", AXES[axis]),
+            Pattern::Halo => write!(f, "halo"),
+            Pattern::AllToAll => write!(f, "alltoall"),
+            Pattern::AllToOne(root) => write!(f, "alltoone:{root}"),
+            Pattern::Random(seed) => write!(f, "random:{seed}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_what_is_meant() {
+        for name in [
+            "pair",
+            "pair:0-5",
+            "ring",
+            "shift:X+1",
+            "shift:B+2",
+            "halo",
+            "alltoall",
+            "alltoone:3",
+            "random:7",
+        ] {
+            assert_eq!(name.parse::<Pattern>().unwrap().to_string(), name);
+        }
+        for bad in [
+            "",
+            "pair:1",
+            "shift:Q",
+            "shift:X+",
+            "halo:3",
+            "random:x",
+            "alltoone:-1",
+        ] {
+            assert!(bad.parse::<Pattern>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_permutation_has_everybody_once() {
+        for n in [2, 3, 10, 1000] {
+            let mut all = permutation(n, 5);
+            assert_ne!(permutation(1000, 5), permutation(1000, 6));
+            all.sort_unstable();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn each_pattern_sends_as_often_as_it_says() {
+        let job = Job::full("3x2x1x2x3x2".parse().unwrap(), 2).unwrap();
+        let n = job.processes as usize;
+        let count = |pattern: Pattern| {
+            let mut count = 0;
+            pattern.messages(&job, |from, to| {
+                assert_ne!(from, to);
+                count += 1;
+            });
+            count
+        };
+        assert_eq!(count(Pattern::Ring), n);
+        assert_eq!(count(Pattern::Shift(0, 2)), n);
+        // X and B are rings, Y, A and C are links; there is no Z.
+        assert_eq!(count(Pattern::Halo), n * (2 + 1 + 1 + 2 + 1));
+        assert_eq!(count(Pattern::AllToAll), n * (n - 1));
+        assert_eq!(count(Pattern::AllToOne(3)), n - 1);
+    }
+}

@@ -1,0 +1,238 @@
+use super::*;
+use crate::route::PathRule;
+use crate::shape::Shape;
+
+fn job(shape: &str, per_node: u32) -> Job {
+    Job::full(shape.parse().unwrap(), per_node).unwrap()
+}
+
+const ALL: [Pattern; 7] = [
+    Pattern::Pair(None),
+    Pattern::Ring,
+    Pattern::Shift(0, 1),
+    Pattern::Halo,
+    Pattern::AllToAll,
+    Pattern::AllToOne(1),
+    Pattern::Random(3),
+];
+
+#[test]
+fn links_carry_all_hops() {
+    for shape in ["3x2x1x2x3x2", "4x4x1x1x1x1", "5x1x1x2x1x2"] {
+        for path in [
+            PathRule::Target,
+            PathRule::Source,
+            PathRule::Spread,
+            PathRule::Fixed([0; 3]),
+        ] {
+            for pattern in ALL {
+                let job = Job {
+                    path,
+                    ..job(shape, 2)
+                };
+                let loads = predict(&job, &Figures::default(), pattern, 100)
+                    .unwrap()
+                    .loads;
+                assert_eq!(
+                    loads.links.iter().sum::<u64>(),
+                    100 * loads.hops,
+                    "{shape} {pattern}"
+                );
+                for (link, bytes) in loads.links.iter().enumerate() {
+                    let there = job.shape.has_link((link / PORTS) as u32, link % PORTS);
+                    assert!(there || *bytes == 0, "{shape} {pattern}: {link}");
+                }
+            }
+        }
+    }
+}
+
+/// Of all messages between two halves of a ring of 2k, k * k * k / 2 cross each of two cuts each way: counted here pair by pair.
+#[test]
+fn what_crosses_a_bisection_is_what_the_links_there_carry() {
+    let job = job("6x4x1x1x1x1", 1);
+    let loads = predict(&job, &Figures::default(), Pattern::AllToAll, 1)
+        .unwrap()
+        .loads;
+    let half = |node: u32| job.shape.coords(node)[0] < 3;
+    let mut crossing = 0;
+    for from in 0..24 {
+        for to in 0..24 {
+            let (x, goal) = (job.shape.coords(from)[0], job.shape.coords(to)[0]);
+            // Around a ring of 6 in at most 3 steps, upwards where there is a choice.
+            let steps = (goal + 6 - x) % 6;
+            let ring: Vec<u32> = match steps <= 3 {
+                true => (0..=steps).map(|step| (x + step) % 6).collect(),
+                false => (0..=6 - steps).map(|step| (x + 6 - step) % 6).collect(),
+            };
+            crossing += ring
+                .windows(2)
+                .filter(|pair| (pair[0] < 3) != (pair[1] < 3))
+                .count() as u64;
+        }
+    }
+    let cut: u64 = loads
+        .links
+        .iter()
+        .enumerate()
+        .filter(|(link, _)| {
+            let (node, port) = ((link / PORTS) as u32, link % PORTS);
+            let next = job.shape.neighbour(node, port / 2, port % 2 == 1);
+            next.is_some_and(|next| half(node) != half(next))
+        })
+        .map(|(_, bytes)| bytes)
+        .sum();
+    assert_eq!(cut, crossing);
+    // 12 nodes on either side: 288 messages must cross.
+    assert!(cut >= 2 * 12 * 12, "{cut}");
+}
+
+#[test]
+fn patterns_that_look_the_same_from_everywhere_load_links_alike() {
+    let job = job("5x3x4x1x3x1", 1);
+    for pattern in [Pattern::AllToAll, Pattern::Shift(2, 2), Pattern::Halo] {
+        let loads = predict(&job, &Figures::default(), pattern, 8)
+            .unwrap()
+            .loads;
+        for port in 0..PORTS {
+            let first = loads.links[port];
+            let all = loads.links.iter().skip(port).step_by(PORTS);
+            assert!(all.clone().all(|bytes| *bytes == first), "{pattern} {port}");
+        }
+    }
+}
+
+/// Odd rings, where both directions are equally far: of n places each way (n * n - 1) / 8 messages a link.
+#[test]
+fn all_to_all_on_an_odd_ring_is_known() {
+    let loads = predict(
+        &job("7x1x1x1x1x1", 1),
+        &Figures::default(),
+        Pattern::AllToAll,
+        1,
+    )
+    .unwrap()
+    .loads;
+    let links: Vec<u64> = loads.links.into_iter().filter(|bytes| *bytes > 0).collect();
+    assert_eq!(links, vec![(7 * 7 - 1) / 8; 14]);
+}
+
+#[test]
+fn folding_changes_nothing() {
+    for (shape, per_node) in [
+        ("3x4x1x2x3x2", 2),
+        ("5x2x3x1x3x2", 1),
+        ("2x2x2x2x3x2", 3),
+        ("4x1x1x1x1x1", 7),
+    ] {
+        for path in [
+            PathRule::Target,
+            PathRule::Source,
+            PathRule::Spread,
+            PathRule::Fixed([0; 3]),
+        ] {
+            let job = Job {
+                path,
+                ..job(shape, per_node)
+            };
+            let folded = folded(&job, 6, 16).unwrap();
+            let mut followed = followed(&job, 6, Pattern::AllToAll, 16);
+            // Which interface gets one message more is a matter of turns.
+            for side in 0..2 {
+                let (bytes, messages) = followed.tni[side];
+                assert!(
+                    messages.abs_diff(folded.tni[side].1)
+                        <= u64::from(per_node) * u64::from(job.processes) / 6,
+                    "{shape}"
+                );
+                assert_eq!(bytes, 16 * messages);
+            }
+            followed.tni = folded.tni;
+            assert_eq!(folded, followed, "{shape} {path:?}");
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_gets_eight_bytes_as_published_and_many_at_the_rate_of_a_put() {
+    let (job, figures) = (job("4x1x1x2x3x2", 4), Figures::default());
+    let short = predict(&job, &figures, Pattern::Pair(None), 8).unwrap();
+    assert_eq!(
+        (short.time_ns, short.bottleneck),
+        (490.0, Bottleneck::Latency)
+    );
+    for bytes in [8, 64, 4096, 1 << 20] {
+        let pair = predict(&job, &figures, Pattern::Pair(None), bytes).unwrap();
+        assert!((pair.time_ns - figures.put(bytes, 1)).abs() < 1e-6);
+    }
+    let within = predict(&job, &figures, Pattern::Pair(Some((0, 3))), 8).unwrap();
+    assert_eq!(within.time_ns, figures.local_ns);
+}
+
+#[test]
+fn the_bottleneck_is_where_it_must_be() {
+    let figures = Figures::default();
+    let of = |job: &Job, pattern, bytes| predict(job, &figures, pattern, bytes).unwrap().bottleneck;
+    let small = job("4x4x4x2x3x2", 4);
+    assert_eq!(
+        of(&job("4x4x4x2x3x2", 1), Pattern::AllToOne(0), 1 << 20),
+        Bottleneck::Link
+    );
+    let few = job("3x3x3x1x1x1", 4);
+    assert_eq!(of(&few, Pattern::AllToOne(0), 1 << 20), Bottleneck::TniIn);
+    assert_eq!(of(&small, Pattern::Shift(0, 2), 1 << 20), Bottleneck::Link);
+    // Two TNIs have ten messages of one process.
+    assert_eq!(of(&small, Pattern::Halo, 1 << 20), Bottleneck::TniOut);
+    assert_eq!(of(&small, Pattern::Halo, 8), Bottleneck::Post);
+    let alone = job("1x1x1x1x1x1", 4);
+    assert_eq!(of(&alone, Pattern::Ring, 1 << 20), Bottleneck::Copy);
+}
+
+#[test]
+fn a_ring_in_a_line_without_an_end_to_end_link_is_slower() {
+    let figures = Figures::default();
+    let closed = Job {
+        shape: "8x1x1x1x1x1".parse().unwrap(),
+        ..job("8x1x1x1x1x1", 1)
+    };
+    let open = Job {
+        shape: closed.shape.open(),
+        ..closed
+    };
+    let time = |job: &Job| {
+        predict(job, &figures, Pattern::Ring, 1 << 20)
+            .unwrap()
+            .time_ns
+    };
+    assert_eq!(time(&open) - time(&closed), 6.0 * figures.hop_ns);
+}
+
+#[test]
+fn the_full_machine_is_predicted() {
+    let job = Job::full(Shape::new(Shape::FUGAKU).unwrap(), 4).unwrap();
+    let figures = Figures::default();
+    let all = predict(&job, &figures, Pattern::AllToAll, 1024).unwrap();
+    // Along X each link carries what 24 nodes of its ring send past it: 12 * 13 / 2 upwards, to as many nodes as the other axes have.
+    let others = 23 * 24 * 12 * 16 * 1024;
+    let hottest = all.loads.hottest().map(|(_, bytes)| bytes);
+    assert_eq!(hottest, Some(12 * 13 / 2 * others));
+    assert_eq!(all.bottleneck, Bottleneck::Link);
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused() {
+    let open = Job {
+        shape: "24x23x24x2x3x2".parse::<Shape>().unwrap().open(),
+        ..job("24x23x24x2x3x2", 1)
+    };
+    let figures = Figures::default();
+    let refused = predict(&open, &figures, Pattern::AllToAll, 8).unwrap_err();
+    assert!(refused.0.ends_with("take at most 2048"), "{refused}");
+    for pattern in [
+        Pattern::Pair(Some((0, 0))),
+        Pattern::AllToOne(400_000),
+        Pattern::Shift(3, 2),
+    ] {
+        assert!(predict(&open, &figures, pattern, 8).is_err(), "{pattern}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Collective operations, simulated along the very [`Schedule`]s that the engine's groups walk.
+//!
+//! All members begin at the same time. Each carries out its steps in order:
+//!
+//! - To signal or to send to another node takes its processor [`Figures::post_ns`]; then its TNI, if that is free, is busy for the bytes, or for
+//!   [`Figures::gap_ns`]; the rest of [`Figures::put`] later it is there.
+//! - Within a node the processor is busy for [`Figures::store_ns`] and the copy; [`Figures::put`] of no hops later it is there.
+//! - To wait takes until the flag or value is there, to combine as long as its bytes at [`Figures::combine_gbs`].
+//! - To count in ([`Step::Meet`]) is an atomic operation at member 0's node and its answer; operations there follow each other.
+//!
+//! With [`Fidelity::Contention`] each link and each receiving TNI takes one message after another, too: the head of a message waits where one is busy.
+//! Resources are given in the order in which messages are posted.
+//!
+//! Times are counted in ps, so that sums are exact and the same everywhere.
+
+mod members;
+mod network;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use unipgas_core::group::FEW;
+use unipgas_core::schedule::{Schedule, Step, children};
+
+use crate::figures::Figures;
+use crate::job::Job;
+use crate::{Result, wrong};
+use members::{Members, NEVER};
+use network::Network;
+
+/// What messages wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fidelity {
+    /// For the TNI that sends.
+    #[default]
+    Injection,
+    /// For links and the TNI that receives, too.
+    Contention,
+}
+
+/// What a simulation is of.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// Whose members are all its ranks.
+    pub job: &'a Job,
+    /// What it costs.
+    pub figures: &'a Figures,
+    /// What messages wait for.
+    pub fidelity: Fidelity,
+    /// Of the value.
+    pub bytes: u64,
+    /// What goes to slots from this one on is sent by barrier gates of the nodes' TNIs, which need no processor.
+    pub gates: Option<u32>,
+}
+
+/// What a member has sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sent {
+    /// Flags that it has set.
+    pub signals: u32,
+    /// Values.
+    pub sends: u32,
+    /// Times that it has counted itself in.
+    pub meets: u32,
+}
+
+/// What has come of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// From the start to the end of the last member, in ns.
+    pub time_ns: f64,
+    /// To the end of the first one.
+    pub first_ns: f64,
+    /// Messages to other nodes.
+    pub remote: u64,
+    /// Messages within nodes.
+    pub local: u64,
+    /// Of each member.
+    pub sent: Vec<Sent>,
+}
+
+/// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: members
+/// wait for each other for ever.
+pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<Outcome> {
+    let shared = setting.job.per_node > setting.figures.tnis as u32;
+    let first = schedule(0);
+    let meets = first
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Meet { .. }));
+    let ordered = shared || meets || setting.fidelity == Fidelity::Contention;
+    simulate_in(setting, schedule, first.slots, ordered)
+}
+
+/// `ordered`: members go on in the order of time. Where none waits for what another one uses, each goes on as far as it can, which comes to the same, and sooner.
+fn simulate_in(
+    setting: &Setting<'_>,
+    schedule: impl Fn(u32) -> Schedule,
+    slots: u32,
+    ordered: bool,
+) -> Result<Outcome> {
+    let n = setting.job.processes;
+    let mut run = Run {
+        setting,
+        n,
+        members: Members::new(n, slots),
+        network: Network::new(setting),
+        ordered,
+        queue: BinaryHeap::new(),
+        ready: Vec::new(),
+        counter: (0, 0),
+        ended: 0,
+        first: NEVER,
+        last: 0,
+    };
+    (0..n).rev().for_each(|member| run.put(member, 0));
+    while let Some((member, now)) = run.next() {
+        run.go_on(member, now, &schedule);
+    }
+    if run.ended < n {
+        return wrong(format!("{} of {n} members wait for ever", n - run.ended));
+    }
+    Ok(Outcome {
+        time_ns: run.last as f64 / 1e3,
+        first_ns: run.first as f64 / 1e3,
+        remote: run.network.remote,
+        local: run.network.local,
+        sent: run.members.sent,
+    })
+}
+
+struct Run<'a> {
+    setting: &'a Setting<'a>,
+    n: u32,
+    members: Members,
+    network: Network<'a>,
+    ordered: bool,
+    /// When who goes on, where that is in the order of time.
+    queue: BinaryHeap<Reverse<(u64, u32)>>,
+    /// And where it is not.
+    ready: Vec<(u32, u64)>,
+    /// Members that have counted themselves in, and until when the counter is busy.
+    counter: (u32, u64),
+    ended: u32,
+    first: u64,
+    last: u64,
+}
+
+impl Run<'_> {
+    fn put(&mut self, member: u32, when: u64) {
+        match self.ordered {
+            true => self.queue.push(Reverse((when, member))),
+            false => self.ready.push((member, when)),
+        }
+    }
+
+    fn next(&mut self) -> Option<(u32, u64)> {
+        match self.ordered {
+            true => self
+                .queue
+                .pop()
+                .map(|Reverse((when, member))| (member, when)),
+            false => self.ready.pop(),
+        }
+    }
+
+    /// Carries out steps of a member as long as nobody else's are earlier.
+    fn go_on(&mut self, me: u32, mut now: u64, schedule: &impl Fn(u32) -> Schedule) {
+        self.members.begin(me, schedule);
+        loop {
+            if self
+                .queue
+                .peek()
+                .is_some_and(|Reverse((other, _))| *other < now)
+            {
+                return self.put(me, now);
+            }
+            let Some(step) = self.members.step(me) else {
+                self.members.end(me);
+                self.ended += 1;
+                self.first = self.first.min(now);
+                self.last = self.last.max(now);
+                return;
+            };
+            now = match self.take(me, step, now) {
+                Some(later) => later,
+                None => return,
+            };
+            self.members.passed(me);
+        }
+    }
+
+    /// When the step is over; `None`: it waits for a flag.
+    fn take(&mut self, me: u32, step: Step, now: u64) -> Option<u64> {
+        let bytes = self.setting.bytes;
+        match step {
+            Step::Signal { to, slot } => {
+                self.members.sent[me as usize].signals += 1;
+                Some(self.send(me, to, slot, 8, now))
+            }
+            Step::Send { to, slot } => {
+                self.members.sent[me as usize].sends += 1;
+                Some(self.send(me, to, slot, bytes, now))
+            }
+            Step::Await { slot } | Step::Take { slot } => self.wait(me, slot, now),
+            Step::Combine { slot } => {
+                let there = self.wait(me, slot, now)?;
+                Some(there + self.network.combine(slot))
+            }
+            Step::Keep => Some(now + self.network.copy()),
+            Step::CombineKept => Some(now + self.network.combine(0)),
+            Step::Meet { slot } => Some(self.meet(me, slot, now)),
+        }
+    }
+
+    fn send(&mut self, me: u32, to: u32, slot: u32, bytes: u64, now: u64) -> u64 {
+        let message = network::Message {
+            from: me,
+            to,
+            slot,
+            bytes,
+        };
+        let (over, there) = self.network.send(&message, now);
+        if let Some(since) = self.members.arrive(to, slot, there) {
+            self.put(to, since.max(there));
+        }
+        over
+    }
+
+    fn wait(&mut self, me: u32, slot: u32, now: u64) -> Option<u64> {
+        let there = self.members.arrival(me, slot);
+        if there == NEVER {
+            self.members.wait(me, slot, now);
+            return None;
+        }
+        let gates = self.setting.gates.is_some();
+        let last = gates
+            && self
+                .members
+                .is_last_wait(me, |slot| self.network.by_gates(slot));
+        Some(now.max(there) + self.network.out_of_gates(slot, last))
+    }
+
+    /// What a group does at that step is more of its own: the others are told by the last one, or down a tree.
+    fn meet(&mut self, me: u32, slot: u32, now: u64) -> u64 {
+        self.members.sent[me as usize].meets += 1;
+        let (there, back) = self.network.ask(me, 0, now);
+        let (count, busy) = &mut self.counter;
+        *busy = there.max(*busy) + self.network.atomic();
+        *count += 1;
+        let last = *count == self.n;
+        let answered = *busy + back;
+        let mut steps = vec![Step::Meet { slot }];
+        let release = self.members.slots();
+        if self.n <= FEW {
+            match last {
+                true => steps.extend(
+                    (0..self.n)
+                        .filter(|to| *to != me)
+                        .map(|to| Step::Signal { to, slot }),
+                ),
+                false => steps.push(Step::Await { slot }),
+            }
+        } else {
+            if last {
+                steps.push(Step::Signal {
+                    to: 0,
+                    slot: release,
+                });
+            }
+            let own = if me == 0 { release } else { slot };
+            steps.push(Step::Await { slot: own });
+            steps.extend(children(me, self.n).map(|to| Step::Signal { to, slot }));
+        }
+        self.members.replace(me, steps);
+        answered
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+use super::*;
+use crate::collectives::{Operation, Plan, plans, run};
+use unipgas_core::schedule::{Barrier, Broadcast};
+
+fn flat(n: u32) -> Job {
+    Job::of(n, 1).unwrap()
+}
+
+fn time(job: &Job, plan: Plan, bytes: u64) -> f64 {
+    run(job, &Figures::default(), Fidelity::Injection, plan, bytes)
+        .unwrap()
+        .time_ns
+}
+
+const PLANS: [(Operation, u64); 5] = [
+    (Operation::Barrier, 0),
+    (Operation::AllReduce, 8),
+    (Operation::AllReduce, 1 << 20),
+    (Operation::Broadcast, 8),
+    (Operation::Broadcast, 1 << 20),
+];
+
+/// Two nodes signal each other once: post, and the rest of a put.
+#[test]
+fn a_barrier_of_two_takes_a_put() {
+    let figures = Figures::default();
+    assert_eq!(
+        time(&flat(2), Plan::Barrier(Barrier::Dissemination), 0),
+        figures.put_ns
+    );
+    let within = Job::of(2, 4).unwrap();
+    assert_eq!(
+        time(&within, Plan::Barrier(Barrier::Dissemination), 0),
+        figures.local_ns
+    );
+}
+
+/// On a ring of 8 the rounds of a dissemination go over 1, 2 and 4 hops, all members alike.
+#[test]
+fn rounds_of_a_barrier_add_up() {
+    let figures = Figures::default();
+    let job = Job::full("8x1x1x1x1x1".parse().unwrap(), 1).unwrap();
+    let sum: f64 = [1, 2, 4].map(|hops| figures.put(8, hops)).iter().sum();
+    assert_eq!(time(&job, Plan::Barrier(Barrier::Dissemination), 0), sum);
+    let gates: f64 = [1.0, 2.0, 4.0]
+        .map(|hops| figures.gate_ns + (hops - 1.0) * figures.hop_ns)
+        .iter()
+        .sum();
+    let ends = figures.put_ns - figures.gate_ns;
+    assert_eq!(time(&job, Plan::GateBarrier, 0), gates + ends);
+}
+
+/// A member sends to all others by one TNI: the messages leave one after the other.
+#[test]
+fn what_leaves_by_one_interface_leaves_in_turn() {
+    let mut figures = Figures::default();
+    figures.set("tnis=1").unwrap();
+    figures.set("injection=6.35").unwrap();
+    let job = Job::full("5x1x1x1x1x1".parse().unwrap(), 1).unwrap();
+    let bytes = 1 << 20;
+    let setting = Setting {
+        job: &job,
+        figures: &figures,
+        fidelity: Fidelity::Injection,
+        bytes,
+        gates: None,
+    };
+    let star = |me: u32| Schedule {
+        steps: match me {
+            0 => (1..5).map(|to| Step::Send { to, slot: 0 }).collect(),
+            _ => Box::new([Step::Take { slot: 0 }]),
+        },
+        slots: 1,
+    };
+    let outcome = simulate(&setting, star).unwrap();
+    // The third one, over two hops, or the last one, over one.
+    let through = bytes as f64 / figures.put_gbs();
+    let expected =
+        (2.0 * through + figures.put(bytes, 2)).max(3.0 * through + figures.put(bytes, 1));
+    assert!(
+        (outcome.time_ns - expected).abs() < 0.01,
+        "{} {expected}",
+        outcome.time_ns
+    );
+    assert_eq!(outcome.sent[0].sends, 4);
+    assert_eq!(outcome.remote, 4);
+}
+
+#[test]
+fn with_contention_nothing_is_faster_and_one_link_carries_one_message_after_another() {
+    let figures = Figures::default();
+    for (operation, bytes) in PLANS {
+        for (members, per_node) in [(24, 1), (50, 4), (96, 4)] {
+            let job = Job::of(members, per_node).unwrap();
+            for plan in plans(operation, &job, bytes) {
+                let [free, shared] = [Fidelity::Injection, Fidelity::Contention]
+                    .map(|fidelity| run(&job, &figures, fidelity, plan, bytes).unwrap());
+                assert!(shared.time_ns >= free.time_ns, "{operation} {plan}");
+                assert_eq!(shared.sent, free.sent);
+            }
+        }
+    }
+    // In a line of 4, ranks 0 and 1 send to 2 and 3: both go from 1 to 2.
+    let job = Job {
+        shape: "4x1x1x1x1x1".parse::<crate::Shape>().unwrap().open(),
+        ..flat(4)
+    };
+    let bytes = 1 << 20;
+    let setting = Setting {
+        job: &job,
+        figures: &figures,
+        fidelity: Fidelity::Contention,
+        bytes,
+        gates: None,
+    };
+    let outcome = simulate(&setting, |me| Schedule {
+        steps: match me {
+            0 | 1 => Box::new([Step::Send {
+                to: me + 2,
+                slot: 0,
+            }]),
+            _ => Box::new([Step::Take { slot: 0 }]),
+        },
+        slots: 1,
+    });
+    let through = bytes as f64 / figures.link_payload_gbs();
+    let time = outcome.unwrap().time_ns;
+    assert!(
+        time > through + figures.put(bytes, 2) - figures.hop_ns - 0.01,
+        "{time}"
+    );
+    assert!(
+        time < through + figures.put(bytes, 2) + 2.0 * figures.hop_ns,
+        "{time}"
+    );
+}
+
+#[test]
+fn more_members_bytes_or_latency_never_make_it_faster() {
+    for (operation, bytes) in PLANS {
+        let job = flat(48);
+        for plan in plans(operation, &job, bytes) {
+            let base = time(&job, plan, bytes);
+            assert!(time(&flat(96), plan, bytes) >= base, "{plan}");
+            if bytes > 0 && plan != Plan::GateAllReduce {
+                assert!(time(&job, plan, 2 * bytes) >= base, "{plan}");
+            }
+            let mut slow = Figures::default();
+            slow.set("hop=200").unwrap();
+            let slower = run(&job, &slow, Fidelity::Injection, plan, bytes).unwrap();
+            assert!(slower.time_ns > base, "{plan}");
+        }
+    }
+}
+
+#[test]
+fn all_plans_end_for_every_size() {
+    for (operation, bytes) in PLANS {
+        for n in (1..40).chain([63, 64, 65, 200]) {
+            for per_node in [1, 3, 4] {
+                let job = Job::of(n, per_node).unwrap();
+                for plan in plans(operation, &job, bytes) {
+                    let outcome = run(&job, &Figures::default(), Fidelity::Injection, plan, bytes);
+                    let outcome =
+                        outcome.unwrap_or_else(|why| panic!("{operation} {plan} of {n}: {why}"));
+                    assert!(outcome.first_ns <= outcome.time_ns);
+                    assert_eq!(outcome.time_ns > 0.0, n > 1, "{operation} {plan} of {n}");
+                    let all: u64 = outcome
+                        .sent
+                        .iter()
+                        .map(|sent| u64::from(sent.signals + sent.sends + sent.meets))
+                        .sum();
+                    // Who counts itself in at its own counter sends nothing.
+                    let meets = u64::from(plan == Plan::Barrier(Barrier::Counting) && n > 1);
+                    assert!(
+                        all - meets - outcome.remote - outcome.local <= meets,
+                        "{operation} {plan} of {n}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_ever_is_told() {
+    let job = flat(3);
+    let figures = Figures::default();
+    let setting = Setting {
+        job: &job,
+        figures: &figures,
+        fidelity: Fidelity::Injection,
+        bytes: 0,
+        gates: None,
+    };
+    let stuck = simulate(&setting, |me| Schedule {
+        steps: if me == 1 {
+            Box::new([Step::Await { slot: 0 }])
+        } else {
+            Box::new([])
+        },
+        slots: 1,
+    });
+    assert_eq!(stuck.unwrap_err().0, "1 of 3 members wait for ever");
+}
+
+/// A broadcast with acknowledgements goes three times through the tree; one with a barrier behind it once, and through the barrier.
+#[test]
+fn a_barrier_behind_a_broadcast_is_shorter_than_two_more_trees() {
+    let job = Job::of(1000, 1).unwrap();
+    let tree = time(&job, Plan::Broadcast(Broadcast::Tree(2)), 8);
+    let acknowledged = time(&job, Plan::Broadcast(Broadcast::Binomial), 8);
+    assert!(tree < acknowledged, "{tree} {acknowledged}");
+}
+
+#[test]
+fn where_nothing_is_shared_the_order_of_members_changes_nothing() {
+    let figures = Figures::default();
+    for (operation, bytes) in PLANS {
+        for (members, per_node) in [(13, 1), (50, 4), (333, 4), (96, 6)] {
+            let job = Job::of(members, per_node).unwrap();
+            for plan in plans(operation, &job, bytes) {
+                if plan == Plan::Barrier(Barrier::Counting) {
+                    continue;
+                }
+                let setting = Setting {
+                    job: &job,
+                    figures: &figures,
+                    fidelity: Fidelity::Injection,
+                    bytes,
+                    gates: None,
+                };
+                let slots = plan.schedule(0, &job).slots;
+                let [ordered, other] = [true, false].map(|ordered| {
+                    simulate_in(&setting, |me| plan.schedule(me, &job), slots, ordered).unwrap()
+                });
+                assert_eq!(ordered, other, "{operation} {plan} of {members}");
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Names of the shapes, for those who choose one.
+
+use std::fmt;
+
+use super::{
+    Schedule, allreduce_by_node, barrier_by_node, binomial_broadcast, broadcast_by_node,
+    counting_barrier, dissemination_barrier, doubling_allreduce, flat_allreduce, radix_allreduce,
+    radix_barrier, tree_allreduce, tree_broadcast,
+};
+
+/// A shape of a barrier. All members take the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Barrier {
+    /// [`counting_barrier`]
+    Counting,
+    /// [`dissemination_barrier`]
+    Dissemination,
+    /// [`radix_barrier`]
+    Radix(u32),
+    /// [`barrier_by_node`]: members of a node, radix.
+    ByNode(u32, u32),
+}
+
+impl Barrier {
+    /// What member `me` of `n` does.
+    pub fn schedule(self, me: u32, n: u32) -> Schedule {
+        match self {
+            Barrier::Counting => counting_barrier(n),
+            Barrier::Dissemination => dissemination_barrier(me, n),
+            Barrier::Radix(radix) => radix_barrier(me, n, radix),
+            Barrier::ByNode(per_node, radix) => barrier_by_node(me, n, per_node, radix),
+        }
+    }
+}
+
+/// A shape of an all-reduce. All members take the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AllReduce {
+    /// [`flat_allreduce`]
+    Flat,
+    /// [`doubling_allreduce`]
+    Doubling,
+    /// [`radix_allreduce`]
+    Radix(u32),
+    /// [`tree_allreduce`]
+    Tree(u32),
+    /// [`allreduce_by_node`]: members of a node, radix.
+    ByNode(u32, u32),
+}
+
+impl AllReduce {
+    /// What member `me` of `n` does.
+    pub fn schedule(self, me: u32, n: u32) -> Schedule {
+        match self {
+            AllReduce::Flat => flat_allreduce(me, n),
+            AllReduce::Doubling => doubling_allreduce(me, n),
+            AllReduce::Radix(radix) => radix_allreduce(me, n, radix),
+            AllReduce::Tree(radix) => tree_allreduce(me, n, radix),
+            AllReduce::ByNode(per_node, radix) => allreduce_by_node(me, n, per_node, radix),
+        }
+    }
+}
+
+/// A shape of a broadcast. All members take the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Broadcast {
+    /// [`binomial_broadcast`]
+    Binomial,
+    /// [`tree_broadcast`]
+    Tree(u32),
+    /// [`broadcast_by_node`]: members of a node, radix.
+    ByNode(u32, u32),
+}
+
+impl Broadcast {
+    /// What member `me` of `n` does when `root` has the value.
+    pub fn schedule(self, me: u32, n: u32, root: u32) -> Schedule {
+        match self {
+            Broadcast::Binomial => binomial_broadcast(me, n, root),
+            Broadcast::Tree(radix) => tree_broadcast(me, n, root, radix),
+            Broadcast::ByNode(per_node, radix) => broadcast_by_node(me, n, root, per_node, radix),
+        }
+    }
+}
+
+/// The shapes of a group's operations: what its network suggests ([`Forming::shaped`](crate::group::Forming::shaped)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shapes {
+    /// Of barriers.
+    pub barrier: Barrier,
+    /// Of all-reduces.
+    pub all_reduce: AllReduce,
+    /// Of broadcasts.
+    pub broadcast: Broadcast,
+}
+
+impl Shapes {
+    /// For `n` members where nothing else is known. `gathers`: they are on fewer cores ([`Job::gathers`](crate::job::Job::gathers)).
+    pub fn usual(n: u32, gathers: bool) -> Self {
+        Shapes {
+            barrier: match gathers {
+                true => Barrier::Counting,
+                false => Barrier::Dissemination,
+            },
+            all_reduce: match gathers && n <= crate::group::FEW {
+                true => AllReduce::Flat,
+                false => AllReduce::Doubling,
+            },
+            broadcast: Broadcast::Binomial,
+        }
+    }
+}
+
+impl fmt::Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Barrier::Counting => write!(f, "counting"),
+            Barrier::Dissemination => write!(f, "dissemination"),
+            Barrier::Radix(radix) => write!(f, "dissemination, radix {radix}"),
+            Barrier::ByNode(_, radix) => write!(f, "by node, radix {radix}"),
+        }
+    }
+}
+
+impl fmt::Display for AllReduce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AllReduce::Flat => write!(f, "flat"),
+            AllReduce::Doubling => write!(f, "doubling"),
+            AllReduce::Radix(radix) => write!(f, "exchange, radix {radix}"),
+            AllReduce::Tree(radix) => write!(f, "tree, radix {radix}"),
+            AllReduce::ByNode(_, radix) => write!(f, "by node, radix {radix}"),
+        }
+    }
+}
+
+impl fmt::Display for Broadcast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broadcast::Binomial => write!(f, "binomial"),
+            Broadcast::Tree(radix) => write!(f, "tree, radix {radix}"),
+            Broadcast::ByNode(_, radix) => write!(f, "by node, radix {radix}"),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! `unipgas topo`: a job on TofuD's mesh/torus, and what the model of that network says of it.
+
+mod collectives;
+mod draw;
+mod predicted;
+mod svg;
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use unipgas_tofud::predict::predict;
+use unipgas_tofud::sim::Fidelity;
+use unipgas_tofud::{Error, Figures, Job, Order, PathRule, Pattern, Shape};
+
+use crate::{fail, shown};
+
+/// Draws a job on the network of A64FX machines, TofuD, and predicts from published figures what a pattern of puts takes there
+#[derive(clap::Args)]
+pub struct Args {
+    /// Lengths of X, Y, Z, A, B and C, as 4x2x3x2x3x2
+    #[arg(long, value_name = "SHAPE", conflicts_with_all = ["nodes", "processes"])]
+    shape: Option<Shape>,
+    /// So many nodes, in a box that has room for them
+    #[arg(long, value_name = "N", conflicts_with = "processes")]
+    nodes: Option<u32>,
+    /// So many processes, likewise
+    #[arg(short = 'n', long, value_name = "N")]
+    processes: Option<u32>,
+    /// Processes of a node
+    #[arg(long, value_name = "K", default_value_t = 4)]
+    per_node: u32,
+    /// X, Y and Z are parts of longer axes, and do not close
+    #[arg(long)]
+    open: bool,
+    /// Ranks that follow each other: on one node, or on the next one
+    #[arg(long, value_enum, default_value = "node")]
+    order: Ordered,
+    /// Path coordinates of packets: those of the target, of the source, all in turn (spread), or A,B,C
+    #[arg(long, value_name = "RULE", default_value = "target")]
+    path: PathRule,
+    /// Who sends to whom: pair, pair:0-5, ring, shift:X+2, halo, alltoall, alltoone:3, random:7
+    #[arg(long, value_name = "PATTERN", default_value = "halo")]
+    pattern: Pattern,
+    /// Bytes of each message; K, M and G are powers of 1024
+    #[arg(long, value_name = "BYTES", default_value = "8", value_parser = text::bytes)]
+    bytes: u64,
+    /// Gives a figure of the model another value, as hop=80
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Simulates schedules of barrier, all-reduce and broadcast instead, on this job, or without one on jobs of up to all of Fugaku
+    #[arg(long)]
+    collectives: bool,
+    /// With --collectives: messages wait for links and receivers, too
+    #[arg(long)]
+    contention: bool,
+    /// Draws the job with the load of its links into this file as well
+    #[arg(long, value_name = "FILE", conflicts_with = "collectives")]
+    svg: Option<PathBuf>,
+    /// As one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// [`Order`], for the command line.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Ordered {
+    Node,
+    Cyclic,
+}
+
+/// What is wrong with a job that says nothing of itself.
+const NO_JOB: &str = "say which job: --shape 4x2x3x2x3x2, --nodes 24 or -n 96";
+
+/// Of how many nodes the jobs are whose collectives are simulated where none is named.
+const SIZES: [u32; 9] = [2, 12, 48, 192, 768, 3072, 12_288, 49_152, 158_976];
+
+pub fn run(args: &Args) -> ExitCode {
+    match told(args) {
+        Ok(text) => shown(&text),
+        Err(error) => fail(2, &error.0),
+    }
+}
+
+fn told(args: &Args) -> Result<String, Error> {
+    let mut figures = Figures::default();
+    args.set.iter().try_for_each(|text| figures.set(text))?;
+    if args.contention && !args.collectives {
+        return Err(Error(
+            "--contention is for --collectives: patterns have it anyway".into(),
+        ));
+    }
+    if args.collectives {
+        let jobs = match job(args) {
+            Err(Error(why)) if why == NO_JOB => {
+                let of = |nodes: &u32| job_of(args, Some(*nodes));
+                SIZES.iter().map(of).collect::<Result<_, _>>()?
+            }
+            job => vec![job?],
+        };
+        let fidelity = match args.contention {
+            true => Fidelity::Contention,
+            false => Fidelity::Injection,
+        };
+        return collectives::told(&jobs, &figures, fidelity, args.bytes, args.json);
+    }
+    let job = job(args)?;
+    let predicted = predict(&job, &figures, args.pattern, args.bytes)?;
+    let report = predicted::Report {
+        job: &job,
+        figures: &figures,
+        pattern: args.pattern,
+        bytes: args.bytes,
+        predicted: &predicted,
+    };
+    if let Some(file) = &args.svg {
+        let title = report.title();
+        svg::draw(file, &job, &predicted.loads, &title)
+            .map_err(|why| Error(format!("{}: {why}", file.display())))?;
+    }
+    if args.json {
+        return Ok(format!("{}\n", report.json()));
+    }
+    Ok(format!(
+        "{}\n{}\n{}",
+        draw::heading(&job),
+        draw::draw(&job, &predicted.loads),
+        report.text()
+    ))
+}
+
+fn job(args: &Args) -> Result<Job, Error> {
+    job_of(args, args.nodes)
+}
+
+fn job_of(args: &Args, nodes: Option<u32>) -> Result<Job, Error> {
+    let mut job = match (args.shape, nodes, args.processes) {
+        (Some(shape), ..) => Job::full(shape, args.per_node)?,
+        (_, Some(nodes), _) => {
+            let job = Job::full(Shape::for_nodes(nodes)?, args.per_node)?;
+            let processes = nodes * args.per_node;
+            Job { processes, ..job }
+        }
+        (.., Some(processes)) => Job::of(processes, args.per_node)?,
+        _ => return Err(Error(NO_JOB.into())),
+    };
+    if args.open {
+        job.shape = job.shape.open();
+    }
+    job.order = match args.order {
+        Ordered::Node => Order::Node,
+        Ordered::Cyclic => Order::Cyclic,
+    };
+    job.path = args.path;
+    Ok(job)
+}
