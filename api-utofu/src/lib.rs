@@ -27,3 +27,8 @@ pub use process::{Process, current};
 pub use shape::{Coords, Shape};
 pub use status::{Code, Result};
 pub use vcq::Vcq;
+
+/// Whether calls of the C interface are handed to the machine's own library, and the engine has no part in them.
+pub fn is_native() -> bool {
+    native::get().is_some()
+}

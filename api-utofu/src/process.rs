@@ -23,6 +23,19 @@ use crate::vcq::{Vcq, VcqFlags, vcq, vcqs_of};
 /// Nodes of a network whose job does not say how many processes it has.
 const BY_HAND: u32 = 6144;
 
+/// That of the environment, or the smallest with room for a job.
+fn shape_of(wishes: &Wishes, size: Option<u32>) -> Shape {
+    let nodes = || size.map_or(BY_HAND, |size| size.div_ceil(wishes.processes_per_node));
+    wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes()))
+}
+
+/// The shape of a network of this process's job on this host, and how many processes share a node, by the environment alone. Errors: what is wrong in it.
+pub fn wished() -> std::result::Result<(Shape, u32), String> {
+    let wishes = Wishes::from_env()?;
+    let job = JobName::from_env().map_err(|error| error.to_string())?;
+    Ok((shape_of(&wishes, job.size()), wishes.processes_per_node))
+}
+
 /// A process of the network.
 pub struct Process {
     pid: u32,
@@ -81,8 +94,7 @@ impl Process {
         let per_node = wishes.processes_per_node;
         let beyond = bootstrap::beyond_this_host(&job).map_err(told)?;
         let size = beyond.as_ref().map(|told| told.size()).or(job.size());
-        let nodes = size.map_or(BY_HAND, |size| size.div_ceil(per_node));
-        let shape = wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes));
+        let shape = shape_of(&wishes, size);
         let here = beyond.as_ref().map(|told| told.neighbours()).or(size);
         let here = here.unwrap_or(2) as usize;
         let opening = Opening {

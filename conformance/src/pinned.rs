@@ -71,6 +71,7 @@ const NOT_MAPPED: &str =
 const DESCRIPTORS: &str =
     "every peer costs a stream when it is talked to first: where none is left, that call fails";
 const NO_ATOMICS: &str = "the network has no atomic operations of its own: the engine asks the owner by active messages (core.atomic.*)";
+const MACHINES: &str = "the environment is the machine's library's, and so is what is wrong in it";
 const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are all on its host";
 
 /// All of them.
@@ -85,6 +86,8 @@ pub const PINS: &[Pin] = &[
         "core.transport.idle",
         "TNIs interrupt nobody, so what has come is looked for from time to time",
     ),
+    inapplicable("tofu", "utofu.resources.wrong-environment", MACHINES),
+    inapplicable("tofu", "utofu.resources.other-backend", MACHINES),
     inapplicable("mixed", "core.transport.*", ONE_TRANSPORT),
     inapplicable(
         "verbs-chaos",

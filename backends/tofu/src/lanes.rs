@@ -334,7 +334,10 @@ impl Lanes {
     ) -> Result<Self> {
         let first = nth % tnis.len();
         tnis.rotate_left(first);
-        let vcq = Vcq::new(library, tnis[0], true)?;
+        let mut none = Error::Exhausted("VCQs".into());
+        let of = |tni: &utofu_tni_id_t| Vcq::new(library, *tni).map_err(|error| none = error);
+        let found = tnis.iter().map(of).find_map(std::result::Result::ok);
+        let vcq = found.ok_or(none)?;
         let lanes = Lanes {
             library,
             tnis,
@@ -378,7 +381,7 @@ impl Lanes {
         let tnis = (0..self.tnis.len()).map(|nth| self.tnis[(number + nth) % self.tnis.len()]);
         let vcq = tnis
             .into_iter()
-            .find_map(|tni| Vcq::new(self.library, tni, false).ok())?;
+            .find_map(|tni| Vcq::new(self.library, tni).ok())?;
         let _ = place.set(Arc::new(Lane::new(number, vcq)));
         place.get()
     }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
 use unipgas_core::dynamic::{self, Shown, with_environment};
-use unipgas_core::rendezvous::JobName;
+use unipgas_core::rendezvous::NETWORK;
 use unipgas_core::variables;
 use unipgas_utofu_sys::Functions;
 
@@ -72,13 +72,17 @@ impl Library {
     }
 }
 
-/// Nothing of this process's place in its job, which is ours; processes of the job find each other under its name.
+/// That of this process, but for what says how its library reaches others.
 fn played_environment(text: &str) -> Vec<CString> {
-    const OF_JOBS: [&str; 5] = ["UNIPGAS_", "PMIX_", "PMI_", "OMPI_", "SLURM_"];
-    let kept = std::env::vars_os().filter(|(name, _)| {
-        let name = name.to_string_lossy();
-        !OF_JOBS.iter().any(|of_job| name.starts_with(of_job))
-    });
+    const OURS: [&str; 6] = [
+        "UNIPGAS_BACKEND",
+        "UNIPGAS_NETWORKS",
+        "UNIPGAS_CHAOS",
+        "UNIPGAS_TOFU_LIBRARY",
+        "UNIPGAS_TEST_TOFU",
+        "UNIPGAS_TEST_HOSTS",
+    ];
+    let kept = std::env::vars_os().filter(|(name, _)| OURS.iter().all(|ours| name != ours));
     let mut all: Vec<_> = kept
         .map(|(mut name, value)| {
             name.push("=");
@@ -86,12 +90,10 @@ fn played_environment(text: &str) -> Vec<CString> {
             name.into_vec()
         })
         .collect();
-    let job = JobName::from_env().map_or_else(|error| error.to_string(), |job| job.to_string());
-    all.push(format!("UNIPGAS_JOB_NAME=tofu {job}").into_bytes());
+    // Its processes find each other, and not those of ours.
+    all.push(format!("{NETWORK}=tofu").into_bytes());
     all.extend(text.split_whitespace().map(|one| one.as_bytes().to_vec()));
-    let mut strings = all.into_iter();
-    strings
-        .by_ref()
+    all.into_iter()
         .filter_map(|bytes| CString::new(bytes).ok())
         .collect()
 }

@@ -43,23 +43,14 @@ pub enum Found {
 }
 
 impl Vcq {
-    /// On a TNI: one with a CQ of its own where that is `exclusive` and there is one, or one that may share it. Errors: [`Error::Exhausted`]: there is none left;
-    /// [`Error::Os`].
-    pub fn new(library: &'static Library, tni: utofu_tni_id_t, exclusive: bool) -> Result<Self> {
+    /// On a TNI. It may share its CQ: one of its own is for programs that ask for it. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
+    pub fn new(library: &'static Library, tni: utofu_tni_id_t) -> Result<Self> {
         let calls = &library.functions;
         let mut handle = 0;
-        let mut code = UTOFU_ERR_FULL;
-        for flags in [UTOFU_VCQ_FLAG_EXCLUSIVE, UTOFU_VCQ_FLAG_THREAD_SAFE] {
-            if flags == UTOFU_VCQ_FLAG_EXCLUSIVE && !exclusive {
-                continue;
-            }
-            // SAFETY:
-            // - the place for the handle is there.
-            code = unsafe { (calls.utofu_create_vcq)(tni, flags, &raw mut handle) };
-            if code == UTOFU_SUCCESS {
-                break;
-            }
-        }
+        let create = calls.utofu_create_vcq;
+        // SAFETY:
+        // - the place for the handle is there.
+        let code = unsafe { create(tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
         match code {
             UTOFU_SUCCESS => {}
             UTOFU_ERR_FULL | UTOFU_ERR_NOT_AVAILABLE => {

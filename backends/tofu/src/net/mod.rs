@@ -2,11 +2,12 @@
 
 mod reading;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::c_ulong;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
@@ -37,6 +38,10 @@ const SENT: u32 = 1024;
 /// Notices of messages that may come; half of the MRQ that a VCQ has unless UTOFU_NUM_MRQ_ENTRIES says otherwise (guide §4.3.2.3).
 const PROMISED_TO_ALL: u32 = 1 << 16;
 
+/// Errors about a process may come so late that another one has its VCQ.
+const LATE: Duration = Duration::from_secs(5);
+/// Not an error of the network's: another process is there.
+const LAST_WORD: i32 = 0;
 /// Of a descriptor that the peer is told of.
 const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
@@ -58,6 +63,8 @@ pub struct Target {
     desk: u64,
     /// Of its process, once that is known: another one may get a VCQ whose process has died.
     secret: OnceLock<[u8; SECRET]>,
+    /// Another process had it before, until when errors may be about that one.
+    follows: Option<Instant>,
     lost: AtomicBool,
 }
 
@@ -76,6 +83,8 @@ impl Target {
 #[derive(Default)]
 struct Targets {
     numbers: HashMap<u64, u32>,
+    /// VCQs whose processes have died.
+    lost: HashSet<u64>,
     all: Slab<Arc<Target>>,
 }
 
@@ -235,12 +244,14 @@ impl Net {
         if let Some(known) = targets.find(vcq) {
             return Ok(known.clone());
         }
+        let again = targets.lost.contains(&vcq);
         let entry = targets.all.vacant_entry();
         let new = Arc::new(Target {
             number: entry.key() as u32,
             vcq,
             desk,
             secret: OnceLock::new(),
+            follows: again.then(|| Instant::now() + LATE),
             lost: AtomicBool::new(false),
         });
         entry.insert(new.clone());
@@ -256,7 +267,7 @@ impl Net {
             if *target.secret.get_or_init(|| secret) == secret {
                 return Ok(target);
             }
-            self.lose(&target, UTOFU_ERR_MRQ_PEER);
+            self.lose(&target, LAST_WORD);
         }
     }
 
@@ -580,14 +591,29 @@ impl Net {
         }
     }
 
+    /// Whether an error that tells of this VCQ may be about the process that had it before.
+    fn is_late(&self, target: &Arc<Target>) -> bool {
+        let follows = target.follows.is_some_and(|until| Instant::now() < until);
+        let all = || self.all().into_iter();
+        follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
+    }
+
     /// Nothing reaches this VCQ any more.
     fn lose(&self, target: &Arc<Target>, code: i32) {
+        if code != LAST_WORD && self.is_late(target) {
+            // Nothing depends on it yet but greetings, which are said again.
+            for lane in self.lanes.iter() {
+                drop(lane.forget(target.number));
+            }
+            return;
+        }
         if target.lost.swap(true, Ordering::AcqRel) {
             return;
         }
         tracing::debug!("tofu: the VCQ {:#x} is lost: error {code}", target.vcq);
         let mut targets = self.targets.write();
         targets.numbers.remove(&target.vcq);
+        targets.lost.insert(target.vcq);
         drop(targets);
         for one in self.all() {
             if Arc::ptr_eq(&one.target, target) {

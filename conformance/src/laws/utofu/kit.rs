@@ -123,9 +123,28 @@ pub(crate) fn code_name(code: i32) -> String {
 
 /// Coordinates of a rank's node.
 pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
+    if unipgas::utofu::is_native() {
+        // The machine that is played has the shape that the environment says, as ours would.
+        let (shape, per_node) = unipgas::utofu::process::wished()?;
+        return Ok(shape.coords(rank / per_node));
+    }
     let process =
         unipgas::utofu::current().map_err(|code| format!("no process of uTofu: {code:?}"))?;
     Ok(process.shape().coords(rank / process.processes_per_node()))
+}
+
+/// This process's place.
+pub(crate) fn own_place() -> Result<u32, String> {
+    if unipgas::utofu::is_native() {
+        let mut at = [0; 6];
+        ok!(utofu_query_my_coords(at.as_mut_ptr()));
+        let (shape, per_node) = unipgas::utofu::process::wished()?;
+        let node = shape.node(&at).ok_or("a place beyond the shape")?;
+        return Ok(node * per_node);
+    }
+    let process =
+        unipgas::utofu::current().map_err(|code| format!("no process of uTofu: {code:?}"))?;
+    Ok(process.place())
 }
 
 /// Id of the VCQ of a component on the first CQ of a TNI of a rank's node.

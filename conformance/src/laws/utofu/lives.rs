@@ -363,8 +363,7 @@ impl Board {
 
 /// Finds `size` processes at the first nodes and puts to all of them, `rounds` times; takes as many from each.
 fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
-    let process = unipgas::utofu::current().map_err(|code| format!("no process: {code:?}"))?;
-    let me = process.place();
+    let me = own_place()?;
     ensure!(me < size, "place {me} of {size} processes");
     let mut at = [0; 6];
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
@@ -537,9 +536,7 @@ fn launchers(ctx: &Ctx) -> Verdict {
                 (here, &all),
             ]);
             children.push(Child::start(&environment, || {
-                let process = unipgas::utofu::current();
-                let place = process.map_err(|code| format!("{code:?}"))?.place();
-                ensure_eq!(place, me, "the place of rank {me}");
+                ensure_eq!(own_place()?, me, "the place of rank {me}");
                 talk(SIZE, 20, board)
             })?);
         }

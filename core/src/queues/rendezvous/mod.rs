@@ -24,7 +24,7 @@ mod process;
 mod table;
 
 pub(crate) use name::launcher_above;
-pub use name::{JobName, Launcher};
+pub use name::{JobName, Launcher, NETWORK};
 pub use table::{Layout, MAX_PLACES, PROPERTIES_LEN};
 
 use std::os::fd::BorrowedFd;

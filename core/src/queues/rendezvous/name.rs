@@ -4,6 +4,9 @@ use std::fmt;
 
 use crate::{Error, Result, descriptor, variables};
 
+/// For tests of the library, where another copy of it stands for a network: its processes are found under a name of their own.
+pub const NETWORK: &str = "UNIPGAS_TEST_NETWORK";
+
 /// Who started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Launcher {
@@ -91,7 +94,11 @@ impl JobName {
     /// [`Error::InvalidArgument`] where one of our variables is no text, a rank or size is no number, or the rank not below the size.
     pub fn from_env() -> Result<Self> {
         variables::check()?;
-        Self::from_variables(&|key| std::env::var(key).ok(), &hydra_proxy)
+        let job = Self::from_variables(&|key| std::env::var(key).ok(), &hydra_proxy)?;
+        Ok(match variables::get(NETWORK)? {
+            None => job,
+            Some(network) => job.with(&network),
+        })
     }
 
     /// [`from_env`](Self::from_env) with the environment and the name of Hydra's proxy as parameters.
