@@ -17,10 +17,11 @@ pub const REGISTERS: usize = 96;
 const OF_BARRIER: usize = 2;
 /// Offset of the first one; each has a cache line.
 const FIRST: usize = 1024;
-const STRIDE: usize = 64;
+const STRIDE: usize = unipgas_core::cache::LINE;
 /// Offset of the word for the notices of the barrier, at every UE.
 pub(crate) const NOTICE: usize = 256;
-const _: () = assert!(FIRST + REGISTERS * STRIDE <= crate::mpb::MPB);
+/// Where they end.
+pub(crate) const END: usize = FIRST + REGISTERS * STRIDE;
 
 /// `iRCCE_AIR`: where the register is mapped here, or null pointers. Programs pass its address.
 #[derive(Debug)]

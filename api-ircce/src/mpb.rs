@@ -9,7 +9,7 @@ use crate::status::{Code, Result};
 /// `RCCE_LINE_SIZE`: bytes of a line, in which MPBs are divided.
 pub const LINE: usize = 32;
 /// Where in a UE's region its MPB begins; before it are control words.
-pub(crate) const MPB: usize = 8192;
+pub(crate) const MPB: usize = crate::air::END.next_multiple_of(4096);
 
 /// A place in an MPB, in bytes from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

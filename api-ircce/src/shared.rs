@@ -15,7 +15,7 @@ use crate::process::Ue;
 /// `RCCE_SHM_SIZE_MAX`.
 pub const SHARED_LEN: usize = 64 << 20;
 /// Allocations begin at multiples of this, so that they share no cache line.
-const ALIGN: usize = 64;
+const ALIGN: usize = unipgas_core::cache::LINE;
 const REGION: &str = "rcce.shared";
 
 pub(crate) struct Shared {

@@ -16,7 +16,7 @@ use crate::status::{Errno, Result};
 /// Words of a domain; that under 0 is nobody's.
 const COUNT: u32 = 1024;
 /// Bytes from one to the next: each has a cache line of its own.
-const SPACING: usize = 64;
+const SPACING: usize = unipgas_core::cache::LINE;
 
 /// The words of a domain.
 pub(crate) struct Tallies {

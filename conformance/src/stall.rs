@@ -74,8 +74,8 @@ impl Drop for Looks<'_> {
     }
 }
 
-/// What the parent knows of a rank. Zeroes: not started.
-#[repr(C, align(64))]
+/// What the parent knows of a rank, on lines of its own as a watch is. Zeroes: not started.
+#[repr(C)]
 struct Seat {
     watch: Watch,
     pid: AtomicU32,

@@ -6,6 +6,7 @@ use std::thread;
 
 use proptest::prelude::*;
 use unipgas_core::Error;
+use unipgas_core::cache::LINE;
 use unipgas_core::inbox::{
     InboxLayout, InboxReader, InboxWriter, MAX_PRODUCER, Record, initialise,
 };
@@ -162,7 +163,7 @@ fn what_is_no_inbox_is_refused() {
     assert_eq!(attach(memory.at(), memory.len), None);
     assert_eq!(
         attach(memory.at().wrapping_add(8), memory.len - 8),
-        Some(Error::Misaligned(64))
+        Some(Error::Misaligned(InboxLayout::ALIGN))
     );
     for short in [0, 63, memory.len - 1] {
         assert!(
@@ -173,7 +174,7 @@ fn what_is_no_inbox_is_refused() {
     // SAFETY:
     // - the address is refused before anything is written to it.
     let refused = unsafe { initialise(memory.at().wrapping_add(32), 2) };
-    assert_eq!(refused, Err(Error::Misaligned(64)));
+    assert_eq!(refused, Err(Error::Misaligned(InboxLayout::ALIGN)));
     // SAFETY:
     // - the memory outlives the attempt.
     let high = unsafe { InboxWriter::attach_as(memory.at(), memory.len, MAX_PRODUCER + 1) };
@@ -233,9 +234,9 @@ fn every_record_of_every_thread_arrives_once_and_in_order() {
     }
 }
 
-/// Offsets of the layout, as a peer would know them: header of three lines, a word for each claim, slots of one line each.
-const TAIL: usize = 64;
-const CLAIMS: usize = 192;
+/// Offsets of the layout, as a peer would know them: header of three lines, a word for each claim, slots of 64 bytes each.
+const TAIL: usize = LINE;
+const CLAIMS: usize = 3 * LINE;
 
 const fn slots(capacity: usize) -> usize {
     (CLAIMS + 8 * capacity).next_multiple_of(64)

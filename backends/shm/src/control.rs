@@ -1,13 +1,13 @@
 //! The control block at the beginning of every pool: what peers read and ring without the owner's help.
 
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::descriptor::stat_of;
 use unipgas_core::transport::LONGEST_MESSAGE;
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Error, Result, Rights, on_line, on_pair};
 
 /// "unipgas" and the layout's version; a process that finds another value keeps out.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas5");
@@ -60,19 +60,21 @@ pub struct Control {
     pub slots: [Slot; SLOTS],
 }
 
-/// One registered region. A cache line of its own, since peers read `generation` at every access.
-#[repr(C, align(64))]
-pub struct Slot {
-    /// Odd while the region is registered.
-    pub generation: AtomicU32,
-    /// [`Rights`] in the low bits, the [`Kind`] above them, then whether messages are handled.
-    pub flags: AtomicU32,
-    /// Offset in the pool file.
-    pub offset: AtomicU64,
-    /// Length in bytes.
-    pub len: AtomicU64,
-    /// Address in the owner.
-    pub address: AtomicU64,
+on_line! {
+    /// One registered region. A cache line of its own, since peers read `generation` at every access.
+    #[repr(C)]
+    pub struct Slot {
+        /// Odd while the region is registered.
+        pub generation: AtomicU32,
+        /// [`Rights`] in the low bits, the [`Kind`] above them, then whether messages are handled.
+        pub flags: AtomicU32,
+        /// Offset in the pool file.
+        pub offset: AtomicU64,
+        /// Length in bytes.
+        pub len: AtomicU64,
+        /// Address in the owner.
+        pub address: AtomicU64,
+    }
 }
 
 /// How peers reach a region.
@@ -108,6 +110,8 @@ pub struct Entry {
 impl Slot {
     /// Publishes an entry; the slot must be free. Gives the generation that peers must find.
     pub fn open(&self, entry: Entry) -> u32 {
+        // Who reads any of this, and began before the slot was closed, must find its generation changed.
+        fence(Ordering::Release);
         self.flags.store(
             entry.rights.bits() | (entry.kind as u32) << KIND_SHIFT,
             Ordering::Relaxed,
@@ -159,7 +163,7 @@ impl Slot {
             len: self.len.load(Ordering::Relaxed),
             address: self.address.load(Ordering::Relaxed),
         };
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         let after = self.generation.load(Ordering::Relaxed);
         if before != generation || after != generation || generation & 1 == 0 {
             return Err(Error::StaleRegion);
@@ -168,32 +172,36 @@ impl Slot {
     }
 }
 
-/// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
-#[repr(C, align(128))]
-pub struct Request {
-    /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
-    pub state: AtomicU32,
-    /// Who waits for the answer.
-    pub requester: AtomicU32,
-    /// Which region.
-    pub slot: AtomicU32,
-    /// Which generation of it.
-    pub generation: AtomicU32,
-    /// Offset of the element.
-    pub offset: AtomicU64,
-    /// Operation and type, as their indices; or [`MESSAGE`] and a length in bytes.
-    pub what: AtomicU64,
-    /// The operand, up to 32 bytes; in the answer the previous value.
-    pub operand: [AtomicU64; 4],
-    /// The comparand, up to 32 bytes.
-    pub compare: [AtomicU64; 4],
-    /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied, 5 locked for too long, 6 refused: the operand says how.
-    pub status: AtomicU32,
+on_pair! {
+    /// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
+    #[repr(C)]
+    pub struct Request {
+        /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
+        pub state: AtomicU32,
+        /// Who waits for the answer.
+        pub requester: AtomicU32,
+        /// Which region.
+        pub slot: AtomicU32,
+        /// Which generation of it.
+        pub generation: AtomicU32,
+        /// Offset of the element.
+        pub offset: AtomicU64,
+        /// Operation and type, as their indices; or [`MESSAGE`] and a length in bytes.
+        pub what: AtomicU64,
+        /// The operand, up to 32 bytes; in the answer the previous value.
+        pub operand: [AtomicU64; 4],
+        /// The comparand, up to 32 bytes.
+        pub compare: [AtomicU64; 4],
+        /// 0 success, 1 stale, 2 unsupported, 3 misaligned, 4 out of bounds or denied, 5 locked for too long, 6 refused: the operand says how.
+        pub status: AtomicU32,
+    }
 }
 
-/// The active message that goes with a request.
-#[repr(C, align(128))]
-pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
+on_pair! {
+    /// The active message that goes with a request.
+    #[repr(C)]
+    pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
+}
 
 impl Message {
     /// Writes at most [`LONGEST_MESSAGE`] bytes.
@@ -212,6 +220,23 @@ impl Message {
         bytes.take(len).collect()
     }
 }
+
+// The layout that `MAGIC` names.
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(
+        size_of::<Slot>() == 64
+            && size_of::<Request>() == 128
+            && size_of::<Message>() == LONGEST_MESSAGE.next_multiple_of(128)
+    );
+    assert!(
+        offset_of!(Control, bell) == 128
+            && offset_of!(Control, agent_bell) == 256
+            && offset_of!(Control, asked) == 384
+    );
+    assert!(offset_of!(Control, locks) == 448 && offset_of!(Control, requests) == 768);
+};
 
 /// A request is complete and waits for the agent. Above every possible pid.
 pub const POSTED: u32 = 0x8000_0001;
@@ -247,14 +272,15 @@ fn field(stat: &str, nth: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use std::mem::{align_of, offset_of};
+    use unipgas_core::cache::{LINE, PAIR};
 
     #[test]
     fn layout_keeps_hot_words_apart() {
-        assert_eq!(size_of::<Slot>(), 64);
-        assert_eq!(size_of::<Bell>() % 128, 0);
-        assert_eq!(align_of::<Control>() % 128, 0);
-        assert_eq!(offset_of!(Control, bell) % 128, 0);
-        assert!(size_of::<Request>() <= 128);
+        assert_eq!(size_of::<Slot>(), LINE);
+        assert_eq!(size_of::<Bell>() % PAIR, 0);
+        assert_eq!(align_of::<Control>() % PAIR, 0);
+        assert_eq!(offset_of!(Control, bell) % PAIR, 0);
+        assert!(size_of::<Request>() <= PAIR);
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam::queue::SegQueue;
-use crossbeam::utils::CachePadded;
 
 use crate::agent::ENVELOPE;
 use crate::awaited;
 use crate::bell::Bell;
+use crate::cache::OwnPair;
 use crate::engine::Engine;
 use crate::fast_path::{FastPath, Posting};
 use crate::inbox::Record;
@@ -97,7 +97,7 @@ pub struct Endpoint {
     /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
     limit: AtomicU64,
     pace: Pace,
-    pub(super) posted: CachePadded<Posted>,
+    pub(super) posted: OwnPair<Posted>,
     failed: SegQueue<Completion>,
 }
 
@@ -119,7 +119,7 @@ impl Endpoint {
             },
             limit: AtomicU64::new(0),
             pace: Pace::default(),
-            posted: CachePadded::default(),
+            posted: OwnPair::default(),
             failed: SegQueue::new(),
         }
     }

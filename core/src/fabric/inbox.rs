@@ -12,6 +12,7 @@
 //! slot is written by producers alone and at once: its record, then its lap. That the record before it has been taken is seen
 //! at the head.
 
+use crate::cache::OwnLine;
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
 use crate::{Error, Result, prefetch, process};
@@ -69,20 +70,17 @@ const fn is_after(a: u64, b: u64) -> bool {
 /// The one the ring was made by; "unipgas" and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"unipgas\x02");
 
-/// One word on a cache line of its own.
-#[repr(C, align(64))]
-struct Line(AtomicU64);
-
-#[repr(C, align(64))]
+#[repr(C)]
 struct Header {
     magic: AtomicU64,
     capacity: AtomicU64,
     /// Next position to be claimed, or one that has been claimed already.
-    tail: Line,
+    tail: OwnLine<AtomicU64>,
     /// Next position to be taken; written by the consumer for one that comes after it.
-    head: Line,
+    head: OwnLine<AtomicU64>,
 }
 
+/// Where lines are longer, neighbours share one: an inbox has many slots, of which few are in use.
 #[repr(C, align(64))]
 struct Slot {
     /// That of the record.
@@ -91,8 +89,11 @@ struct Slot {
 }
 
 #[cfg(not(loom))]
-const _: () =
-    assert!(size_of::<Slot>() == 64 && size_of::<Header>() == 192 && size_of::<Record>() == 32);
+use crate::cache::LINE;
+#[cfg(not(loom))]
+const _: () = assert!(
+    size_of::<Slot>() == 64 && size_of::<Header>() == 3 * LINE && size_of::<Record>() == 32
+);
 
 /// Size and alignment of the memory of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,8 +198,8 @@ unsafe fn write_header(ptr: *mut u8, capacity: usize) {
         ptr.cast::<Header>().write(Header {
             magic: AtomicU64::new(MAGIC),
             capacity: AtomicU64::new(capacity as u64),
-            tail: Line(AtomicU64::new(0)),
-            head: Line(AtomicU64::new(0)),
+            tail: OwnLine(AtomicU64::new(0)),
+            head: OwnLine(AtomicU64::new(0)),
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes and elements of this process's memory: copies, atomic operations, what a program may have mapped.
 
 pub mod atomic;
+pub mod cache;
 pub mod combine;
 pub(crate) mod copy;
 pub(crate) mod exclusive;

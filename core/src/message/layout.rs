@@ -1,9 +1,9 @@
 //! How a mailbox lies in memory: for each peer a word that it returns credit by, one that says that it sends, a ring of lines, and a
 //! ring of data.
 
-use crate::{Error, Result};
+use crate::{Error, Result, cache};
 
-/// Bytes of a line: a cache line, so that a short message and its announcement travel together.
+/// Bytes of a line: within a cache line, so that a short message and its announcement travel together.
 pub(super) const LINE: usize = 64;
 /// Bytes of a payload that travel in the line itself.
 pub(super) const INLINE: usize = 32;
@@ -51,12 +51,12 @@ impl Shape {
 
     /// The word by which `peer` says how many of our lines it has taken.
     pub(super) fn credit_of(self, peer: usize) -> usize {
-        peer * LINE
+        peer * cache::LINE
     }
 
     /// The word by which `peer` says that it has begun to send.
     pub(super) fn hello_of(self, peer: usize) -> usize {
-        self.peers * LINE + peer * 4
+        self.peers * cache::LINE + peer * 4
     }
 
     /// The word that every peer sets after its own: somebody has begun to send.
@@ -65,7 +65,7 @@ impl Shape {
     }
 
     fn lines_of(self, peer: usize) -> usize {
-        (self.news() + 4).next_multiple_of(LINE) + peer * self.lines * LINE
+        (self.news() + 4).next_multiple_of(cache::LINE) + peer * self.lines * LINE
     }
 
     fn data_of(self, peer: usize) -> usize {
@@ -262,7 +262,7 @@ mod tests {
     fn lanes_do_not_overlap() {
         assert_eq!(SHAPE.hello_of(0), SHAPE.credit_of(SHAPE.peers));
         assert_eq!(SHAPE.hello_of(SHAPE.peers), SHAPE.news());
-        let mut ends = vec![(SHAPE.news() + 4).next_multiple_of(LINE)];
+        let mut ends = vec![(SHAPE.news() + 4).next_multiple_of(cache::LINE)];
         for peer in 0..SHAPE.peers {
             assert_eq!(SHAPE.line(peer, 0), *ends.last().unwrap());
             assert_eq!(SHAPE.line(peer, 8), SHAPE.line(peer, 0));

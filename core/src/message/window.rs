@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use super::layout::{LINE, Line, Shape};
 use super::outgoing::Bytes;
-use crate::Result;
 use crate::bundle::RegionKey;
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
 use crate::transport::Handler;
+use crate::{Result, prefetch};
 
 /// The memory that peers write to, and how far it has been read.
 pub(super) struct Window {
@@ -89,7 +89,9 @@ impl Window {
 
     #[cold]
     fn notice_all(&self) {
-        // Before the words of the peers are looked at: who comes meanwhile sets it again.
+        // Before the words of the peers are looked at: who comes meanwhile sets it again. Of several peers' stores the swap reads the last one, and has
+        // what came before the others, too: stores to one word are seen in their order, also on processors that reorder (where other
+        // processors see a store, all do).
         self.word(self.shape.news()).swap(0, Ordering::AcqRel);
         let greetings = self.greetings.load(Ordering::Relaxed);
         self.greetings.store(greetings + 1, Ordering::Relaxed);
@@ -200,14 +202,7 @@ impl Window {
     pub fn prefetch_second(&self, peer: u32) {
         let position = self.taken[peer as usize].load(Ordering::Relaxed) + 1;
         let word = std::ptr::from_ref(self.line_word(peer, position, 0));
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY:
-        // - a prefetch touches nothing.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = word;
+        prefetch::for_load(word.cast());
     }
 
     /// The line and its data are not needed any more. Gives the number of lines taken from this peer.

@@ -4,20 +4,18 @@
 
 use std::ops::ControlFlow;
 
+use crate::cache::OwnLine;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use crate::sync::atomic::{AtomicU64, fence};
-
-#[repr(C, align(64))]
-struct Line(AtomicU64);
 
 /// The counters, in memory that the owner and its peers share. All-zero bytes are those of a fresh port.
 #[repr(C)]
 pub struct Steps {
-    posted: Line,
-    allowed: Line,
-    started: Line,
+    posted: OwnLine<AtomicU64>,
+    allowed: OwnLine<AtomicU64>,
+    started: OwnLine<AtomicU64>,
     /// 0, or the pid of the process that starts commands.
-    runner: Line,
+    runner: OwnLine<AtomicU64>,
 }
 
 impl Steps {
@@ -27,7 +25,7 @@ impl Steps {
         reason = "the model checker's have no default"
     )]
     pub fn new() -> Self {
-        let line = || Line(AtomicU64::new(0));
+        let line = || OwnLine(AtomicU64::new(0));
         Steps {
             posted: line(),
             allowed: line(),

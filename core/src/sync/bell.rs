@@ -5,14 +5,15 @@
 //! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
 //! since every sleep is at most [`LONGEST`] long.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use parking_lot::Once;
-use rustix::io::Errno;
+#[cfg(not(loom))]
 use rustix::thread::futex;
 
 use crate::alarm;
+use crate::cache::OwnLine;
+use crate::on_pair;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::fence;
 
 /// The longest sleep without a look at the world, but for processes of a crowd.
@@ -30,14 +31,20 @@ pub fn slice_of(processes: u32) -> Duration {
 /// Among the sleepers: the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
 const ARMED: u32 = 1 << 31;
 
-/// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-pub struct Bell {
-    sleepers: AtomicU32,
-    pad: [u32; 15],
-    rung: AtomicU32,
+on_pair! {
+    /// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
+    #[repr(C)]
+    #[derive(Debug, Default)]
+    pub struct Bell {
+        sleepers: AtomicU32,
+        /// On a line of its own, since every ring writes it.
+        rung: OwnLine<AtomicU32>,
+    }
 }
+
+// On x86-64 as it always was: processes of several versions of the library may meet.
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+const _: () = assert!(size_of::<Bell>() == 128 && std::mem::offset_of!(Bell, rung) == 64);
 
 /// What a sleeper has seen of the bell before its last look at the condition it waits for.
 #[derive(Debug)]
@@ -75,9 +82,8 @@ impl Bell {
 
     #[inline(always)]
     fn ring_for(&self, heard: u32) {
-        self.rung.fetch_add(1, Ordering::Release);
-        // A failure to wake can only mean that nobody sleeps there.
-        let _ = futex::wake(&self.rung, futex::Flags::empty(), u32::MAX >> 1);
+        self.rung.0.fetch_add(1, Ordering::Release);
+        wake(&self.rung.0);
         if heard >= ARMED {
             self.wake_progress_thread();
         }
@@ -95,7 +101,7 @@ impl Bell {
     pub fn listen(&self) -> Listening<'_> {
         register_for_barriers();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        let seen = self.rung.load(Ordering::SeqCst);
+        let seen = self.rung.0.load(Ordering::SeqCst);
         fence::heavy_globally();
         Listening { bell: self, seen }
     }
@@ -133,20 +139,34 @@ impl Listening<'_> {
     /// Sleeps until the bell rings, at most for `limit` and never longer than [`LONGEST`]. Returns early at a signal. False: for all that
     /// time nobody has rung.
     pub fn sleep(self, limit: Duration) -> bool {
-        let limit = limit.min(LONGEST);
-        let limit = futex::Timespec {
-            tv_sec: limit.as_secs() as i64,
-            tv_nsec: limit.subsec_nanos() as _,
-        };
-        // Woken, timed out, interrupted or too late: the caller looks at its condition in every case.
-        let slept = futex::wait(
-            &self.bell.rung,
-            futex::Flags::empty(),
-            self.seen,
-            Some(&limit),
-        );
-        slept != Err(Errno::TIMEDOUT)
+        sleep(&self.bell.rung.0, self.seen, limit.min(LONGEST))
     }
+}
+
+#[cfg(not(loom))]
+fn wake(rung: &AtomicU32) {
+    // A failure to wake can only mean that nobody sleeps there.
+    let _ = futex::wake(rung, futex::Flags::empty(), u32::MAX >> 1);
+}
+
+#[cfg(not(loom))]
+fn sleep(rung: &AtomicU32, seen: u32, limit: Duration) -> bool {
+    let limit = futex::Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos() as _,
+    };
+    // Woken, timed out, interrupted or too late: the caller looks at its condition in every case.
+    let slept = futex::wait(rung, futex::Flags::empty(), seen, Some(&limit));
+    slept != Err(rustix::io::Errno::TIMEDOUT)
+}
+
+/// For the model, in which nobody sleeps.
+#[cfg(loom)]
+fn wake(_rung: &AtomicU32) {}
+
+#[cfg(loom)]
+fn sleep(rung: &AtomicU32, seen: u32, _limit: Duration) -> bool {
+    rung.load(Ordering::Relaxed) != seen
 }
 
 impl Drop for Listening<'_> {
@@ -157,10 +177,13 @@ impl Drop for Listening<'_> {
 
 /// Lets sleepers of other processes reach this one with their barrier. Idempotent; errors only cost wake-up time (see the module).
 pub fn register_for_barriers() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        fence::register_globally();
-    });
+    #[cfg(not(loom))]
+    {
+        static ONCE: parking_lot::Once = parking_lot::Once::new();
+        ONCE.call_once(|| {
+            fence::register_globally();
+        });
+    }
 }
 
 /// Whether this kernel lets sleepers spare their notifiers the fence; the text says what is missing.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use crate::calls;
+use crate::on_pair;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, fence};
 
@@ -19,11 +20,12 @@ pub trait Reader: Send + Sync {
     fn under_way(&self) -> Option<u64>;
 }
 
-/// The calls that one port's queues have been held for, or that one thread at a time makes otherwise: odd while there is one. Each has
-/// lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub struct Turns(AtomicU64);
+on_pair! {
+    /// The calls that one port's queues have been held for, or that one thread at a time makes otherwise: odd while there is one. Each has
+    /// lines of its own.
+    #[derive(Debug, Default)]
+    pub struct Turns(AtomicU64);
+}
 
 impl Turns {
     /// A call begins, for this thread alone.

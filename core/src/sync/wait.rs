@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, SLICE, slice_of};
-use crate::{Deadline, Error, Result, driver};
+use crate::{Deadline, Error, Result, driver, on_line};
 
 /// Polls between two looks at the clock while spinning.
 pub const BURST: u32 = 128;
@@ -37,15 +37,17 @@ fn spins() -> bool {
     OUTLASTED.load(Ordering::Relaxed) <= MOST_OUTLASTED / 2
 }
 
-/// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
-#[repr(C, align(64))]
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain and nobody rang. No clock
-    /// runs here: a process that gets no core waits no longer for that.
-    pub in_vain: AtomicU64,
-    /// Waits that have ended after that.
-    pub ended: AtomicU64,
+on_line! {
+    /// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
+    #[repr(C)]
+    #[derive(Debug, Default)]
+    pub struct Watch {
+        /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain and nobody rang. No clock
+        /// runs here: a process that gets no core waits no longer for that.
+        pub in_vain: AtomicU64,
+        /// Waits that have ended after that.
+        pub ended: AtomicU64,
+    }
 }
 
 static WATCH: AtomicPtr<Watch> = AtomicPtr::new(std::ptr::null_mut());
@@ -84,6 +86,10 @@ impl Watch {
         }
     }
 }
+
+// Where a processor can sleep until a line changes (x86's `umwait`, Arm's `wfe` behind an exclusive load), that is not done: `poll` may look
+// at many words, of which one could be watched. A change of another one would be seen when `wfe`'s event stream comes round, every 100 µs,
+// which is more than all of a barrier; and whoever waits longer than `SPIN` sleeps in the kernel.
 
 /// A few nanoseconds between two looks: a core that looks without a pause takes the line away from the writer more often, and
 /// has more loads in flight that the write then throws away.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::process;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::yield_now;
-use crate::{Error, Result};
+use crate::{Error, Result, on_line};
 
 const LOCKS: usize = if cfg!(loom) { 2 } else { 64 };
 /// The part of an address that every mapping agrees on.
@@ -44,11 +44,13 @@ impl Stretch {
     }
 }
 
-/// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
-/// has held can be taken over; the element that it worked on may then be half written.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub struct ElementLocks([AtomicU32; LOCKS]);
+on_line! {
+    /// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
+    /// has held can be taken over; the element that it worked on may then be half written.
+    #[repr(C)]
+    #[derive(Debug)]
+    pub struct ElementLocks([AtomicU32; LOCKS]);
+}
 
 /// A lock that this thread has, until it is dropped.
 pub(super) struct Held<'a>(&'a AtomicU32);

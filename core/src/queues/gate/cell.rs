@@ -3,65 +3,75 @@
 use super::payload::{Head, MAX_WORDS, Payload};
 use super::state::{Lost, PORTS, Port, State};
 use super::{Error, Result};
+use crate::cache::LINE;
+use crate::on_line;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Rounds for which a gate keeps inputs. A circuit that synchronises its processes needs two: who has ended a round can
 /// start the next one while others are still in it.
 pub const ROUNDS: usize = 4;
 
-/// Words of a payload that lie on the cache line of its slot.
+/// Words of a payload that lie in its slot of 64 bytes: where lines are longer, neighbouring rounds share one.
 const NEAR: usize = if cfg!(loom) { 1 } else { 8 };
 /// Words of the longest payloads only. The model checker, which keeps a history of every word, has none.
 const FAR: usize = if cfg!(loom) { 0 } else { MAX_WORDS - NEAR };
 
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-struct Settled {
-    /// Names: sources of signal and packet, destinations of signal and packet. Those that the state word says are not
-    /// there mean nothing.
-    sources: [AtomicU64; 2],
-    destinations: [AtomicU64; 2],
+on_line! {
+    #[derive(Debug, Default)]
+    #[repr(C)]
+    struct Settled {
+        /// Names: sources of signal and packet, destinations of signal and packet. Those that the state word says are not
+        /// there mean nothing.
+        sources: [AtomicU64; 2],
+        destinations: [AtomicU64; 2],
+    }
 }
 
-/// Used by the owner alone.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-pub(super) struct Owned {
-    /// Where the owner is in its round.
-    pub(super) phase: AtomicU32,
-    /// Kind of the payload that it started with.
-    pub(super) head: AtomicU32,
-    pub(super) flags: AtomicU64,
+on_line! {
+    /// Used by the owner alone.
+    #[derive(Debug, Default)]
+    #[repr(C)]
+    pub(super) struct Owned {
+        /// Where the owner is in its round.
+        pub(super) phase: AtomicU32,
+        /// Kind of the payload that it started with.
+        pub(super) head: AtomicU32,
+        pub(super) flags: AtomicU64,
+    }
 }
 
-/// All that a barrier without a reduction changes.
-#[derive(Debug, Default)]
-#[repr(C, align(64))]
-struct Arrivals {
-    state: AtomicU64,
-    heads: [[AtomicU32; ROUNDS]; 2],
+on_line! {
+    /// All that a barrier without a reduction changes.
+    #[derive(Debug, Default)]
+    #[repr(C)]
+    struct Arrivals {
+        state: AtomicU64,
+        heads: [[AtomicU32; ROUNDS]; 2],
+    }
 }
 
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 struct Near([AtomicU64; NEAR]);
 
-/// A barrier gate in memory that peers share. All-zero bytes are a gate without settings; any bytes are valid.
-///
-/// Payloads are relaxed atomics, published by the release of the state word and read after its acquire. A process that
-/// dies between any two instructions leaves at worst a circuit that ends no more rounds.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub struct Gate {
-    settled: Settled,
-    pub(super) owned: Owned,
-    arrivals: Arrivals,
-    near: [[Near; ROUNDS]; 2],
-    far: [[[AtomicU64; FAR]; ROUNDS]; 2],
+on_line! {
+    /// A barrier gate in memory that peers share. All-zero bytes are a gate without settings; any bytes are valid.
+    ///
+    /// Payloads are relaxed atomics, published by the release of the state word and read after its acquire. A process that
+    /// dies between any two instructions leaves at worst a circuit that ends no more rounds.
+    #[derive(Debug)]
+    #[repr(C)]
+    pub struct Gate {
+        settled: Settled,
+        pub(super) owned: Owned,
+        arrivals: Arrivals,
+        near: [[Near; ROUNDS]; 2],
+        far: [[[AtomicU64; FAR]; ROUNDS]; 2],
+    }
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Gate>() == 64 * (3 + 8 + 8 * 12));
+const _: () = assert!(size_of::<Gate>() == 3 * LINE + 64 * (8 + 8 * 12));
 
 /// Where the inputs and outputs of a gate come from and go to, by name. What is `None` is masked: not waited for, or not
 /// sent.
@@ -117,7 +127,7 @@ impl Gate {
     /// Gate `index` of an array of gates at `base`.
     ///
     /// # Safety
-    /// - `base` is aligned to 64 bytes, and `index` lies within an array of `Gate`s there;
+    /// - `base` is aligned as a gate is, and `index` lies within an array of `Gate`s there;
     /// - the memory is mapped readable and writable for all of `'a`;
     /// - for all of `'a`, whoever accesses it in this process does so through `&Gate` only. (Other processes may write
     ///   what they like.)

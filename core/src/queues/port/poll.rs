@@ -158,16 +158,20 @@ fn next_of(small: &mut InboxReader, large: &mut InboxReader) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::LINE;
     use crate::inbox::{InboxLayout, InboxWriter, initialise};
+    use crate::on_line;
 
-    #[repr(C, align(64))]
-    struct Memory([u8; 1024]);
+    on_line! {
+        #[repr(C)]
+        struct Memory([u8; 2048]);
+    }
 
     /// A place that is claimed and not filled holds up the records behind it, and must not let later ones of theirs overtake them.
     #[test]
     fn the_large_part_does_not_overtake_the_small_one() {
-        const CLAIMS: usize = 192;
-        let mut parts = [const { Memory([0; 1024]) }; 2];
+        const CLAIMS: usize = 3 * LINE;
+        let mut parts = [const { Memory([0; 2048]) }; 2];
         let [small, large] = parts.each_mut().map(|memory| memory.0.as_mut_ptr());
         let len = InboxLayout::new(4).unwrap().size();
         assert!(len <= size_of::<Memory>());

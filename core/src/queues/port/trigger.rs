@@ -15,10 +15,11 @@ use super::neighbour::Network;
 use super::notice::{Fault, NoticeKind, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
+use crate::cache::PAIR;
 use crate::op::{Flags, Remote};
 use crate::region::Rights;
 use crate::steps::Steps;
-use crate::{Error, Result};
+use crate::{Error, Result, on_pair};
 
 /// Commands that a session port can have posted whose completions have not been looked at. More than 2000 must fit (§2.2.8.1).
 pub(super) const TRIGGERED: usize = 4096;
@@ -62,14 +63,16 @@ impl Header {
 /// Bytes of [`Header`].
 pub(super) const HEADER_LEN: usize = size_of::<Header>();
 
-/// One triggered command.
-#[repr(C, align(128))]
-struct Place {
-    words: [AtomicU64; 8],
-    /// 0 until it has been carried out; then 1, more by its fault if it was not sent.
-    state: AtomicU64,
-    /// How far it has come: [`MOVED`], [`PASSED_ON`].
-    stage: AtomicU64,
+on_pair! {
+    /// One triggered command.
+    #[repr(C)]
+    struct Place {
+        words: [AtomicU64; 8],
+        /// 0 until it has been carried out; then 1, more by its fault if it was not sent.
+        state: AtomicU64,
+        /// How far it has come: [`MOVED`], [`PASSED_ON`].
+        stage: AtomicU64,
+    }
 }
 
 /// The data is at the target, and the notice that it asked for.
@@ -79,7 +82,7 @@ const PASSED_ON: u64 = 2;
 
 /// Bytes of a session port's table region.
 pub(super) const SESSION_LEN: usize =
-    PLAIN_LEN.next_multiple_of(128) + TRIGGERED * size_of::<Place>();
+    PLAIN_LEN.next_multiple_of(PAIR) + TRIGGERED * size_of::<Place>();
 
 /// A session port's commands, from any process.
 #[derive(Clone, Copy)]
@@ -98,7 +101,7 @@ impl<'a> Trigger<'a> {
         }
         let places = std::ptr::from_ref(header)
             .cast::<u8>()
-            .wrapping_add(PLAIN_LEN.next_multiple_of(128))
+            .wrapping_add(PLAIN_LEN.next_multiple_of(PAIR))
             .cast();
         Some(Trigger { header, places })
     }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 pub use forming::Forming;
 
 use crate::awaited::Awaited;
+use crate::cache::PAIR;
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion};
@@ -30,8 +31,8 @@ use crate::{Deadline, Endpoint, Error, Result};
 const FEW: u32 = 16;
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
-/// Flags and counters have cache lines (pairs of them) of their own.
-const LINE: usize = 128;
+/// Flags and counters have cache lines of their own.
+const LINE: usize = PAIR;
 /// The number before that of the first operation: numbers go half round in every program, so that it is seen to work.
 const FIRST: u32 = (1 << 31) - 20;
 /// Operations between two looks at what none of them has used.
