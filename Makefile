@@ -80,7 +80,7 @@ lint: prepare ## format and clippy, as the tests demand them
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 # Models of what threads share without locks, and of locks.
-LOOM := biased element_locks gate inbox limbo steps
+LOOM := bell biased element_locks gate inbox limbo steps
 
 # Where the time goes, in seconds.
 TIMES := $(TARGET)/test-times

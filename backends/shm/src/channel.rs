@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
-use unipgas_core::lines::{last_word, rest_of_line};
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
@@ -12,6 +11,7 @@ use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent::{self, late::Late};
+use crate::kernel_copy::{self, Direction};
 use crate::registration::Home;
 use crate::transport::Peers;
 
@@ -29,63 +29,27 @@ impl ShmChannel {
         ShmChannel { peers, home, late }
     }
 
-    /// Copies by the kernel between this process and memory that only the peer maps.
+    /// # Safety
+    /// `len` bytes at `local` are valid, for reads or for writes.
     #[cold]
-    fn kernel_copy(
+    unsafe fn kernel_copy(
         &self,
         local: *mut u8,
         remote: Remote<'_>,
         len: usize,
-        write: bool,
+        direction: Direction,
         flags: Flags,
     ) -> Result<Outcome> {
-        let need = if write { Rights::WRITE } else { Rights::READ };
+        let need = match direction {
+            Direction::Write => Rights::WRITE,
+            Direction::Read => Rights::READ,
+        };
         remote.region.check(remote.offset, len, need)?;
         let peer = self.peers.get(remote.region.parts().peer)?;
-        let home = remote.region.parts().detail[0] as usize + remote.offset;
-        let target = if write { home } else { local.addr() };
-        let mut done = 0;
-        while done < len {
-            let whole = libc::iovec {
-                iov_base: local.wrapping_add(done).cast(),
-                iov_len: len - done,
-            };
-            let mut pieces = Vec::new();
-            if flags.contains(Flags::LINES) {
-                ends_apart(whole, target + done, &mut pieces);
-            } else {
-                pieces.push(whole);
-            }
-            let there = libc::iovec {
-                iov_base: std::ptr::without_provenance_mut(home + done),
-                iov_len: pieces.iter().map(|piece| piece.iov_len).sum(),
-            };
-            let (pid, count) = (peer.pid() as i32, pieces.len() as u64);
-            // SAFETY:
-            // - the local bytes are valid by the word of the operation's caller; the kernel checks the remote ones.
-            let moved = unsafe {
-                if write {
-                    libc::process_vm_writev(pid, pieces.as_ptr(), count, &there, 1, 0)
-                } else {
-                    libc::process_vm_readv(pid, pieces.as_ptr(), count, &there, 1, 0)
-                }
-            };
-            if moved <= 0 {
-                let error = std::io::Error::last_os_error();
-                if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) {
-                    // SAFETY:
-                    // - as above.
-                    done += unsafe { peer.copy_by_file(&pieces[0], home + done, write, &error) }?;
-                    continue;
-                }
-                return Err(match error.raw_os_error() {
-                    Some(libc::ESRCH) => Error::PeerDead,
-                    Some(libc::EFAULT) => Error::StaleRegion,
-                    _ => Error::os("copy to or from a peer's private memory", error),
-                });
-            }
-            done += moved as usize;
-        }
+        let there = remote.region.parts().detail[0] as usize + remote.offset;
+        // SAFETY:
+        // - the caller's word.
+        unsafe { kernel_copy::copy(&peer, local, there, len, direction, flags) }?;
         Ok(Outcome::Complete)
     }
 
@@ -110,27 +74,6 @@ impl ShmChannel {
         unsafe { agent::perform(&self.home, &peer, notice.slot, &request)? };
         ring(notice.slot.region);
         Ok(Outcome::Complete)
-    }
-}
-
-/// The pieces of a kernel copy: it copies one after the other.
-const PIECES: usize = 512;
-
-/// Cuts `whole` before the last word of each line of its target, as far as there is room.
-fn ends_apart(whole: libc::iovec, target: usize, pieces: &mut Vec<libc::iovec>) {
-    let mut done = 0;
-    while done < whole.iov_len && pieces.len() + 2 <= PIECES {
-        let here = rest_of_line(target + done).min(whole.iov_len - done);
-        let last = last_word(target + done, here);
-        for part in [here - last, last] {
-            if part > 0 {
-                pieces.push(libc::iovec {
-                    iov_base: whole.iov_base.wrapping_byte_add(done),
-                    iov_len: part,
-                });
-                done += part;
-            }
-        }
     }
 }
 
@@ -159,7 +102,9 @@ impl Channel for ShmChannel {
             // - the caller's word.
             return unsafe { MappedChannel.put(src, dst, len, flags, context) };
         }
-        let outcome = self.kernel_copy(src.ptr, dst, len, true, flags)?;
+        // SAFETY:
+        // - the caller's word.
+        let outcome = unsafe { self.kernel_copy(src.ptr, dst, len, Direction::Write, flags) }?;
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
         }
@@ -179,7 +124,9 @@ impl Channel for ShmChannel {
             // - the caller's word.
             return unsafe { MappedChannel.get(dst, src, len, flags, context) };
         }
-        self.kernel_copy(dst.ptr, src, len, false, flags)
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.kernel_copy(dst.ptr, src, len, Direction::Read, flags) }
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {

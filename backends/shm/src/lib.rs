@@ -9,6 +9,7 @@ pub mod adopt;
 mod agent;
 mod channel;
 pub mod control;
+mod kernel_copy;
 mod mirror;
 mod peer;
 pub mod pool;

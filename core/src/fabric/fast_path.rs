@@ -63,6 +63,18 @@ impl FastPath<'_> {
         }
     }
 
+    /// A [`put`](Self::put) of which nothing becomes visible before what this thread has put earlier, as [`Flags::ORDERED`] says.
+    ///
+    /// # Safety
+    /// As [`put`](Self::put).
+    #[inline(always)]
+    pub unsafe fn put_in_order(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
+        mapped::after_earlier_puts();
+        // SAFETY:
+        // - the caller's word.
+        unsafe { self.put(src, dst, len) }
+    }
+
     /// See [`Endpoint::get`].
     ///
     /// # Safety

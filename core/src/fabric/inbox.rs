@@ -89,10 +89,10 @@ struct Slot {
 }
 
 #[cfg(not(loom))]
-use crate::cache::LINE;
-#[cfg(not(loom))]
 const _: () = assert!(
-    size_of::<Slot>() == 64 && size_of::<Header>() == 3 * LINE && size_of::<Record>() == 32
+    size_of::<Slot>() == 64
+        && size_of::<Header>() == 3 * crate::cache::LINE
+        && size_of::<Record>() == 32
 );
 
 /// Size and alignment of the memory of an inbox.

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use crate::atomic::{self, Exclusion};
 use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
-use crate::lines::copy_lines;
+use crate::lines::{IN_ORDER, copy_lines};
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::{Channel, check_message};
 use crate::{Error, Result, prefetch};
 
-/// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns, so
-/// that any flags are met: program order and the release store of the notice are the order.
+/// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns. Notices,
+/// aligned words and the ends of [lines](Flags::LINES) are release stores, atomic operations release and acquire, gets end with an
+/// acquire fence: what is left to [`Flags::ORDERED`] is the other bytes of puts.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MappedChannel;
 
@@ -74,8 +75,8 @@ unsafe fn transfer_lines(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY:
     // - the caller's word.
     unsafe {
-        // A copy in line goes from the front to the end.
-        if (8..=SHORT).contains(&len) {
+        // A copy in line goes from the front to the end, and so do its stores where they become visible in their order.
+        if IN_ORDER && (8..=SHORT).contains(&len) {
             transfer(src, dst, len);
         } else {
             copy_lines(src, dst, len);
@@ -136,6 +137,12 @@ pub(crate) unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags:
             transfer(src, dst, len);
         }
     }
+}
+
+/// All that is written next becomes visible after what has been written before. Costs nothing where [stores are seen in order](IN_ORDER).
+#[inline(always)]
+pub(crate) fn after_earlier_puts() {
+    std::sync::atomic::fence(Ordering::Release);
 }
 
 #[inline(always)]
@@ -413,6 +420,9 @@ impl Channel for MappedChannel {
         _context: u64,
     ) -> Result<Outcome> {
         let to = place(dst, len, Rights::WRITE)?;
+        if flags.contains(Flags::ORDERED) {
+            after_earlier_puts();
+        }
         // SAFETY:
         // - the source is valid by the caller's word, the destination by `place`.
         unsafe { move_bytes(src.ptr, to, len, flags) };

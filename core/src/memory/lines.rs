@@ -9,6 +9,10 @@ use crate::copy::copy;
 /// Bytes of a line.
 pub const LINE: usize = 256;
 
+/// Whether other processors see this one's stores in the order of the program (x86-64). Elsewhere only a release store comes after what
+/// was stored before it.
+pub const IN_ORDER: bool = cfg!(target_arch = "x86_64");
+
 /// How many bytes at the end of `len` bytes at `address` are a word of 1, 2, 4 or 8 bytes that one store can write; all of them
 /// at the most.
 #[inline]

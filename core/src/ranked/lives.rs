@@ -1,6 +1,6 @@
 //! What a process knows of the lives of the others.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::world::World;
@@ -24,6 +24,8 @@ impl World {
     /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
     pub(super) fn look(&self, thoroughly: bool) {
         let deaths = self.job.deaths();
+        // The states that are read next are not older than the count.
+        fence(Ordering::Acquire);
         let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
         if !news && !thoroughly {
             let Some(mut last) = self.last_look.try_lock() else {

@@ -1,6 +1,14 @@
 //! Fences in two halves: one that costs nothing, for those who come often, and one that costs a system call, for those who come rarely.
 //! Together they are what two `SeqCst` fences are: of two threads that each store, pass a half, and load what the other one stores, one
 //! sees the other. Two light halves give nothing.
+//!
+//! That holds on processors that reorder more than x86-64, too. `membarrier` has every processor that runs a thread of ours execute a full
+//! barrier, at some place of that thread's program (other processors execute one when they switch to a thread: on aarch64 the `dsb` of the
+//! kernel's `__switch_to`). Of a thread that stores, passes the light half, and loads: if the place is before its store, the load comes after
+//! the barrier, and sees what the heavy one stored before the call; if it is behind its load, the store comes before the barrier, and the
+//! heavy one, which loads after the call, sees it; between them, both. There is no other place, since the light half keeps the compiler from
+//! exchanging the two. What a third thread learns of the heavy one, by a release and an acquire, holds for it as well: both models are
+//! cumulative.
 
 #[cfg(not(any(loom, miri)))]
 use std::sync::atomic::{Ordering, compiler_fence, fence};

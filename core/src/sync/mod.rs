@@ -5,7 +5,7 @@ pub mod bell;
 pub mod biased;
 pub mod calls;
 pub mod deadline;
-mod fence;
+pub(crate) mod fence;
 pub mod limbo;
 mod model;
 pub mod pace;

@@ -3,7 +3,6 @@
 use super::payload::{Head, MAX_WORDS, Payload};
 use super::state::{Lost, PORTS, Port, State};
 use super::{Error, Result};
-use crate::cache::LINE;
 use crate::on_line;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -71,7 +70,7 @@ on_line! {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Gate>() == 3 * LINE + 64 * (8 + 8 * 12));
+const _: () = assert!(size_of::<Gate>() == 3 * crate::cache::LINE + 64 * (8 + 8 * 12));
 
 /// Where the inputs and outputs of a gate come from and go to, by name. What is `None` is masked: not waited for, or not
 /// sent.

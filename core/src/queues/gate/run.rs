@@ -7,6 +7,7 @@ use super::payload::{Head, Operation, Payload};
 use super::state::{Lost, PORTS, Port, State};
 use super::{Error, Result};
 use crate::sync::atomic::Ordering::*;
+use crate::sync::fence;
 
 /// Where gates are found by their names.
 pub trait Resolve {
@@ -127,6 +128,8 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
     resolve.end();
     // Only now can the round end here, and the next one start: an output never overtakes one of the round before.
     owned.phase.store(STARTED, Release);
+    // Who was woken while the phase was another one, and sleeps again, has issued the other half.
+    fence::light();
     if gate.state().is_ready() {
         resolve.wake(name);
     }
