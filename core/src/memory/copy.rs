@@ -10,6 +10,9 @@ type Piece = u128;
 /// copy of this length; beyond, memmove's wider registers pay.
 pub(crate) const SHORT: usize = 128;
 
+// Elsewhere than on x86-64 the C library's memmove does all of it. On aarch64 that is one made for the processor (of the A64FX's, `DC ZVA` spares
+// the reads of lines that are written whole), and stores around the cache (`STNP`) are a hint there, which need no fence of their own.
+
 /// From this many bytes on `spread` is faster than memmove: the two ends no longer fit into the caches of a core.
 const LARGE: usize = 4 << 20;
 

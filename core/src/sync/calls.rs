@@ -122,8 +122,21 @@ mod count {
     use crate::sync::atomic::{AtomicU64, Ordering};
     use crate::sync::fence;
 
-    #[cfg(not(loom))]
+    #[cfg(not(any(all(target_arch = "aarch64", not(miri)), loom)))]
     thread_local!(static COUNT: AtomicU64 = const { AtomicU64::new(u64::MAX) });
+    // As above, for the same reason.
+    #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
+    std::arch::global_asm!(
+        ".pushsection .tdata.unipgas_calls, \"awT\", %progbits",
+        ".p2align 3",
+        ".globl unipgas_calls",
+        ".hidden unipgas_calls",
+        ".type unipgas_calls, %tls_object",
+        ".size unipgas_calls, 8",
+        "unipgas_calls:",
+        ".xword -1",
+        ".popsection",
+    );
     // The model drops its threads' memory in any order: this outlives the others.
     #[cfg(loom)]
     loom::thread_local!(static COUNT: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(u64::MAX))));
@@ -135,7 +148,24 @@ mod count {
     impl Place {
         #[inline(always)]
         pub fn of_this_thread() -> Self {
-            #[cfg(not(loom))]
+            #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
+            {
+                let (pointer, distance): (*const u8, isize);
+                // SAFETY:
+                // - the thread pointer's register, and a word that the dynamic linker writes before anything of this library runs.
+                unsafe {
+                    std::arch::asm!(
+                        "mrs {pointer}, tpidr_el0",
+                        "adrp {distance}, :gottprel:unipgas_calls",
+                        "ldr {distance}, [{distance}, :gottprel_lo12:unipgas_calls]",
+                        pointer = out(reg) pointer,
+                        distance = out(reg) distance,
+                        options(nostack, pure, readonly, preserves_flags)
+                    );
+                }
+                return Place(pointer.wrapping_offset(distance).cast());
+            }
+            #[cfg(not(any(all(target_arch = "aarch64", not(miri)), loom)))]
             return Place(COUNT.with(std::ptr::from_ref));
             #[cfg(loom)]
             return Place(COUNT.with(|count| std::ptr::from_ref(*count)));

@@ -17,7 +17,21 @@ pub(crate) fn number() -> usize {
         }
         pointer
     }
-    #[cfg(all(not(target_arch = "x86_64"), not(loom)))]
+    #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
+    {
+        let pointer: usize;
+        // SAFETY:
+        // - the thread pointer's register, which programs may read.
+        unsafe {
+            std::arch::asm!(
+                "mrs {}, tpidr_el0",
+                out(reg) pointer,
+                options(nostack, pure, nomem, preserves_flags)
+            );
+        }
+        pointer
+    }
+    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)), loom)))]
     {
         thread_local!(static MARK: u8 = const { 0 });
         MARK.with(|mark| std::ptr::from_ref(mark).addr())

@@ -385,10 +385,10 @@ impl Drop for Allowed {
     }
 }
 
-const AVAILABLE: bool = cfg!(target_arch = "x86_64");
+const AVAILABLE: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Not a thread of the process, so that it may trace; not seen by `wait` for children.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const FLAGS: i64 =
     (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_UNTRACED) as i64;
 
@@ -434,7 +434,48 @@ unsafe fn start(
     answer
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// Starts a task that calls `body(argument)` on the stack that ends at `top`; its id, or the negative error.
+///
+/// # Safety
+/// - `top` is the end of an unused stack, aligned to 16 bytes, and stays unused until the task has ended
+/// - `body` does not unwind, and `argument` is what it expects
+#[cfg(target_arch = "aarch64")]
+unsafe fn start(
+    top: usize,
+    body: extern "C" fn(*const Order<'static>) -> i64,
+    argument: *const Order<'static>,
+) -> i64 {
+    let answer: i64;
+    // SAFETY:
+    // - the kernel changes x0 alone; the new task never leaves this block
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x30, xzr",
+            "mov x0, x21",
+            "blr x20",
+            "mov x0, xzr",
+            "mov x8, {exit}",
+            "svc #0",
+            "brk #1",
+            "2:",
+            exit = const libc::SYS_exit,
+            inlateout("x0") FLAGS => answer,
+            in("x1") top,
+            in("x2") 0,
+            in("x3") 0,
+            in("x4") 0,
+            in("x8") libc::SYS_clone,
+            in("x20") body,
+            in("x21") argument,
+        );
+    }
+    answer
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn start(
     _: usize,
     _: extern "C" fn(*const Order<'static>) -> i64,
@@ -468,7 +509,30 @@ unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
     answer
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+/// A system call as it is: the C library's would write the thread's errno.
+///
+/// # Safety
+/// - of the call
+#[cfg(target_arch = "aarch64")]
+unsafe fn raw(number: libc::c_long, arguments: [i64; 4]) -> i64 {
+    let answer: i64;
+    // SAFETY:
+    // - the caller's word; the kernel changes x0, and memory
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            inlateout("x0") arguments[0] => answer,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            in("x8") number,
+            options(nostack),
+        );
+    }
+    answer
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn raw(_: libc::c_long, _: [i64; 4]) -> i64 {
     -i64::from(libc::ENOSYS)
 }

@@ -83,7 +83,8 @@ fn after_head() -> usize {
     })
 }
 
-/// As the GNU C library has it on x86-64, where a thread's id is the thread pointer that the offset counts from.
+/// As the GNU C library has it on x86-64, where a thread's id is the thread pointer that the offset counts from. On aarch64 the thread's own
+/// variables lie behind its block, and nothing of the program's begins there.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn exact_after_head() -> Option<usize> {
     const RSEQ_AREA: usize = 32;
