@@ -80,7 +80,7 @@ lint: prepare ## format and clippy, as the tests demand them
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 # Models of what threads share without locks, and of locks.
-LOOM := bell biased element_locks gate inbox limbo steps
+LOOM := bell biased element_locks gate inbox lanes limbo steps
 
 # Where the time goes, in seconds.
 TIMES := $(TARGET)/test-times
@@ -150,6 +150,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
+	@$(STEP) "a part on aarch64, emulated" packaging/test-arm "$(TARGET)" part
 	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
 	@$(STEP) "deaths and replacements on two hosts" packaging/on-hosts "$(STAGE)" --law gaspi.killed,gaspi.replaced --seeds 1
 	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1
@@ -220,22 +221,8 @@ test-verbs: build ## all laws on the verbs backend: over devices of software, in
 	@$(STEP) "the link between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
 
-# Linked by Debian's cross compiler, run by QEMU.
-ARM := aarch64-unknown-linux-gnu
-ARM_CARGO := PKG_CONFIG_ALLOW_CROSS=1 PKG_CONFIG_PATH=/usr/lib/aarch64-linux-gnu/pkgconfig CARGO_TARGET_DIR="$(TARGET)/arm" \
-    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=qemu-aarch64-static $(CARGO)
-
-test-arm: ## for aarch64, emulated: atomic operations on processors of several kinds, laws of the engine in a guest
-	@packaging/prepare arm
-	$(ARM_CARGO) build --release --target $(ARM) -p unipgas-command
-	@for cpu in max cortex-a72 a64fx; do \
-	    QEMU_CPU=$$cpu $(ARM_CARGO) test --quiet --target $(ARM) -p unipgas-core --test atomic_exclusive --test atomic_table --test atomic_threads || exit 1; \
-	done
-	$(ARM_CARGO) test --quiet --target $(ARM) -p unipgas-core --lib --no-run
-	@cp "$$(ls -t "$(TARGET)/arm/$(ARM)"/debug/deps/unipgas_core-* | grep -v '\.' | head -n 1)" "$(TARGET)/arm/core-tests"
-	@export ARM_SHARE="$(TARGET)/arm"; packaging/with-arm "$(TARGET)/arm/core-tests" && \
-	    packaging/with-arm "$(TARGET)/arm/$(ARM)/release/unipgas" conform --backend shm --api core --seeds 2 --limit 120 \
-	    || { [ $$? -eq 77 ] && echo "what needs a guest of aarch64: left out"; }
+test-arm: ## for aarch64, emulated: the engine's tests, all laws on shm, examples, instructions of fast paths, some of it on an A64FX (an hour)
+	@packaging/test-arm "$(TARGET)"
 
 # As aarch64: without the assembly of x86-64, which Miri cannot look into. Addresses of shared memory go through integers, as other processes and C
 # know them by nothing else: their provenance is exposed.

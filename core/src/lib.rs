@@ -31,7 +31,7 @@ pub use fabric::{
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, topology};
-pub use memory::{atomic, cache, combine, lines, user_memory, userfaultfd, words};
+pub use memory::{announced, atomic, cache, combine, lines, user_memory, userfaultfd, words};
 pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]

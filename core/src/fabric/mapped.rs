@@ -10,7 +10,7 @@ use crate::lines::{IN_ORDER, copy_lines};
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::{Channel, check_message};
-use crate::{Error, Result, prefetch};
+use crate::{Error, Result, announced, prefetch};
 
 /// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns. Notices,
 /// aligned words and the ends of [lines](Flags::LINES) are release stores, atomic operations release and acquire, gets end with an
@@ -282,16 +282,9 @@ pub(crate) fn put_line_fast(line: &[u64; 8], dst: Remote<'_>) -> bool {
     if !(dst.region.is_open(dst.offset, 64, Rights::WRITE) & ((to as usize) & 63 == 0)) {
         return false;
     }
-    for (nth, word) in line.iter().enumerate() {
-        let order = if nth == 7 {
-            Ordering::Release
-        } else {
-            Ordering::Relaxed
-        };
-        // SAFETY:
-        // - 64 aligned bytes in bounds of a live mapping, as just seen.
-        unsafe { AtomicU64::from_ptr(to.cast::<u64>().add(nth)) }.store(*word, order);
-    }
+    // SAFETY:
+    // - 64 aligned bytes in bounds of a live mapping, as just seen, which others access by atomics.
+    announced::publish(unsafe { &*to.cast::<[AtomicU64; 8]>() }, line);
     ring(dst.region);
     true
 }

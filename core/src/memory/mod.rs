@@ -1,5 +1,6 @@
 //! Bytes and elements of this process's memory: copies, atomic operations, what a program may have mapped.
 
+pub mod announced;
 pub mod atomic;
 pub mod cache;
 pub mod combine;

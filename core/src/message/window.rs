@@ -9,7 +9,7 @@ use crate::bundle::RegionKey;
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
 use crate::transport::Handler;
-use crate::{Result, prefetch};
+use crate::{Result, announced, prefetch};
 
 /// The memory that peers write to, and how far it has been read.
 pub(super) struct Window {
@@ -127,8 +127,7 @@ impl Window {
     pub fn reset(&self, peer: u32) {
         let place = peer as usize;
         for position in 0..self.shape.lines as u64 {
-            self.line_word(peer, position, LINE / 8 - 1)
-                .store(0, Ordering::Relaxed);
+            self.line(peer, position)[LINE / 8 - 1].store(0, Ordering::Relaxed);
         }
         self.word(self.shape.credit_of(place))
             .store(0, Ordering::Relaxed);
@@ -167,21 +166,19 @@ impl Window {
     }
 
     #[inline(always)]
-    fn line_word(&self, peer: u32, position: u64, nth: usize) -> &AtomicU64 {
-        let offset = self.shape.line(peer as usize, position) + nth * 8;
-        debug_assert!(offset + 8 <= self.region.len());
+    fn line(&self, peer: u32, position: u64) -> &[AtomicU64; LINE / 8] {
+        let offset = self.shape.line(peer as usize, position);
+        debug_assert!(offset + LINE <= self.region.len());
         // SAFETY:
         // - within the region (the shape's arithmetic), aligned; whoever writes it uses atomic stores or is done when the mark is there.
-        unsafe { AtomicU64::from_ptr(self.base.add(offset).cast()) }
+        unsafe { &*self.base.add(offset).cast() }
     }
 
     /// The last word of `peer`'s next line, if it is there.
     #[inline(always)]
     fn last_word(&self, peer: u32) -> Option<u64> {
         let position = self.taken[peer as usize].load(Ordering::Relaxed);
-        let last = self
-            .line_word(peer, position, LINE / 8 - 1)
-            .load(Ordering::Acquire);
+        let last = announced::end(self.line(peer, position));
         (Line::mark_of(last) == self.shape.mark(position)).then_some(last)
     }
 
@@ -190,19 +187,14 @@ impl Window {
     pub fn next_line(&self, peer: u32) -> Option<Line> {
         let last = self.last_word(peer)?;
         let position = self.taken[peer as usize].load(Ordering::Relaxed);
-        let mut line = [last; LINE / 8];
-        for (nth, value) in line[..LINE / 8 - 1].iter_mut().enumerate() {
-            *value = self.line_word(peer, position, nth).load(Ordering::Relaxed);
-        }
-        Some(Line(line))
+        Some(Line(announced::read(self.line(peer, position), last)))
     }
 
     /// Asks for `peer`'s line after the next one, so that it comes while the next one is dealt with.
     #[inline(always)]
     pub fn prefetch_second(&self, peer: u32) {
         let position = self.taken[peer as usize].load(Ordering::Relaxed) + 1;
-        let word = std::ptr::from_ref(self.line_word(peer, position, 0));
-        prefetch::for_load(word.cast());
+        prefetch::for_load(self.line(peer, position).as_ptr().cast());
     }
 
     /// The line and its data are not needed any more. Gives the number of lines taken from this peer.
