@@ -283,6 +283,42 @@ mod tests {
         assert!(size_of::<Request>() <= PAIR);
     }
 
+    /// Who reads a slot that is closed and opened meanwhile gets one entry or none, never parts of two.
+    #[test]
+    fn an_entry_is_that_of_its_generation() {
+        // SAFETY:
+        // - all-zero bytes are valid for a struct of atomics.
+        let slot: Slot = unsafe { std::mem::zeroed() };
+        let shown = AtomicU32::new(0);
+        const ROUNDS: u64 = 20_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    let generation = slot.open(Entry {
+                        kind: Kind::Pool,
+                        rights: Rights::READ,
+                        offset: round,
+                        len: round,
+                        address: round,
+                    });
+                    shown.store(generation, Ordering::Release);
+                    if round < ROUNDS {
+                        slot.close(generation);
+                    }
+                }
+            });
+            let mut last = 0;
+            while last < ROUNDS {
+                let generation = shown.load(Ordering::Acquire);
+                if let Ok(entry) = slot.read(generation) {
+                    // The first one is 1, and each closing and opening adds 2.
+                    last = u64::from(generation).div_ceil(2);
+                    assert_eq!((entry.offset, entry.len, entry.address), (last, last, last));
+                }
+            }
+        });
+    }
+
     #[test]
     fn a_closed_slot_is_stale_and_opens_with_a_new_generation() {
         // SAFETY:
