@@ -272,14 +272,51 @@ fn field(stat: &str, nth: usize) -> Option<u64> {
 mod tests {
     use super::*;
     use std::mem::{align_of, offset_of};
+    use unipgas_core::cache::{LINE, PAIR};
 
     #[test]
     fn layout_keeps_hot_words_apart() {
-        assert_eq!(size_of::<Slot>(), 64);
-        assert_eq!(size_of::<Bell>() % 128, 0);
-        assert_eq!(align_of::<Control>() % 128, 0);
-        assert_eq!(offset_of!(Control, bell) % 128, 0);
-        assert!(size_of::<Request>() <= 128);
+        assert_eq!(size_of::<Slot>(), LINE);
+        assert_eq!(size_of::<Bell>() % PAIR, 0);
+        assert_eq!(align_of::<Control>() % PAIR, 0);
+        assert_eq!(offset_of!(Control, bell) % PAIR, 0);
+        assert!(size_of::<Request>() <= PAIR);
+    }
+
+    /// Who reads a slot that is closed and opened meanwhile gets one entry or none, never parts of two.
+    #[test]
+    fn an_entry_is_that_of_its_generation() {
+        // SAFETY:
+        // - all-zero bytes are valid for a struct of atomics.
+        let slot: Slot = unsafe { std::mem::zeroed() };
+        let shown = AtomicU32::new(0);
+        const ROUNDS: u64 = 20_000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    let generation = slot.open(Entry {
+                        kind: Kind::Pool,
+                        rights: Rights::READ,
+                        offset: round,
+                        len: round,
+                        address: round,
+                    });
+                    shown.store(generation, Ordering::Release);
+                    if round < ROUNDS {
+                        slot.close(generation);
+                    }
+                }
+            });
+            let mut last = 0;
+            while last < ROUNDS {
+                let generation = shown.load(Ordering::Acquire);
+                if let Ok(entry) = slot.read(generation) {
+                    // The first one is 1, and each closing and opening adds 2.
+                    last = u64::from(generation).div_ceil(2);
+                    assert_eq!((entry.offset, entry.len, entry.address), (last, last, last));
+                }
+            }
+        });
     }
 
     #[test]

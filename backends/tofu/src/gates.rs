@@ -1,8 +1,8 @@
-//! Circuits of barrier gates (guide §2.3): TNIs pass packets on, and combine what is in them, without a processor.
+//! Circuits of barrier gates (guide §2.3): TNIs pass packets on without a processor.
 
 use std::ptr::null_mut;
 
-use unipgas_core::circuit::{Circuit, Combining, Gates};
+use unipgas_core::circuit::{Circuit, Gates};
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
@@ -12,16 +12,12 @@ use crate::library::Library;
 pub struct Vbgs {
     library: &'static Library,
     tnis: Vec<utofu_tni_id_t>,
-    caps: utofu_barrier_caps,
 }
 
 /// Those of a circuit: the first one is where it begins and ends, the others relay.
 struct Vbg {
     library: &'static Library,
-    caps: utofu_barrier_caps,
     ids: Vec<utofu_vbg_id_t>,
-    /// What it is passed with.
-    passes: Combining,
 }
 
 fn checked(code: i32, what: &str) -> Result<()> {
@@ -58,13 +54,8 @@ impl Vbgs {
         }
         // SAFETY:
         // - there, by the word of the library.
-        let caps = unsafe { *caps };
-        let meets = caps.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER != 0;
-        meets.then_some(Vbgs {
-            library,
-            tnis,
-            caps,
-        })
+        let meets = unsafe { *caps }.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER != 0;
+        meets.then_some(Vbgs { library, tnis })
     }
 }
 
@@ -91,9 +82,7 @@ impl Gates for Vbgs {
             ))),
             true => Ok(Box::new(Vbg {
                 library: self.library,
-                caps: self.caps,
                 ids,
-                passes: Combining::Nothing,
             })),
         }
     }
@@ -130,57 +119,20 @@ impl Circuit for Vbg {
         )
     }
 
-    fn room(&self) -> usize {
-        self.caps.max_uint64_reduction
-    }
-
-    fn begin(&mut self, what: Combining, values: &[u64]) -> Result<()> {
-        let calls = &self.library.functions;
-        let (gate, mut values) = (self.ids[0], values.to_vec());
-        let (op, cap) = match what {
-            Combining::Nothing => {
-                self.passes = what;
-                // SAFETY:
-                // - a gate of this process's.
-                return checked(unsafe { (calls.utofu_barrier)(gate, 0) }, "utofu_barrier");
-            }
-            Combining::Sum => (UTOFU_REDUCE_OP_SUM, UTOFU_BARRIER_CAP_REDUCE_OP_SUM),
-            Combining::Max => (UTOFU_REDUCE_OP_MAX, UTOFU_BARRIER_CAP_REDUCE_OP_MAX),
-        };
-        if values.is_empty() || values.len() > self.room() || self.caps.reduce_ops & cap == 0 {
-            return Err(Error::Unsupported);
-        }
+    fn begin(&mut self) -> Result<()> {
+        let begin = self.library.functions.utofu_barrier;
         // SAFETY:
-        // - so many values, which are taken in the call.
-        let code =
-            unsafe { (calls.utofu_reduce_uint64)(gate, op, values.as_mut_ptr(), values.len(), 0) };
-        self.passes = what;
-        checked(code, "utofu_reduce_uint64")
+        // - a gate of this process's.
+        checked(unsafe { begin(self.ids[0], 0) }, "utofu_barrier")
     }
 
-    fn poll(&mut self, values: &mut [u64]) -> Result<bool> {
-        let calls = &self.library.functions;
-        let gate = self.ids[0];
-        let (code, what) = match self.passes {
-            Combining::Nothing => {
-                // SAFETY:
-                // - a gate of this process's.
-                (
-                    unsafe { (calls.utofu_poll_barrier)(gate, 0) },
-                    "utofu_poll_barrier",
-                )
-            }
-            Combining::Sum | Combining::Max => {
-                let into = values.as_mut_ptr();
-                // SAFETY:
-                // - room for as many values as it has begun with (the caller's word).
-                let code = unsafe { (calls.utofu_poll_reduce_uint64)(gate, 0, into) };
-                (code, "utofu_poll_reduce_uint64")
-            }
-        };
-        match code {
+    fn poll(&mut self) -> Result<bool> {
+        let poll = self.library.functions.utofu_poll_barrier;
+        // SAFETY:
+        // - as above.
+        match unsafe { poll(self.ids[0], 0) } {
             UTOFU_ERR_NOT_COMPLETED => Ok(false),
-            code => checked(code, what).map(|()| true),
+            code => checked(code, "utofu_poll_barrier").map(|()| true),
         }
     }
 }

@@ -262,7 +262,7 @@ mod tests {
     fn lanes_do_not_overlap() {
         assert_eq!(SHAPE.hello_of(0), SHAPE.credit_of(SHAPE.peers));
         assert_eq!(SHAPE.hello_of(SHAPE.peers), SHAPE.news());
-        let mut ends = vec![(SHAPE.news() + 4).next_multiple_of(LINE)];
+        let mut ends = vec![(SHAPE.news() + 4).next_multiple_of(cache::LINE)];
         for peer in 0..SHAPE.peers {
             assert_eq!(SHAPE.line(peer, 0), *ends.last().unwrap());
             assert_eq!(SHAPE.line(peer, 8), SHAPE.line(peer, 0));

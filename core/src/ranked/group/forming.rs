@@ -62,9 +62,14 @@ impl Forming {
         }
         let n = members.len() as u32;
         let (all, len) = areas(n, me as u32, shapes);
+        let gates = world.engine().gates();
+        let connecting = gates.and_then(|gates| Connecting::new(gates, n, len));
         let arena = world.engine().allocate(len + gates::ROOM, Rights::FULL)?;
+        let key = arena.key();
+        let arena = Arena::new(arena)?;
+        connecting.iter().try_for_each(|one| one.show(&arena))?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
-        let place = world.directory().list_group(name, &arena.key())?;
+        let place = world.directory().list_group(name, &key)?;
         let mut awaited: Vec<u32> = all[0].0.steps.iter().filter_map(first_needed).collect();
         awaited.reverse();
         let [barrier, reduce, broadcast] = all.map(|(schedule, area)| {
@@ -94,7 +99,7 @@ impl Forming {
                     .collect(),
                 name,
                 shapes,
-                arena: Arena::new(arena)?,
+                arena,
                 peers: members.iter().map(|_| OnceBox::new()).collect(),
                 endpoint,
                 place,
@@ -105,10 +110,7 @@ impl Forming {
             })),
             awaited,
             met: false,
-            connecting: world
-                .engine()
-                .gates()
-                .and_then(|gates| Connecting::new(gates, n, len)),
+            connecting,
         })
     }
 

@@ -1,26 +1,28 @@
 //! A group that meets in a circuit of its network's gates: how the members connect it, and how they pass.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::{Arena, Combine, Group, Walk};
-use crate::circuit::{Circuit, Combining, Gates, partners, rounds};
+use crate::circuit::{Circuit, Gates, partner, receiver, rounds};
 use crate::op::{Flags, Local, Remote};
 use crate::{Deadline, Error, Result};
 
 /// The most rounds of a circuit.
 const MOST: u32 = 16;
-/// Of the name that a member tells whose gates are too few; nobody connects the circuit then.
+/// The name that a member tells who has too few gates; nobody uses the circuit then.
 const NONE: u64 = u64::MAX - 1;
 
-/// Bytes of an arena for the names of others' gates: two words for each round.
+/// Bytes of an arena for names of gates: two words for each round.
 pub(super) const ROOM: usize = MOST as usize * 2 * size_of::<u64>();
 
-/// A circuit that the members are connecting.
+/// A circuit that the members are connecting. Each only talks to those to whom it sends: the barrier without gates does that, too.
 pub(super) struct Connecting {
     circuit: Option<Box<dyn Circuit>>,
-    /// Where the names of others' gates come to, in all arenas.
+    /// Where names of gates are, in all arenas.
     at: usize,
     rounds: u32,
-    /// How many names have been told.
-    told: u32,
+    /// The gates that receive what this member sends, as far as it has asked for them.
+    to: Vec<u64>,
     /// Whether this member's gates are connected.
     connected: Option<bool>,
 }
@@ -39,12 +41,12 @@ impl Connecting {
             circuit: claimed.ok(),
             at,
             rounds,
-            told: 0,
+            to: Vec::new(),
             connected: None,
         })
     }
 
-    /// Where a member finds the name of the gate that receives what it sends in a round, and of the one that sends what it receives.
+    /// Where a member's gate of a round is named, and where the one is that sends to it in that round.
     fn places(&self, round: u32) -> (usize, usize) {
         let place = |nth: u32| self.at + nth as usize * size_of::<u64>();
         (place(2 * round), place(2 * round + 1))
@@ -57,6 +59,15 @@ impl Connecting {
         name.copied().unwrap_or(NONE).wrapping_add(1)
     }
 
+    /// Names this member's gates, before anybody looks into its arena. Errors: it is too small.
+    pub fn show(&self, arena: &Arena) -> Result<()> {
+        for round in 0..self.rounds {
+            let (own, _) = self.places(round);
+            arena.name(own)?.store(self.name(round), Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// Goes on until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: some have too few.
     pub fn advance(
         &mut self,
@@ -64,45 +75,32 @@ impl Connecting {
         deadline: Deadline,
     ) -> Result<Option<Box<dyn Circuit>>> {
         let (me, n) = (group.index(), group.size());
-        while self.told < 2 * self.rounds {
-            let round = self.told / 2;
-            let (to, from) = partners(me, n, round);
-            let (receives, sends) = self.places(round);
-            // Who sends to this member in the round needs the gate that receives then, which is the one that sends in the next; the last receives at the first.
-            let (whom, place, gate) = match self.told % 2 {
-                0 => (from, receives, (round + 1) % self.rounds),
-                _ => (to, sends, round),
-            };
-            let name = self.name(gate);
-            let slot = Remote {
-                region: group.peer(whom, deadline)?,
-                offset: place,
-            };
+        while (self.to.len() as u32) < self.rounds {
+            let round = self.to.len() as u32;
+            let whom = partner(me, n, round);
+            let region = group.peer(whom, deadline)?;
+            let at = |offset| Remote { region, offset };
+            let (theirs, _) = self.places(receiver(round, self.rounds));
+            let receives = group.endpoint.load(group.world.engine(), at(theirs));
+            let receives = receives.map_err(|error| group.blame(whom, error))?;
+            let name = self.name(round);
             let source = Local {
                 ptr: (&raw const name).cast_mut().cast(),
                 desc: 0,
             };
+            let (_, sends) = self.places(round);
             let flags = Flags::INLINE | Flags::WAKE;
             // SAFETY:
             // - the name is taken in the call.
-            let told = unsafe {
-                group
-                    .endpoint
-                    .put(source, slot, size_of_val(&name), flags, 0)
-            };
+            let told =
+                unsafe { (group.endpoint).put(source, at(sends), size_of_val(&name), flags, 0) };
             told.map_err(|error| group.blame(whom, error))?;
-            self.told += 1;
+            self.to.push(receives.wrapping_sub(1));
         }
         if self.connected.is_none() {
-            let names = |place: fn((usize, usize)) -> usize| -> Result<Vec<u64>> {
-                let of = |round| group.await_name(place(self.places(round)), deadline);
-                (0..self.rounds).map(of).collect()
-            };
-            let (to, from) = (names(|(to, _)| to)?, names(|(_, from)| from)?);
-            let connected = self
-                .circuit
-                .as_mut()
-                .map(|circuit| circuit.connect(&to, &from));
+            let of = |round| group.await_name(self.places(round).1, deadline);
+            let from = (0..self.rounds).map(of).collect::<Result<Vec<_>>>()?;
+            let connected = (self.circuit.as_mut()).map(|circuit| circuit.connect(&self.to, &from));
             if let Some(Err(error)) = &connected {
                 tracing::debug!("a group has no circuit: {error}");
             }
@@ -120,22 +118,20 @@ impl Connecting {
 }
 
 impl Arena {
-    fn name(&self, offset: usize) -> Result<&std::sync::atomic::AtomicU64> {
+    fn name(&self, offset: usize) -> Result<&AtomicU64> {
         let local = self.local(offset, size_of::<u64>())?;
         // SAFETY:
         // - in bounds, aligned (the room is, and each name has a word), mapped while the world lives, used atomically only.
-        Ok(unsafe { std::sync::atomic::AtomicU64::from_ptr(local.ptr.cast()) })
+        Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 }
 
 impl Group {
     fn await_name(&self, at: usize, deadline: Deadline) -> Result<u64> {
         let word = self.arena.name(at)?;
-        self.await_one(deadline, || {
-            match word.load(std::sync::atomic::Ordering::Acquire) {
-                0 => None,
-                name => Some(name.wrapping_sub(1)),
-            }
+        self.await_one(deadline, || match word.load(Ordering::Acquire) {
+            0 => None,
+            name => Some(name.wrapping_sub(1)),
         })
     }
 
@@ -159,18 +155,19 @@ impl Group {
             return Err(Error::Unsupported);
         };
         if !walk.running {
-            circuit.begin(Combining::Nothing, &[])?;
+            circuit.begin()?;
             walk.running = true;
         }
         let mut since = None;
-        let engine = self.world.engine();
-        let passed = engine.wait_for(deadline, &mut || self.check(&mut since), || match circuit
-            .poll(&mut [])
-        {
-            Ok(false) => None,
-            Ok(true) => Some(Ok(())),
-            Err(error) => Some(Err(error)),
-        })?;
+        let passed = self.world.engine().wait_for(
+            deadline,
+            &mut || self.check(&mut since),
+            || match circuit.poll() {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            },
+        )?;
         passed?;
         walk.running = false;
         Ok(())
