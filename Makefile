@@ -159,7 +159,6 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
-	@$(STEP) "a part on aarch64, emulated" packaging/test-arm "$(TARGET)" part
 	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
 	@$(STEP) "deaths and replacements on two hosts" packaging/on-hosts "$(STAGE)" --law gaspi.killed,gaspi.replaced --seeds 1
 	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1

@@ -165,6 +165,10 @@ fn what_is_wrong_is_told_in_one_line() {
         (&["-n", "9", "--set", "speed=1"], "no figure"),
         (&["-n", "9", "--contention"], "--collectives"),
         (&["--collectives", "-n", "9", "--path", "1,2,3"], "outside"),
+        (
+            &["--collectives", "--nodes", "100000", "--per-node", "12"],
+            "1048576",
+        ),
     ] {
         let output = topo(args);
         let told = String::from_utf8(output.stderr).unwrap();

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use unipgas_tofud::predict::predict;
-use unipgas_tofud::sim::Fidelity;
+use unipgas_tofud::sim::{Fidelity, MOST_MEMBERS};
 use unipgas_tofud::{Error, Figures, Job, Order, PathRule, Pattern, Shape};
 
 use crate::{fail, shown};
@@ -94,7 +94,12 @@ fn told(args: &Args) -> Result<String, Error> {
         let jobs = match job(args) {
             Err(Error(why)) if why == NO_JOB => {
                 let of = |nodes: &u32| job_of(args, Some(*nodes));
-                SIZES.iter().map(of).collect::<Result<_, _>>()?
+                let fits = |nodes: &&u32| **nodes <= MOST_MEMBERS / args.per_node.max(1);
+                SIZES
+                    .iter()
+                    .filter(fits)
+                    .map(of)
+                    .collect::<Result<_, _>>()?
             }
             job => vec![job?],
         };

@@ -28,6 +28,9 @@ use crate::{Result, wrong};
 use members::{Members, NEVER};
 use network::Network;
 
+/// The most members: each has its schedule and its slots in memory.
+pub const MOST_MEMBERS: u32 = 1 << 20;
+
 /// What messages wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fidelity {
@@ -79,9 +82,15 @@ pub struct Outcome {
     pub sent: Vec<Sent>,
 }
 
-/// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: members
-/// wait for each other for ever.
+/// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: more than
+/// [`MOST_MEMBERS`]; members wait for each other for ever.
 pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Result<Outcome> {
+    let members = setting.job.processes;
+    if members > MOST_MEMBERS {
+        return wrong(format!(
+            "at most {MOST_MEMBERS} processes are simulated, not {members}: take fewer nodes, or fewer processes of each"
+        ));
+    }
     let shared = setting.job.per_node > setting.figures.tnis as u32;
     let first = schedule(0);
     let meets = first
