@@ -114,7 +114,7 @@ pub const COLUMNS: &[Column] = &[
     Column {
         name: "tofu-chaos",
         backend: "chaos",
-        pins: &["chaos", "opaque", "tofu"],
+        pins: &["chaos", "opaque", "tofu", "tofu-chaos"],
         env: &[("UNIPGAS_CHAOS", "over=tofu")],
         threads: false,
         hosts: false,

@@ -1,7 +1,7 @@
 //! The issue of operations: TNIs read, write and change, the rest are requests to the target's agent.
 
 use std::ffi::c_ulong;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
@@ -28,7 +28,7 @@ pub struct Endpoint {
     net: Arc<Net>,
     requests: Requests,
     quick: Quick,
-    lane: Share,
+    lane: OnceLock<Share>,
 }
 
 /// Where the bytes of a write come from.
@@ -132,13 +132,18 @@ impl Own for Read {
 impl Endpoint {
     /// A new one.
     pub fn new(net: Arc<Net>, requests: Requests) -> Self {
-        let lane = net.lanes.share();
         Endpoint {
             net,
             requests,
             quick: Quick::default(),
-            lane,
+            lane: OnceLock::new(),
         }
+    }
+
+    /// Its VCQ, which it has when it first posts.
+    #[inline]
+    fn lane(&self) -> &Arc<Lane> {
+        self.lane.get_or_init(|| self.net.lanes.share())
     }
 
     /// What the TNI calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`]; those of registrations.
@@ -148,7 +153,7 @@ impl Endpoint {
         }
         match len {
             0 => Ok(0),
-            _ => self.net.memories.stadd(local, len, &self.lane),
+            _ => self.net.memories.stadd(local, len, self.lane()),
         }
     }
 
@@ -191,7 +196,7 @@ impl Endpoint {
         };
         let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
         let own = Write {
-            lane: self.lane.clone(),
+            lane: self.lane().clone(),
             from,
             len,
             to: far(dst.region, dst.offset),
@@ -240,7 +245,7 @@ impl Channel for Endpoint {
         src.region.check(src.offset, len, Rights::READ)?;
         let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
         let own = Read {
-            lane: self.lane.clone(),
+            lane: self.lane().clone(),
             into: self.near(dst, len)?,
             len,
             from: far(src.region, src.offset),
@@ -305,7 +310,7 @@ impl Channel for Endpoint {
             len: size,
         };
         let own = Atomic {
-            lane: self.lane.clone(),
+            lane: self.lane().clone(),
             what,
             at: far(dst.region, dst.offset),
             into: (!request.result.is_null()).then_some(result),
@@ -320,7 +325,7 @@ impl Channel for Endpoint {
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
         // SAFETY:
         // - the caller's word.
-        !behind && self.net.is_here() && unsafe { self.quick.put(&self.lane, put) }
+        !behind && self.net.is_here() && unsafe { self.quick.put(self.lane(), put) }
     }
 
     fn quick_pending(&self) -> usize {
@@ -333,7 +338,7 @@ impl Channel for Endpoint {
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.quick.pending() > 0 && self.net.is_here() {
-            self.quick.settle(&self.lane);
+            self.quick.settle(self.lane());
             self.requests.look();
         }
         self.requests.poll(sink);

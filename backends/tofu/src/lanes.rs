@@ -17,7 +17,7 @@ use crate::quick::OFTEN;
 use crate::vcq::{Found, Vcq};
 
 /// The most VCQs of a process.
-pub const LANES: usize = 8;
+pub const LANES: usize = 6;
 /// Local notices that may come to one VCQ; a quarter of the smallest MRQ (guide §4.3.2.3).
 const NOTICES: usize = 512;
 /// Of a descriptor whose end a local notice tells.

@@ -184,7 +184,7 @@ impl Net {
         let peers = size.unwrap_or(2).max(2);
         let (ring, promised) = match peers {
             ..=64 => (16 << 10, 64),
-            ..=1024 => (8 << 10, 32),
+            65..=1024 => (8 << 10, 32),
             _ => (4 << 10, (PROMISED_TO_ALL / (2 * peers)).clamp(4, 16)),
         };
         let desk = Desk::new()?;
@@ -445,7 +445,9 @@ impl Net {
         match (answered, kept) {
             (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
             (Ok(()), _) => {
-                begun.map(|one| self.is_accepted(one));
+                if let Some(one) = begun {
+                    self.is_accepted(one);
+                }
             }
             (Err(_), _) => {
                 begun.inspect(|one| one.fail());

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Arena, Combine, Group, Walk};
+use super::{Arena, Group, Walk};
 use crate::circuit::{Circuit, Gates, partner, receiver, rounds};
 use crate::op::{Flags, Local, Remote};
 use crate::{Deadline, Error, Result};
@@ -12,8 +12,13 @@ const MOST: u32 = 16;
 /// The name that a member tells who has too few gates; nobody uses the circuit then.
 const NONE: u64 = u64::MAX - 1;
 
-/// Bytes of an arena for names of gates: two words for each round.
-pub(super) const ROOM: usize = MOST as usize * 2 * size_of::<u64>();
+/// Words of an arena for each round: names of two gates, and whether all of whom the sender has heard are connected.
+const WORDS: u32 = 3;
+/// Bytes of an arena for those.
+pub(super) const ROOM: usize = (MOST * WORDS) as usize * size_of::<u64>();
+/// All are; or not.
+const ALL: u64 = 2;
+const NOT_ALL: u64 = 1;
 
 /// A circuit that the members are connecting. Each only talks to those to whom it sends: the barrier without gates does that, too.
 pub(super) struct Connecting {
@@ -23,8 +28,11 @@ pub(super) struct Connecting {
     rounds: u32,
     /// The gates that receive what this member sends, as far as it has asked for them.
     to: Vec<u64>,
-    /// Whether this member's gates are connected.
+    /// Whether this member's gates are connected, and those of all of whom it has heard.
     connected: Option<bool>,
+    /// Rounds in which it has told that, and has heard it.
+    told: u32,
+    heard: u32,
 }
 
 impl Connecting {
@@ -43,13 +51,43 @@ impl Connecting {
             rounds,
             to: Vec::new(),
             connected: None,
+            told: 0,
+            heard: 0,
         })
     }
 
     /// Where a member's gate of a round is named, and where the one is that sends to it in that round.
     fn places(&self, round: u32) -> (usize, usize) {
         let place = |nth: u32| self.at + nth as usize * size_of::<u64>();
-        (place(2 * round), place(2 * round + 1))
+        (place(WORDS * round), place(WORDS * round + 1))
+    }
+
+    /// Writes a word to a member's arena. Errors: as [`advance`](Connecting::advance).
+    fn tell(
+        &self,
+        group: &Group,
+        whom: u32,
+        at: usize,
+        word: u64,
+        deadline: Deadline,
+    ) -> Result<()> {
+        let slot = Remote {
+            region: group.peer(whom, deadline)?,
+            offset: at,
+        };
+        let source = Local {
+            ptr: (&raw const word).cast_mut().cast(),
+            desc: 0,
+        };
+        let flags = Flags::INLINE | Flags::WAKE;
+        // SAFETY:
+        // - the word is taken in the call.
+        let told = unsafe {
+            group
+                .endpoint
+                .put(source, slot, size_of_val(&word), flags, 0)
+        };
+        told.map(|_| ()).map_err(|error| group.blame(whom, error))
     }
 
     /// The name of a gate of this member's, as others get it: 0 is none.
@@ -79,22 +117,11 @@ impl Connecting {
             let round = self.to.len() as u32;
             let whom = partner(me, n, round);
             let region = group.peer(whom, deadline)?;
-            let at = |offset| Remote { region, offset };
-            let (theirs, _) = self.places(receiver(round, self.rounds));
-            let receives = group.endpoint.load(group.world.engine(), at(theirs));
+            let (offset, _) = self.places(receiver(round, self.rounds));
+            let receives = (group.endpoint).load(group.world.engine(), Remote { region, offset });
             let receives = receives.map_err(|error| group.blame(whom, error))?;
-            let name = self.name(round);
-            let source = Local {
-                ptr: (&raw const name).cast_mut().cast(),
-                desc: 0,
-            };
             let (_, sends) = self.places(round);
-            let flags = Flags::INLINE | Flags::WAKE;
-            // SAFETY:
-            // - the name is taken in the call.
-            let told =
-                unsafe { (group.endpoint).put(source, at(sends), size_of_val(&name), flags, 0) };
-            told.map_err(|error| group.blame(whom, error))?;
+            self.tell(group, whom, sends, self.name(round), deadline)?;
             self.to.push(receives.wrapping_sub(1));
         }
         if self.connected.is_none() {
@@ -106,14 +133,21 @@ impl Connecting {
             }
             self.connected = Some(connected.is_some_and(|connected| connected.is_ok()));
         }
-        let (mine, mut all) = ([u8::from(self.connected == Some(true))], [0]);
-        let least: &mut Combine<'_> = &mut |held, other| {
-            held[0] = held[0].min(other[0]);
-            Ok(())
-        };
-        // Nobody sends before all are connected.
-        group.all_reduce(&mine, &mut all, least, deadline)?;
-        Ok(self.circuit.take().filter(|_| all == [1]))
+        // As in the barrier: nobody sends before all are connected.
+        while self.heard < self.rounds {
+            let (round, all) = (self.heard, self.connected == Some(true));
+            let at = self.places(round).1 + size_of::<u64>();
+            if self.told == round {
+                let word = if all { ALL } else { NOT_ALL };
+                self.tell(group, partner(me, n, round), at, word, deadline)?;
+                self.told += 1;
+            }
+            // A word is told as it is, and awaited as a name is.
+            let word = group.await_name(at, deadline)?.wrapping_add(1);
+            self.connected = Some(all && word == ALL);
+            self.heard += 1;
+        }
+        Ok(self.circuit.take().filter(|_| self.connected == Some(true)))
     }
 }
 
