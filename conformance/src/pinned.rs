@@ -89,6 +89,16 @@ pub const PINS: &[Pin] = &[
     ),
     inapplicable("tofu", "utofu.resources.wrong-environment", MACHINES),
     inapplicable("tofu", "utofu.resources.other-backend", MACHINES),
+    inapplicable(
+        "tofu",
+        "libfabric.lives.thread",
+        "the library that stands for the machine's has a thread, too",
+    ),
+    broken(
+        "tofu",
+        "libfabric.account.peers",
+        "it is not done after minutes; why is not known",
+    ),
     broken(
         "tofu",
         "gaspi.killed.*",
