@@ -229,7 +229,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
         "bootstrap  none: a job of one; rank 0 of 1, 1 on this host (no launcher",
         "host       ",
         "network    shm (this host): used: the default",
-        "network    opaque (other hosts): used: choice 3",
+        "network    opaque (other hosts): used: choice 4",
         "backend    opaque: usable, tried with 2 processes; peers map nothing, all goes by messages; limits: 536870912 bytes at once",
         "userfaultfd",
         "processes: 65536",
