@@ -8,7 +8,7 @@ use unipgas_core::registry;
 use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND};
 
 use crate::ffi;
-use crate::status::{Code, SUCCESS};
+use crate::status::{Code, Result, SUCCESS};
 
 /// Nobody has looked yet.
 const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
@@ -60,10 +60,25 @@ pub fn returned(name: &'static str, code: i32) -> i32 {
     code
 }
 
+/// As a result of ours.
+pub fn result(code: i32) -> Result<()> {
+    match code {
+        SUCCESS => Ok(()),
+        UTOFU_ERR_BUSY => Err(Code::Busy),
+        _ => Err(known(code).unwrap_or(Code::Fatal)),
+    }
+}
+
+fn known(code: i32) -> Option<Code> {
+    Code::ALL
+        .iter()
+        .copied()
+        .find(|known| *known as i32 == code)
+}
+
 #[cold]
 fn note(name: &'static str, code: i32) {
-    let known = Code::ALL.iter().find(|known| **known as i32 == code);
-    if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
-        ffi::remember(name, *code);
+    if let Some(code) = known(code).filter(|code| !code.asks_for_patience()) {
+        ffi::remember(name, code);
     }
 }

@@ -6,8 +6,10 @@ use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
+use crate::native;
 use crate::status::{Code, Result};
 use crate::vcq::{Vcq, vcq};
+use unipgas_utofu_sys::Functions;
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -77,14 +79,15 @@ macro_rules! both {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - the caller's word: it is the same function, but for the names of types.
-                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
-                return $crate::native::returned(stringify!($name), code);
-            }
             $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = match vcq(vcq_hdl) {
+                    Ok(vcq) => vcq,
+                    // SAFETY:
+                    // - the caller's word: it is the same function, but for the names of types.
+                    Err(code) => return by_native(code, move |native| unsafe {
+                        (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
+                    }),
+                };
                 $(
                     let $context = cbdata as u64;
                     if let Some(done) = $now {
@@ -105,14 +108,15 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - as above.
-                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
-            }
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = match vcq(vcq_hdl) {
+                    Ok(vcq) => vcq,
+                    // SAFETY:
+                    // - the caller's word: it is the same function, but for the names of types.
+                    Err(code) => return by_native(code, move |native| unsafe {
+                        (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
+                    }),
+                };
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
@@ -120,6 +124,16 @@ macro_rules! both {
             })
         }
     )*};
+}
+
+/// A handle that is none of the engine's may be one of the machine's library: looked at then only, so that others do not pay for it.
+#[cold]
+#[inline(never)]
+fn by_native(code: Code, call: impl FnOnce(&Functions) -> i32) -> Result<()> {
+    match native::get() {
+        Some(native) => native::result(call(native)),
+        None => Err(code),
+    }
 }
 
 #[cold]
@@ -133,14 +147,15 @@ macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - the caller's word: it is the same function, but for the names of types.
-                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
-                return $crate::native::returned(stringify!($name), code);
-            }
             $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = match vcq(vcq_hdl) {
+                    Ok(vcq) => vcq,
+                    // SAFETY:
+                    // - the caller's word: it is the same function, but for the names of types.
+                    Err(code) => return by_native(code, move |native| unsafe {
+                        (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
+                    }),
+                };
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
@@ -152,14 +167,15 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::get() {
-                // SAFETY:
-                // - as above.
-                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
-            }
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = match vcq(vcq_hdl) {
+                    Ok(vcq) => vcq,
+                    // SAFETY:
+                    // - the caller's word: it is the same function, but for the names of types.
+                    Err(code) => return by_native(code, move |native| unsafe {
+                        (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
+                    }),
+                };
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for a descriptor a block, by the C contract.
