@@ -19,26 +19,21 @@ static NATIVE: AtomicPtr<Functions> = AtomicPtr::new(UNDECIDED);
 /// Its functions. `None`: calls go by the engine.
 #[inline(always)]
 pub fn get() -> Option<&'static Functions> {
-    let known = NATIVE.load(Ordering::Acquire);
-    match known.is_null() {
-        true => None,
-        false => of(known),
+    let mut known = NATIVE.load(Ordering::Acquire);
+    if known == UNDECIDED {
+        known = decide();
     }
-}
-
-#[inline(never)]
-fn of(known: *mut Functions) -> Option<&'static Functions> {
-    static ONCE: Once = Once::new();
-    let known = match known == UNDECIDED {
-        false => known,
-        true => {
-            ONCE.call_once(|| NATIVE.store(found(), Ordering::Release));
-            NATIVE.load(Ordering::Acquire)
-        }
-    };
     // SAFETY:
     // - null, or what `found` has given, which stays for good.
     unsafe { known.as_ref() }
+}
+
+#[cold]
+#[inline(never)]
+fn decide() -> *mut Functions {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| NATIVE.store(found(), Ordering::Release));
+    NATIVE.load(Ordering::Acquire)
 }
 
 /// An environment that makes no sense is told of by who opens the engine.
@@ -61,6 +56,7 @@ pub fn returned(name: &'static str, code: i32) -> i32 {
 }
 
 /// As a result of ours.
+#[inline]
 pub fn result(code: i32) -> Result<()> {
     match code {
         SUCCESS => Ok(()),

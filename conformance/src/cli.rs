@@ -398,7 +398,7 @@ mod tests {
         };
         assert!(select(&nothing).unwrap_err().contains("--list"));
         let nowhere = Wishes {
-            backend: Some("tofu".into()),
+            backend: Some("nowhere".into()),
             ..Wishes::default()
         };
         assert!(columns(&nowhere).unwrap_err().contains("shm-copy"));

@@ -8,7 +8,7 @@ use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
 use crate::native;
 use crate::status::{Code, Result};
-use crate::vcq::{Vcq, vcq};
+use crate::vcq::{Vcq, find, no_vcq, vcq};
 use unipgas_utofu_sys::Functions;
 
 const WHOLE: Packets = Packets {
@@ -80,11 +80,11 @@ macro_rules! both {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = match vcq(vcq_hdl) {
-                    Ok(vcq) => vcq,
+                let $vcq: &Vcq = match find(vcq_hdl) {
+                    Some(vcq) => vcq,
                     // SAFETY:
                     // - the caller's word: it is the same function, but for the names of types.
-                    Err(code) => return by_native(code, move |native| unsafe {
+                    None => return by_native(move |native| unsafe {
                         (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
                     }),
                 };
@@ -109,11 +109,11 @@ macro_rules! both {
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = match vcq(vcq_hdl) {
-                    Ok(vcq) => vcq,
+                let $vcq: &Vcq = match find(vcq_hdl) {
+                    Some(vcq) => vcq,
                     // SAFETY:
                     // - the caller's word: it is the same function, but for the names of types.
-                    Err(code) => return by_native(code, move |native| unsafe {
+                    None => return by_native(move |native| unsafe {
                         (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
                     }),
                 };
@@ -129,10 +129,10 @@ macro_rules! both {
 /// A handle that is none of the engine's may be one of the machine's library: looked at then only, so that others do not pay for it.
 #[cold]
 #[inline(never)]
-fn by_native(code: Code, call: impl FnOnce(&Functions) -> i32) -> Result<()> {
+fn by_native(call: impl FnOnce(&Functions) -> i32) -> Result<()> {
     match native::get() {
         Some(native) => native::result(call(native)),
-        None => Err(code),
+        None => Err(no_vcq()),
     }
 }
 
@@ -148,11 +148,11 @@ macro_rules! both_strided {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = match vcq(vcq_hdl) {
-                    Ok(vcq) => vcq,
+                let $vcq: &Vcq = match find(vcq_hdl) {
+                    Some(vcq) => vcq,
                     // SAFETY:
                     // - the caller's word: it is the same function, but for the names of types.
-                    Err(code) => return by_native(code, move |native| unsafe {
+                    None => return by_native(move |native| unsafe {
                         (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
                     }),
                 };
@@ -168,11 +168,11 @@ macro_rules! both_strided {
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = match vcq(vcq_hdl) {
-                    Ok(vcq) => vcq,
+                let $vcq: &Vcq = match find(vcq_hdl) {
+                    Some(vcq) => vcq,
                     // SAFETY:
                     // - the caller's word: it is the same function, but for the names of types.
-                    Err(code) => return by_native(code, move |native| unsafe {
+                    None => return by_native(move |native| unsafe {
                         (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
                     }),
                 };
