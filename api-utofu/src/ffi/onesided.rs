@@ -9,7 +9,6 @@ use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is
 use crate::native;
 use crate::status::{Code, Result};
 use crate::vcq::{Vcq, find, no_vcq, vcq};
-use unipgas_utofu_sys::Functions;
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -82,11 +81,17 @@ macro_rules! both {
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = match find(vcq_hdl) {
                     Some(vcq) => vcq,
-                    // SAFETY:
-                    // - the caller's word: it is the same function, but for the names of types.
-                    None => return by_native(move |native| unsafe {
-                        (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
-                    }),
+                    None => {
+                        unlikely();
+                        return match native::get() {
+                            None => Err(no_vcq()),
+                            // SAFETY:
+                            // - the caller's word: it is the same function, but for the names of types.
+                            Some(native) => native::result(unsafe {
+                                (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
+                            }),
+                        };
+                    }
                 };
                 $(
                     let $context = cbdata as u64;
@@ -111,11 +116,17 @@ macro_rules! both {
             $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = match find(vcq_hdl) {
                     Some(vcq) => vcq,
-                    // SAFETY:
-                    // - the caller's word: it is the same function, but for the names of types.
-                    None => return by_native(move |native| unsafe {
-                        (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
-                    }),
+                    None => {
+                        unlikely();
+                        return match native::get() {
+                            None => Err(no_vcq()),
+                            // SAFETY:
+                            // - the caller's word: it is the same function, but for the names of types.
+                            Some(native) => native::result(unsafe {
+                                (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
+                            }),
+                        };
+                    }
                 };
                 let command: Command = $make?;
                 // SAFETY:
@@ -128,13 +139,7 @@ macro_rules! both {
 
 /// A handle that is none of the engine's may be one of the machine's library: looked at then only, so that others do not pay for it.
 #[cold]
-#[inline(never)]
-fn by_native(call: impl FnOnce(&Functions) -> i32) -> Result<()> {
-    match native::get() {
-        Some(native) => native::result(call(native)),
-        None => Err(no_vcq()),
-    }
-}
+fn unlikely() {}
 
 #[cold]
 #[inline(never)]
@@ -150,11 +155,17 @@ macro_rules! both_strided {
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = match find(vcq_hdl) {
                     Some(vcq) => vcq,
-                    // SAFETY:
-                    // - the caller's word: it is the same function, but for the names of types.
-                    None => return by_native(move |native| unsafe {
-                        (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
-                    }),
+                    None => {
+                        unlikely();
+                        return match native::get() {
+                            None => Err(no_vcq()),
+                            // SAFETY:
+                            // - the caller's word: it is the same function, but for the names of types.
+                            Some(native) => native::result(unsafe {
+                                (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
+                            }),
+                        };
+                    }
                 };
                 let first: Command = $make?;
                 // SAFETY:
@@ -170,11 +181,17 @@ macro_rules! both_strided {
             $crate::ffi::code(stringify!($prepare), || {
                 let $vcq: &Vcq = match find(vcq_hdl) {
                     Some(vcq) => vcq,
-                    // SAFETY:
-                    // - the caller's word: it is the same function, but for the names of types.
-                    None => return by_native(move |native| unsafe {
-                        (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
-                    }),
+                    None => {
+                        unlikely();
+                        return match native::get() {
+                            None => Err(no_vcq()),
+                            // SAFETY:
+                            // - the caller's word: it is the same function, but for the names of types.
+                            Some(native) => native::result(unsafe {
+                                (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
+                            }),
+                        };
+                    }
                 };
                 let first: Command = $make?;
                 // SAFETY:
