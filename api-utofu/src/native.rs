@@ -1,14 +1,14 @@
 //! The machine's own uTofu library, where the job's processes reach each other by Tofu: calls are handed to it as they are, and its VCQ IDs, STADDs and descriptors are those of
 //! the program. So nothing of the engine stands between, and the laws of its queues are the machine's.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use parking_lot::Once;
 use unipgas_core::registry;
 use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND};
 
 use crate::ffi;
-use crate::status::{Code, Result, SUCCESS};
+use crate::status::{Code, SUCCESS};
 
 /// Nobody has looked yet.
 const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
@@ -16,8 +16,17 @@ const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
 /// Null: there is none.
 static NATIVE: AtomicPtr<Functions> = AtomicPtr::new(UNDECIDED);
 
-/// Its functions. `None`: calls go by the engine.
+/// Nobody has looked yet, or there is one.
+static MAY_BE: AtomicBool = AtomicBool::new(true);
+
+/// Whether calls may have to go by it; [`get`] tells, which costs more. Calls that go by the engine pay no more than this.
 #[inline(always)]
+pub fn may_be() -> bool {
+    MAY_BE.load(Ordering::Relaxed)
+}
+
+/// Its functions. `None`: calls go by the engine, and [`may_be`] says so from now on.
+#[inline]
 pub fn get() -> Option<&'static Functions> {
     let mut known = NATIVE.load(Ordering::Acquire);
     if known == UNDECIDED {
@@ -32,7 +41,11 @@ pub fn get() -> Option<&'static Functions> {
 #[inline(never)]
 fn decide() -> *mut Functions {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| NATIVE.store(found(), Ordering::Release));
+    ONCE.call_once(|| {
+        let found = found();
+        NATIVE.store(found, Ordering::Release);
+        MAY_BE.store(!found.is_null(), Ordering::Relaxed);
+    });
     NATIVE.load(Ordering::Acquire)
 }
 
@@ -55,26 +68,10 @@ pub fn returned(name: &'static str, code: i32) -> i32 {
     code
 }
 
-/// As a result of ours.
-#[inline]
-pub fn result(code: i32) -> Result<()> {
-    match code {
-        SUCCESS => Ok(()),
-        UTOFU_ERR_BUSY => Err(Code::Busy),
-        _ => Err(known(code).unwrap_or(Code::Fatal)),
-    }
-}
-
-fn known(code: i32) -> Option<Code> {
-    Code::ALL
-        .iter()
-        .copied()
-        .find(|known| *known as i32 == code)
-}
-
 #[cold]
 fn note(name: &'static str, code: i32) {
-    if let Some(code) = known(code).filter(|code| !code.asks_for_patience()) {
-        ffi::remember(name, code);
+    let known = Code::ALL.iter().find(|known| **known as i32 == code);
+    if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
+        ffi::remember(name, *code);
     }
 }

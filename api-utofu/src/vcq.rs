@@ -78,21 +78,21 @@ static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mu
 /// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`]; [`Code::NotAvailable`] in the child of a fork.
 #[inline(always)]
 pub fn vcq(handle: usize) -> Result<&'static Vcq> {
-    find(handle).ok_or_else(no_vcq)
+    if let Some(place) = VCQS.get(handle & 0xffff) {
+        let vcq = place.load(Ordering::Acquire);
+        // SAFETY:
+        // - null, or made by Box::into_raw in `enter`; using a VCQ while it is freed is not allowed (§3.3.1.3).
+        if let Some(vcq) = unsafe { vcq.as_ref() }
+            && vcq.handle == handle
+        {
+            return Ok(vcq);
+        }
+    }
+    Err(no_vcq())
 }
 
-/// As [`vcq`]; `None`: there is no such one.
-#[inline(always)]
-pub fn find(handle: usize) -> Option<&'static Vcq> {
-    let vcq = VCQS.get(handle & 0xffff)?.load(Ordering::Acquire);
-    // SAFETY:
-    // - null, or made by Box::into_raw in `enter`; using a VCQ while it is freed is not allowed (§3.3.1.3).
-    unsafe { vcq.as_ref() }.filter(|vcq| vcq.handle == handle)
-}
-
-/// Why there is none.
 #[cold]
-pub fn no_vcq() -> Code {
+fn no_vcq() -> Code {
     if is_child() {
         Code::NotAvailable
     } else {

@@ -32,11 +32,24 @@ macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            if let Some(native) = $crate::native::get() {
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn by_native($($arg: $ty),*) -> i32 {
                 // SAFETY:
                 // - the caller's word: it is the same function, but for the names of types.
-                let code = unsafe { (native.$name)($($arg as _),*) };
-                return $crate::native::returned(stringify!($name), code);
+                unsafe {
+                    match $crate::native::get() {
+                        None => $name($($arg),*),
+                        Some(native) => {
+                            $crate::native::returned(stringify!($name), (native.$name)($($arg as _),*))
+                        }
+                    }
+                }
+            }
+            if $crate::native::may_be() {
+                // SAFETY:
+                // - the caller's word.
+                return unsafe { by_native($($arg),*) };
             }
             $crate::ffi::code(stringify!($name), || $body)
         }

@@ -6,9 +6,8 @@ use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
-use crate::native;
 use crate::status::{Code, Result};
-use crate::vcq::{Vcq, find, no_vcq, vcq};
+use crate::vcq::{Vcq, vcq};
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -78,21 +77,28 @@ macro_rules! both {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = match find(vcq_hdl) {
-                    Some(vcq) => vcq,
-                    None => {
-                        unlikely();
-                        return match native::get() {
-                            None => Err(no_vcq()),
-                            // SAFETY:
-                            // - the caller's word: it is the same function, but for the names of types.
-                            Some(native) => native::result(unsafe {
-                                (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
-                            }),
-                        };
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn by_native(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+                // SAFETY:
+                // - the caller's word: it is the same function, but for the names of types.
+                unsafe {
+                    match $crate::native::get() {
+                        None => $name(vcq_hdl, $($arg,)* cbdata),
+                        Some(native) => $crate::native::returned(
+                            stringify!($name),
+                            (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
+                        ),
                     }
-                };
+                }
+            }
+            if $crate::native::may_be() {
+                // SAFETY:
+                // - the caller's word.
+                return unsafe { by_native(vcq_hdl, $($arg,)* cbdata) };
+            }
+            $crate::ffi::code(stringify!($name), || {
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 $(
                     let $context = cbdata as u64;
                     if let Some(done) = $now {
@@ -113,21 +119,14 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - as above.
+                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
+                return $crate::native::returned(stringify!($prepare), code);
+            }
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = match find(vcq_hdl) {
-                    Some(vcq) => vcq,
-                    None => {
-                        unlikely();
-                        return match native::get() {
-                            None => Err(no_vcq()),
-                            // SAFETY:
-                            // - the caller's word: it is the same function, but for the names of types.
-                            Some(native) => native::result(unsafe {
-                                (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
-                            }),
-                        };
-                    }
-                };
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
@@ -136,10 +135,6 @@ macro_rules! both {
         }
     )*};
 }
-
-/// A handle that is none of the engine's may be one of the machine's library: looked at then only, so that others do not pay for it.
-#[cold]
-fn unlikely() {}
 
 #[cold]
 #[inline(never)]
@@ -152,21 +147,28 @@ macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = match find(vcq_hdl) {
-                    Some(vcq) => vcq,
-                    None => {
-                        unlikely();
-                        return match native::get() {
-                            None => Err(no_vcq()),
-                            // SAFETY:
-                            // - the caller's word: it is the same function, but for the names of types.
-                            Some(native) => native::result(unsafe {
-                                (native.$name)(vcq_hdl, $($arg as _,)* cbdata)
-                            }),
-                        };
+            #[cold]
+            #[inline(never)]
+            unsafe extern "C" fn by_native(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+                // SAFETY:
+                // - the caller's word: it is the same function, but for the names of types.
+                unsafe {
+                    match $crate::native::get() {
+                        None => $name(vcq_hdl, $($arg,)* cbdata),
+                        Some(native) => $crate::native::returned(
+                            stringify!($name),
+                            (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
+                        ),
                     }
-                };
+                }
+            }
+            if $crate::native::may_be() {
+                // SAFETY:
+                // - the caller's word.
+                return unsafe { by_native(vcq_hdl, $($arg,)* cbdata) };
+            }
+            $crate::ffi::code(stringify!($name), || {
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
@@ -178,21 +180,14 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            if let Some(native) = $crate::native::get() {
+                // SAFETY:
+                // - as above.
+                let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
+                return $crate::native::returned(stringify!($prepare), code);
+            }
             $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = match find(vcq_hdl) {
-                    Some(vcq) => vcq,
-                    None => {
-                        unlikely();
-                        return match native::get() {
-                            None => Err(no_vcq()),
-                            // SAFETY:
-                            // - the caller's word: it is the same function, but for the names of types.
-                            Some(native) => native::result(unsafe {
-                                (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size)
-                            }),
-                        };
-                    }
-                };
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for a descriptor a block, by the C contract.
