@@ -84,7 +84,7 @@ macro_rules! both {
                 // - the caller's word: it is the same function, but for the names of types.
                 unsafe {
                     match $crate::native::get() {
-                        None => $name(vcq_hdl, $($arg,)* cbdata),
+                        None => by_engine(vcq_hdl, $($arg,)* cbdata),
                         Some(native) => $crate::native::returned(
                             stringify!($name),
                             (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
@@ -92,27 +92,34 @@ macro_rules! both {
                     }
                 }
             }
-            if $crate::native::may_be() {
-                // SAFETY:
-                // - the caller's word.
-                return unsafe { by_native(vcq_hdl, $($arg,)* cbdata) };
-            }
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
-                $(
-                    let $context = cbdata as u64;
-                    if let Some(done) = $now {
-                        return done;
-                    }
-                )?
-                // Moved: arguments that something points to would be kept in memory.
-                long_way(move || {
-                    let command: Command = $make?;
-                    // SAFETY:
-                    // - threads: the C contract (§2.5).
-                    unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+            /// Apart, so that the way to it is a jump.
+            #[inline(never)]
+            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+                $crate::ffi::code(stringify!($name), || {
+                    let $vcq: &Vcq = vcq(vcq_hdl)?;
+                    $(
+                        let $context = cbdata as u64;
+                        if let Some(done) = $now {
+                            return done;
+                        }
+                    )?
+                    // Moved: arguments that something points to would be kept in memory.
+                    long_way(move || {
+                        let command: Command = $make?;
+                        // SAFETY:
+                        // - threads: the C contract (§2.5).
+                        unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
+                    })
                 })
-            })
+            }
+            // SAFETY:
+            // - the caller's word.
+            unsafe {
+                match $crate::native::may_be() {
+                    true => by_native(vcq_hdl, $($arg,)* cbdata),
+                    false => by_engine(vcq_hdl, $($arg,)* cbdata),
+                }
+            }
         }
 
         #[unsafe(no_mangle)]
@@ -154,7 +161,7 @@ macro_rules! both_strided {
                 // - the caller's word: it is the same function, but for the names of types.
                 unsafe {
                     match $crate::native::get() {
-                        None => $name(vcq_hdl, $($arg,)* cbdata),
+                        None => by_engine(vcq_hdl, $($arg,)* cbdata),
                         Some(native) => $crate::native::returned(
                             stringify!($name),
                             (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
@@ -162,18 +169,25 @@ macro_rules! both_strided {
                     }
                 }
             }
-            if $crate::native::may_be() {
-                // SAFETY:
-                // - the caller's word.
-                return unsafe { by_native(vcq_hdl, $($arg,)* cbdata) };
+            /// Apart, so that the way to it is a jump.
+            #[inline(never)]
+            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+                $crate::ffi::code(stringify!($name), || {
+                    let $vcq: &Vcq = vcq(vcq_hdl)?;
+                    let first: Command = $make?;
+                    // SAFETY:
+                    // - threads: the C contract (§2.5).
+                    unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
+                })
             }
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
-                let first: Command = $make?;
-                // SAFETY:
-                // - threads: the C contract (§2.5).
-                unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
-            })
+            // SAFETY:
+            // - the caller's word.
+            unsafe {
+                match $crate::native::may_be() {
+                    true => by_native(vcq_hdl, $($arg,)* cbdata),
+                    false => by_engine(vcq_hdl, $($arg,)* cbdata),
+                }
+            }
         }
 
         #[unsafe(no_mangle)]
