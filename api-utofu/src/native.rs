@@ -37,6 +37,15 @@ pub fn get() -> Option<&'static Functions> {
     unsafe { known.as_ref() }
 }
 
+/// As [`get`], for calls that nobody makes before it is known: who has a handle has called.
+#[inline(always)]
+pub fn known() -> Option<&'static Functions> {
+    let known = NATIVE.load(Ordering::Acquire);
+    // SAFETY:
+    // - neither null nor `UNDECIDED`: what `found` has given, which stays for good.
+    (known.addr() > UNDECIDED.addr()).then(|| unsafe { &*known })
+}
+
 #[cold]
 #[inline(never)]
 fn decide() -> *mut Functions {

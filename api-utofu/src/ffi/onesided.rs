@@ -77,56 +77,35 @@ macro_rules! both {
     )*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            #[cold]
-            #[inline(never)]
-            unsafe extern "C" fn by_native(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            if let Some(native) = $crate::native::known() {
                 // SAFETY:
                 // - the caller's word: it is the same function, but for the names of types.
-                unsafe {
-                    match $crate::native::get() {
-                        None => by_engine(vcq_hdl, $($arg,)* cbdata),
-                        Some(native) => $crate::native::returned(
-                            stringify!($name),
-                            (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
-                        ),
+                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
+                return $crate::native::returned(stringify!($name), code);
+            }
+            $crate::ffi::code(stringify!($name), || {
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                $(
+                    let $context = cbdata as u64;
+                    if let Some(done) = $now {
+                        return done;
                     }
-                }
-            }
-            /// Apart, so that the way to it is a jump.
-            #[inline(never)]
-            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-                $crate::ffi::code(stringify!($name), || {
-                    let $vcq: &Vcq = vcq(vcq_hdl)?;
-                    $(
-                        let $context = cbdata as u64;
-                        if let Some(done) = $now {
-                            return done;
-                        }
-                    )?
-                    // Moved: arguments that something points to would be kept in memory.
-                    long_way(move || {
-                        let command: Command = $make?;
-                        // SAFETY:
-                        // - threads: the C contract (§2.5).
-                        unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
-                    })
+                )?
+                // Moved: arguments that something points to would be kept in memory.
+                long_way(move || {
+                    let command: Command = $make?;
+                    // SAFETY:
+                    // - threads: the C contract (§2.5).
+                    unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
                 })
-            }
-            // SAFETY:
-            // - the caller's word.
-            unsafe {
-                match $crate::native::may_be() {
-                    true => by_native(vcq_hdl, $($arg,)* cbdata),
-                    false => by_engine(vcq_hdl, $($arg,)* cbdata),
-                }
-            }
+            })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::get() {
+            if let Some(native) = $crate::native::known() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
@@ -154,47 +133,26 @@ macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            #[cold]
-            #[inline(never)]
-            unsafe extern "C" fn by_native(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
+            if let Some(native) = $crate::native::known() {
                 // SAFETY:
                 // - the caller's word: it is the same function, but for the names of types.
-                unsafe {
-                    match $crate::native::get() {
-                        None => by_engine(vcq_hdl, $($arg,)* cbdata),
-                        Some(native) => $crate::native::returned(
-                            stringify!($name),
-                            (native.$name)(vcq_hdl, $($arg as _,)* cbdata),
-                        ),
-                    }
-                }
+                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
+                return $crate::native::returned(stringify!($name), code);
             }
-            /// Apart, so that the way to it is a jump.
-            #[inline(never)]
-            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-                $crate::ffi::code(stringify!($name), || {
-                    let $vcq: &Vcq = vcq(vcq_hdl)?;
-                    let first: Command = $make?;
-                    // SAFETY:
-                    // - threads: the C contract (§2.5).
-                    unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
-                })
-            }
-            // SAFETY:
-            // - the caller's word.
-            unsafe {
-                match $crate::native::may_be() {
-                    true => by_native(vcq_hdl, $($arg,)* cbdata),
-                    false => by_engine(vcq_hdl, $($arg,)* cbdata),
-                }
-            }
+            $crate::ffi::code(stringify!($name), || {
+                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let first: Command = $make?;
+                // SAFETY:
+                // - threads: the C contract (§2.5).
+                unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
+            })
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::get() {
+            if let Some(native) = $crate::native::known() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
