@@ -37,14 +37,21 @@ pub fn get() -> Option<&'static Functions> {
     unsafe { known.as_ref() }
 }
 
-/// As [`get`], for calls that nobody makes before it is known: who has a handle has called.
-#[inline(always)]
-pub fn known() -> Option<&'static Functions> {
-    let known = NATIVE.load(Ordering::Acquire);
-    // SAFETY:
-    // - neither null nor `UNDECIDED`: what `found` has given, which stays for good.
-    (known.addr() > UNDECIDED.addr()).then(|| unsafe { &*known })
+/// The body of a function that jumps to where a static says.
+macro_rules! jump {
+    ($way:path) => {{
+        #[cfg(target_arch = "x86_64")]
+        std::arch::naked_asm!("jmp qword ptr [rip + {way}]", way = sym $way);
+        #[cfg(target_arch = "aarch64")]
+        std::arch::naked_asm!(
+            "adrp x16, {way}",
+            "ldr x16, [x16, :lo12:{way}]",
+            "br x16",
+            way = sym $way
+        );
+    }};
 }
+pub(crate) use jump;
 
 #[cold]
 #[inline(never)]
@@ -52,6 +59,11 @@ fn decide() -> *mut Functions {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let found = found();
+        // SAFETY:
+        // - null, or functions that stay.
+        if let Some(native) = unsafe { found.as_ref() } {
+            ffi::take_over(native);
+        }
         NATIVE.store(found, Ordering::Release);
         MAY_BE.store(!found.is_null(), Ordering::Relaxed);
     });

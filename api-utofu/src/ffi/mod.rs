@@ -23,6 +23,7 @@ pub use completion::*;
 pub(crate) use last_error::remember;
 pub use last_error::*;
 pub use management::*;
+pub(crate) use onesided::take_over;
 pub use onesided::*;
 pub use stadd::*;
 pub use topology::*;

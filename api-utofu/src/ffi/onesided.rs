@@ -8,6 +8,7 @@ use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
 use crate::status::{Code, Result};
 use crate::vcq::{Vcq, vcq};
+use unipgas_utofu_sys::Functions;
 
 const WHOLE: Packets = Packets {
     mtu: crate::caps::MAX_MTU,
@@ -75,14 +76,31 @@ macro_rules! both {
         fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block
         $(now |$context:ident| $now:block)?
     )*) => {$(
+        /// By the engine or by the machine's library: a jump, so that neither costs more for the other.
         #[unsafe(no_mangle)]
+        #[unsafe(naked)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            if let Some(native) = $crate::native::known() {
+            $crate::native::jump!($name::WAY)
+        }
+
+        mod $name {
+            use super::*;
+
+            pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
+            /// Where the call goes. Changed once, before anybody has a handle.
+            pub static mut WAY: Function = by_engine;
+
+            /// The machine's from now on.
+            pub fn take_over(native: &Functions) {
                 // SAFETY:
-                // - the caller's word: it is the same function, but for the names of types.
-                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
-                return $crate::native::returned(stringify!($name), code);
+                // - a pointer, aligned, which is read as a whole; it is the same function, but for the names of types.
+                unsafe {
+                    let theirs = std::mem::transmute::<*const (), Function>(native.$name as *const ());
+                    (&raw mut WAY).write_volatile(theirs);
+                }
             }
+
+            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 $(
@@ -99,13 +117,14 @@ macro_rules! both {
                     unsafe { $vcq.post(&command, is_delayed($flags), cbdata as u64) }
                 })
             })
+            }
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::known() {
+            if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
@@ -131,14 +150,31 @@ fn long_way(way: impl FnOnce() -> Result<()>) -> Result<()> {
 /// The same for functions that make a descriptor a block.
 macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
+        /// By the engine or by the machine's library: a jump, so that neither costs more for the other.
         #[unsafe(no_mangle)]
+        #[unsafe(naked)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            if let Some(native) = $crate::native::known() {
+            $crate::native::jump!($name::WAY)
+        }
+
+        mod $name {
+            use super::*;
+
+            pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
+            /// Where the call goes. Changed once, before anybody has a handle.
+            pub static mut WAY: Function = by_engine;
+
+            /// The machine's from now on.
+            pub fn take_over(native: &Functions) {
                 // SAFETY:
-                // - the caller's word: it is the same function, but for the names of types.
-                let code = unsafe { (native.$name)(vcq_hdl, $($arg as _,)* cbdata) };
-                return $crate::native::returned(stringify!($name), code);
+                // - a pointer, aligned, which is read as a whole; it is the same function, but for the names of types.
+                unsafe {
+                    let theirs = std::mem::transmute::<*const (), Function>(native.$name as *const ());
+                    (&raw mut WAY).write_volatile(theirs);
+                }
             }
+
+            unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             $crate::ffi::code(stringify!($name), || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
@@ -146,13 +182,14 @@ macro_rules! both_strided {
                 // - threads: the C contract (§2.5).
                 unsafe { $vcq.post_stride(&first, $stride, cbdata as u64) }
             })
+            }
         }
 
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
-            if let Some(native) = $crate::native::known() {
+            if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
@@ -358,5 +395,16 @@ functions! {
         // SAFETY:
         // - threads: the C contract (§2.5).
         unsafe { vcq.post_descriptors(commands, cbdata as u64) }
+    }
+}
+
+/// Those that start communication are the machine's from now on.
+pub(crate) fn take_over(native: &Functions) {
+    macro_rules! all {
+        ($($name:ident)*) => { $($name::take_over(native);)* };
+    }
+    all! {
+        utofu_put utofu_put_gap utofu_put_piggyback utofu_put_piggyback8 utofu_get utofu_get_gap utofu_armw4 utofu_armw8 utofu_cswap4 utofu_cswap8 utofu_nop
+        utofu_put_stride utofu_put_stride_gap utofu_get_stride utofu_get_stride_gap
     }
 }
