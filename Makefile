@@ -232,7 +232,7 @@ test-verbs: build ## all laws on the verbs backend: over devices of software, in
 	@$(STEP) "the link between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law .link. --seeds 1
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
 
-test-arm: ## for aarch64, emulated: the engine's tests, all laws on shm, examples, instructions of fast paths, some of it on an A64FX (an hour)
+test-arm: ## for aarch64, emulated: the engine's tests, all laws on shm, examples, instructions of fast paths, some of it on an A64FX
 	@packaging/test-arm "$(TARGET)"
 
 # As aarch64: without the assembly of x86-64, which Miri cannot look into. Addresses of shared memory go through integers, as other processes and C
