@@ -178,11 +178,6 @@ impl Group {
         });
     }
 
-    /// Whether barriers go by gates of the network's.
-    pub fn has_circuit(&self) -> bool {
-        self.barrier.with(|walk| Ok(walk.circuit.is_some())) == Ok(true)
-    }
-
     /// A barrier by the gates.
     pub(super) fn pass(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
         let Some(circuit) = &mut walk.circuit else {
