@@ -19,6 +19,10 @@ impl Peer for HiddenPeer {
     fn life(&self) -> Life {
         self.0.life()
     }
+
+    fn declare_dead(&self) {
+        self.0.declare_dead();
+    }
 }
 
 /// As the engine sees it: nobody who has it can go past the channel.

@@ -414,6 +414,13 @@ impl Stream for Conversation {
         true
     }
 
+    fn declare_dead(&self) {
+        match self.net.upgrade() {
+            Some(net) => net.declare_dead(&self.target),
+            None => self.end(),
+        }
+    }
+
     fn end(&self) {
         self.ended.store(true, Ordering::Release);
         if let Some(net) = self.net.upgrade() {

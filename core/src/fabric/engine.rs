@@ -448,4 +448,9 @@ impl Connection {
     pub fn life(&self) -> Life {
         self.peer.life()
     }
+
+    /// See [`Peer::declare_dead`](crate::transport::Peer::declare_dead).
+    pub fn declare_dead(&self) {
+        self.peer.declare_dead();
+    }
 }

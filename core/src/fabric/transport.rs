@@ -171,6 +171,8 @@ pub trait Peer: Send + Sync {
     fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion>;
     /// Whether the process lives. May make a system call. Once it has ended, what was imported from it is refused.
     fn life(&self) -> Life;
+    /// Others have seen that the process died: operations to it fail from now on.
+    fn declare_dead(&self) {}
 }
 
 /// The most bytes of an active message, and of its answer.

@@ -78,6 +78,9 @@ impl World {
         if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
             self.deaths.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(rank, "a rank has died");
+            if let Some(connection) = connection {
+                connection.declare_dead();
+            }
         }
     }
 

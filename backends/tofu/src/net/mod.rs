@@ -600,6 +600,11 @@ impl Net {
         follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
     }
 
+    /// Others have seen that the process which has this VCQ died.
+    pub fn declare_dead(&self, target: &Arc<Target>) {
+        self.lose(target, LAST_WORD);
+    }
+
     /// Nothing reaches this VCQ any more.
     fn lose(&self, target: &Arc<Target>, code: i32) {
         if code != LAST_WORD && self.is_late(target) {

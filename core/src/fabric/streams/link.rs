@@ -88,6 +88,8 @@ pub struct Link {
     /// The greeting has left, so the stream is open.
     reached: AtomicBool,
     gone: AtomicBool,
+    /// Others have seen that the peer has died.
+    dead: AtomicBool,
     left: AtomicBool,
     /// Operations that wait here until they may leave.
     pub(super) late: AtomicUsize,
@@ -111,6 +113,7 @@ impl Link {
             released: Mutex::default(),
             reached: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
             left: AtomicBool::new(false),
             late: AtomicUsize::new(0),
         }
@@ -134,6 +137,11 @@ impl Link {
     /// Nobody is there, or not any more.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
+    }
+
+    /// Nobody is asked any more.
+    fn is_dead(&self) -> bool {
+        self.is_gone() || self.dead.load(Ordering::Acquire)
     }
 
     /// Whether some of what was asked there has not been given to the stream.
@@ -186,7 +194,7 @@ impl Link {
 
     /// What is known of the peer.
     pub fn life(&self) -> Life {
-        match (self.left.load(Ordering::Acquire), self.is_gone()) {
+        match (self.left.load(Ordering::Acquire), self.is_dead()) {
             (true, _) => Life::Left,
             (false, true) => Life::Dead,
             (false, false) => Life::Alive,
@@ -206,7 +214,7 @@ impl Link {
             return Err(Error::PeerDead);
         }
         let mut asked = self.asked.lock();
-        if self.is_gone() {
+        if self.is_dead() {
             return Err(Error::PeerDead);
         }
         let Asked {
@@ -262,7 +270,7 @@ impl Link {
 
     /// Errors: [`Error::PeerDead`], also in the child of a fork.
     pub(super) fn check(&self) -> Result<()> {
-        match self.process != process::id() || self.is_gone() {
+        match self.process != process::id() || self.is_dead() {
             true => Err(Error::PeerDead),
             false => Ok(()),
         }
@@ -274,7 +282,7 @@ impl Link {
             return Err(Error::PeerDead);
         }
         let mut own = self.own.lock();
-        if self.is_gone() {
+        if self.is_dead() {
             return Err(Error::PeerDead);
         }
         // Who says that it is not has not looked yet what is under way, or sees this one.
@@ -423,6 +431,12 @@ impl Link {
     /// Nothing goes there or comes from there any more; the agent will notice.
     pub(super) fn cut(&self) {
         self.stream.end();
+    }
+
+    /// The peer has died, as others have seen: nobody is asked any more; the agent will notice.
+    pub(super) fn declare_dead(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.stream.declare_dead();
     }
 
     /// For the agent: nobody answers any more, and nobody is asked.

@@ -57,6 +57,10 @@ pub trait Stream: Send + Sync {
     fn watch(&self) -> bool {
         false
     }
+    /// The process at the other end has died, as others have seen: it is not told of the end.
+    fn declare_dead(&self) {
+        self.end();
+    }
     /// Ends it in both directions, also for children of a fork that hold it; no turn begins because of it any more. Perhaps not for the first time.
     fn end(&self);
 }

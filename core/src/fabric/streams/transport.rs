@@ -145,4 +145,9 @@ impl Peer for Neighbour {
         }
         life
     }
+
+    fn declare_dead(&self) {
+        self.link.declare_dead();
+        self.home.wake();
+    }
 }
