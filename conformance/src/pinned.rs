@@ -101,11 +101,6 @@ pub const PINS: &[Pin] = &[
     ),
     broken(
         "tofu",
-        "gaspi.killed.*",
-        "the library that stands for the machine's may take a process for the dead one whose VCQ it has got, for seconds",
-    ),
-    broken(
-        "tofu",
         "gaspi.segment.bind.replaced",
         "it fails where another copy of this library, which maps registered pages anew, stands for the machine's; why is not known",
     ),

@@ -144,8 +144,8 @@ impl World {
             .ok_or(Error::StaleRegion)?;
         let connection = self.connect_within(rank, deadline)?;
         let import = |bytes: &[u8; BUNDLE_LEN]| {
-            connection
-                .import_within(&RegionKey::from_bytes(bytes)?, deadline)
+            let key = RegionKey::from_bytes(bytes)?;
+            self.while_they_live(deadline, |until| connection.import_within(&key, until))
                 .map_err(|e| self.blame(rank, e))
         };
         Ok(Imported {
@@ -237,7 +237,8 @@ impl World {
                 if let Some(entry) = entry.filter(|entry| entry.name == name) {
                     let key = RegionKey::from_bytes(&entry.arena)?;
                     let connection = self.connect_within(rank, deadline)?;
-                    let imported = connection.import_within(&key, deadline);
+                    let imported = self
+                        .while_they_live(deadline, |until| connection.import_within(&key, until));
                     return imported.map(Some).map_err(|e| self.blame(rank, e));
                 }
             }

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::engine::Connection;
 use crate::job::RankState;
 use crate::transport::Life;
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 /// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
 const LOOK: Duration = Duration::from_millis(20);
@@ -123,6 +123,21 @@ impl World {
     pub fn look_at_news(&self) {
         if self.job.deaths() != self.deaths_seen.load(Ordering::Relaxed) {
             self.look(false);
+        }
+    }
+
+    /// Repeats `attempt`, which goes on where it has timed out, until the deadline, and looks at lives between: not every network tells of deaths,
+    /// but once they have been [declared](Connection::declare_dead) it ends what waits for the dead.
+    pub(super) fn while_they_live<T>(
+        &self,
+        deadline: Deadline,
+        mut attempt: impl FnMut(Deadline) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            match attempt(deadline.not_after(LOOK_LATEST)) {
+                Err(Error::Timeout) if !deadline.expired() => self.look(false),
+                end => return end,
+            }
         }
     }
 

@@ -98,9 +98,11 @@ impl World {
         if kept && look.again(into) {
             return Ok(());
         }
-        self.service()
-            .read_on(self.engine(), &mut look.open, at, into, deadline)
-            .map_err(|e| self.gone_or_stale(rank, e))?;
+        let (service, engine) = (self.service(), self.engine());
+        self.while_they_live(deadline, |until| {
+            service.read_on(engine, &mut look.open, at, into, until)
+        })
+        .map_err(|e| self.gone_or_stale(rank, e))?;
         if kept {
             look.note(into);
         }

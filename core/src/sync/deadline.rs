@@ -37,6 +37,16 @@ impl Deadline {
         }
     }
 
+    /// Not after `span` from now.
+    pub fn not_after(self, span: Duration) -> Self {
+        match (self, Deadline::after(span)) {
+            (Deadline::Now, _) | (_, Deadline::Now) => Deadline::Now,
+            (Deadline::Never, most) => most,
+            (end, Deadline::Never) => end,
+            (Deadline::At(end), Deadline::At(most)) => Deadline::At(end.min(most)),
+        }
+    }
+
     /// Looks once.
     pub fn now() -> Self {
         Deadline::Now
