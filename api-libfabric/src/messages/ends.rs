@@ -161,7 +161,7 @@ impl State {
             for target in self.targets.iter_mut().flatten() {
                 target.number = target.number.filter(|known| *known != number);
             }
-            messages.acquaintances.numbers.free(number);
+            messages.acquaintances.free(number);
         }
     }
 

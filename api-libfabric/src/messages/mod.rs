@@ -5,9 +5,11 @@ mod operate;
 mod post;
 mod shared;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
@@ -35,6 +37,8 @@ struct Acquaintances {
     domain: Arc<Domain>,
     numbers: PeerNumbers,
     name: Name,
+    /// By number, those that have been looked at: over a network an import waits for the peer.
+    directories: Mutex<HashMap<u32, RemoteRegion>>,
 }
 
 impl Acquaintances {
@@ -104,10 +108,29 @@ impl Acquaintances {
         };
         let reached = self.domain.engine().connect(&name.address());
         let open = reached.and_then(|connection| match connection.life() {
-            Life::Alive => connection.import(&name.directory()).map(drop),
+            Life::Alive => self.is_open(number, || connection.import(&name.directory())),
             _ => Err(Error::PeerDead),
         });
-        matches!(open, Err(Error::PeerDead | Error::StaleRegion))
+        matches!(open, Ok(false) | Err(Error::PeerDead | Error::StaleRegion))
+    }
+
+    fn is_open(
+        &self,
+        number: u32,
+        import: impl FnOnce() -> std::result::Result<RemoteRegion, Error>,
+    ) -> std::result::Result<bool, Error> {
+        if let Some(directory) = self.directories.lock().get(&number) {
+            return Ok(directory.is_current());
+        }
+        let directory = import()?;
+        self.directories.lock().insert(number, directory);
+        Ok(true)
+    }
+
+    /// The peer has gone: another one may get its number.
+    fn free(&self, number: u32) {
+        self.directories.lock().remove(&number);
+        self.numbers.free(number);
     }
 }
 
@@ -261,6 +284,7 @@ impl Messages {
             domain: domain.clone(),
             numbers: PeerNumbers::new(domain.engine(), SHAPE.peers)?,
             name: *name,
+            directories: Mutex::default(),
         });
         let mut mailbox = Mailbox::new(
             domain.engine(),
