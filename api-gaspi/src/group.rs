@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::calls::Call;
+use unipgas_core::combine::{Combination, Element};
 use unipgas_core::group::{Combine, Forming, PAYLOAD};
 use unipgas_core::limbo::Limbo;
 use unipgas_core::{Deadline, Error, Group};
 
 use crate::process::{GROUP_ALL, Incarnation, Process, deadline};
-use crate::reduce::{Datatype, Operation, combine_elements};
+use crate::reduce::{Datatype, Operation, combined};
 use crate::status::{Result, Status, from_engine};
 
 /// What stands under a group's name.
@@ -337,13 +338,10 @@ impl Process {
         if send.len() != len || receive.len() != len {
             return Err(Status::ErrInvSize);
         }
-        let mut combine = |held: &mut [u8], other: &[u8]| {
-            combine_elements(operation, datatype, held, other);
-            Ok(())
-        };
+        let elements = combined(operation, datatype);
         let place = self.place(group)?;
         if len <= PAYLOAD && !place.is_halfway.load(Ordering::Relaxed) {
-            return self.reduce_with(send, receive, group, deadline(timeout), &mut combine);
+            return self.reduce_elements(send, receive, group, deadline(timeout), elements);
         }
         // One part after the other. Those that were done before a timeout are not done again.
         let mut halfway = place.halfway.try_lock().ok_or(Status::ErrActiveColl)?;
@@ -363,7 +361,7 @@ impl Process {
             let range = done..len.min(done + part);
             let send = begun.as_ref().map_or(send, |begun| &begun.send);
             let (send, receive) = (&send[range.clone()], &mut receive[range.clone()]);
-            reduced = self.reduce_with(send, receive, group, deadline, &mut combine);
+            reduced = self.reduce_elements(send, receive, group, deadline, elements);
             if reduced.is_ok() {
                 done = range.end;
             }
@@ -393,19 +391,22 @@ impl Process {
         if send.is_empty() || send.len() as u64 > most || send.len() != receive.len() {
             return Err(Status::ErrInvSize);
         }
-        self.reduce_with(send, receive, group, deadline(timeout), combine)
+        let deadline = deadline(timeout);
+        self.in_turn(group, deadline, |group, call| {
+            group.all_reduce_in(call, send, receive, combine, deadline)
+        })
     }
 
-    fn reduce_with(
+    fn reduce_elements(
         &self,
         send: &[u8],
         receive: &mut [u8],
         group: u8,
         deadline: Deadline,
-        combine: &mut Combine<'_>,
+        elements: (Combination, Element),
     ) -> Result<()> {
         self.in_turn(group, deadline, |group, call| {
-            group.all_reduce_in(call, send, receive, combine, deadline)
+            group.all_reduce_elements_in(call, send, receive, elements, deadline)
         })
     }
 

@@ -1,6 +1,6 @@
 //! The predefined reductions (GASPI 17.1 §11.3.2, §11.3.3).
 
-use unipgas_core::combine::{Combination, Element, combine};
+use unipgas_core::combine::{Combination, Element};
 
 use crate::status::{Result, Status};
 
@@ -62,12 +62,12 @@ impl Datatype {
     }
 }
 
-/// Combines element by element into `held` ([`combine`]).
-pub(crate) fn combine_elements(op: Operation, ty: Datatype, held: &mut [u8], other: &[u8]) {
+/// What an operation makes of elements of a type.
+pub(crate) fn combined(op: Operation, ty: Datatype) -> (Combination, Element) {
     let how = match op {
         Operation::Min => Combination::Min,
         Operation::Max => Combination::Max,
         Operation::Sum => Combination::Sum,
     };
-    combine(how, ty.element(), held, other);
+    (how, ty.element())
 }

@@ -1,8 +1,9 @@
 //! Circuits of barrier gates (guide §2.3): TNIs pass packets on without a processor.
 
+use std::ffi::c_ulong;
 use std::ptr::null_mut;
 
-use unipgas_core::circuit::{Circuit, Gates};
+use unipgas_core::circuit::{Circuit, GateOp, Gates};
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
@@ -11,7 +12,11 @@ use crate::library::Library;
 /// The gates of this process.
 pub struct Vbgs {
     library: &'static Library,
+    /// Those that have gates: perhaps none.
     tnis: Vec<utofu_tni_id_t>,
+    ops: c_ulong,
+    words: usize,
+    doubles: usize,
 }
 
 /// Those of a circuit: the first one is where it begins and ends, the others relay.
@@ -27,16 +32,30 @@ fn checked(code: i32, what: &str) -> Result<()> {
     }
 }
 
+fn has_ended(code: i32, what: &str) -> Result<bool> {
+    match code {
+        UTOFU_ERR_NOT_COMPLETED => Ok(false),
+        code => checked(code, what).map(|()| true),
+    }
+}
+
 impl Vbgs {
-    /// `None`: the TNIs have none, or none is this process's. `nth`: this process, of those of its node.
-    pub fn find(library: &'static Library, nth: usize) -> Option<Self> {
+    /// `nth`: this process, of those of its node.
+    pub fn find(library: &'static Library, nth: usize) -> Self {
+        let none = Vbgs {
+            library,
+            tnis: Vec::new(),
+            ops: 0,
+            words: 0,
+            doubles: 0,
+        };
         let calls = &library.functions;
         let (mut ids, mut count) = (null_mut(), 0);
         // SAFETY:
         // - places for the array and its length.
         let code = unsafe { (calls.utofu_get_barrier_tnis)(&raw mut ids, &raw mut count) };
         if code != UTOFU_SUCCESS || ids.is_null() || count == 0 {
-            return None;
+            return none;
         }
         // SAFETY:
         // - so many are there, by the word of the library.
@@ -50,18 +69,27 @@ impl Vbgs {
         // - a place for the pointer, which leads to memory of the library's.
         let code = unsafe { (calls.utofu_query_barrier_caps)(tnis[0], &raw mut caps) };
         if code != UTOFU_SUCCESS || caps.is_null() {
-            return None;
+            return none;
         }
         // SAFETY:
         // - there, by the word of the library.
-        let meets = unsafe { *caps }.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER != 0;
-        meets.then_some(Vbgs { library, tnis })
+        let caps = unsafe { &*caps };
+        if caps.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER == 0 {
+            return none;
+        }
+        Vbgs {
+            library,
+            tnis,
+            ops: caps.reduce_ops,
+            words: caps.max_uint64_reduction,
+            doubles: caps.max_double_reduction,
+        }
     }
 }
 
 impl Gates for Vbgs {
-    fn claim(&self, rounds: u32) -> Result<Box<dyn Circuit>> {
-        let mut ids = vec![UTOFU_VBG_ID_NULL; rounds as usize];
+    fn claim(&self, count: usize) -> Result<Box<dyn Circuit>> {
+        let mut ids = vec![UTOFU_VBG_ID_NULL; count];
         let alloc = self.library.functions.utofu_alloc_vbg;
         let claimed = self.tnis.iter().any(|tni| {
             // SAFETY:
@@ -77,14 +105,21 @@ impl Gates for Vbgs {
             code == UTOFU_SUCCESS
         });
         match claimed {
-            false => Err(Error::Exhausted(format!(
-                "TNIs with {rounds} barrier gates"
-            ))),
+            false => Err(Error::Exhausted(format!("TNIs with {count} barrier gates"))),
             true => Ok(Box::new(Vbg {
                 library: self.library,
                 ids,
             })),
         }
+    }
+
+    fn most(&self, by: GateOp) -> usize {
+        let (needs, most) = match by {
+            GateOp::Max => (UTOFU_BARRIER_CAP_REDUCE_OP_MAX, self.words),
+            GateOp::Sum => (UTOFU_BARRIER_CAP_REDUCE_OP_SUM, self.words),
+            GateOp::SumF64 => (UTOFU_BARRIER_CAP_REDUCE_OP_BFPSUM, self.doubles),
+        };
+        if self.ops & needs == 0 { 0 } else { most }
     }
 }
 
@@ -93,20 +128,20 @@ impl Circuit for Vbg {
         &self.ids
     }
 
-    fn connect(&mut self, to: &[u64], from: &[u64]) -> Result<()> {
-        let rounds = self.ids.len();
-        // A gate receives what is sent in the round before the one in which it sends; signals go around the gates of a process.
-        let signal = |nth: usize| match rounds {
+    fn connect(&mut self, to: &[Option<u64>], from: &[Option<u64>]) -> Result<()> {
+        let count = self.ids.len();
+        // Signals go around the gates of a process.
+        let signal = |nth: usize| match count {
             1 => UTOFU_VBG_ID_NULL,
-            _ => self.ids[nth % rounds],
+            _ => self.ids[nth % count],
         };
-        let mut settings: Vec<_> = (0..rounds)
+        let mut settings: Vec<_> = (0..count)
             .map(|nth| utofu_vbg_setting {
                 vbg_id: self.ids[nth],
-                src_lcl_vbg_id: signal(nth + rounds - 1),
-                src_rmt_vbg_id: from[(nth + rounds - 1) % rounds],
+                src_lcl_vbg_id: signal(nth + count - 1),
+                src_rmt_vbg_id: from[nth].unwrap_or(UTOFU_VBG_ID_NULL),
                 dst_lcl_vbg_id: signal(nth + 1),
-                dst_rmt_vbg_id: to[nth],
+                dst_rmt_vbg_id: to[nth].unwrap_or(UTOFU_VBG_ID_NULL),
                 dst_path_coords: [UTOFU_PATH_COORD_NULL; 3],
             })
             .collect();
@@ -119,21 +154,56 @@ impl Circuit for Vbg {
         )
     }
 
-    fn begin(&mut self) -> Result<()> {
+    fn meet(&mut self) -> Result<()> {
         let begin = self.library.functions.utofu_barrier;
         // SAFETY:
         // - a gate of this process's.
         checked(unsafe { begin(self.ids[0], 0) }, "utofu_barrier")
     }
 
-    fn poll(&mut self) -> Result<bool> {
+    fn have_met(&mut self) -> Result<bool> {
         let poll = self.library.functions.utofu_poll_barrier;
         // SAFETY:
         // - as above.
-        match unsafe { poll(self.ids[0], 0) } {
-            UTOFU_ERR_NOT_COMPLETED => Ok(false),
-            code => checked(code, "utofu_poll_barrier").map(|()| true),
-        }
+        has_ended(unsafe { poll(self.ids[0], 0) }, "utofu_poll_barrier")
+    }
+
+    fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()> {
+        let (gate, count, calls) = (self.ids[0], words.len(), &self.library.functions);
+        let input = words.as_ptr().cast_mut();
+        // SAFETY:
+        // - a gate of this process's, and so many words, which are read only, and in the call; those of sums of doubles are such.
+        let code = unsafe {
+            match by {
+                GateOp::Max => {
+                    (calls.utofu_reduce_uint64)(gate, UTOFU_REDUCE_OP_MAX, input, count, 0)
+                }
+                GateOp::Sum => {
+                    (calls.utofu_reduce_uint64)(gate, UTOFU_REDUCE_OP_SUM, input, count, 0)
+                }
+                GateOp::SumF64 => (calls.utofu_reduce_double)(
+                    gate,
+                    UTOFU_REDUCE_OP_BFPSUM,
+                    input.cast(),
+                    count,
+                    0,
+                ),
+            }
+        };
+        checked(code, "utofu_reduce")
+    }
+
+    fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
+        let (gate, into, calls) = (self.ids[0], words.as_mut_ptr(), &self.library.functions);
+        // SAFETY:
+        // - room for as many words as have been given, by the trait.
+        let code = unsafe {
+            match by {
+                GateOp::SumF64 => (calls.utofu_poll_reduce_double)(gate, 0, into.cast()),
+                GateOp::Max | GateOp::Sum => (calls.utofu_poll_reduce_uint64)(gate, 0, into),
+            }
+        };
+        has_ended(code, "utofu_poll_reduce")
     }
 }
 

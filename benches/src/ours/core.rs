@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use unipgas_core::bundle::BUNDLE_LEN;
+use unipgas_core::combine::{Combination, Element};
 use unipgas_core::group::{Forming, Group};
 use unipgas_core::message::{Envelope, Lane, Messenger, Mode, Pattern, Precedence};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
@@ -357,18 +358,9 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     collective(ctx, |round| {
         let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
         let mut sum = [0u8; 8];
+        let elements = (Combination::Sum, Element::F64);
         core.group
-            .all_reduce(
-                &mine,
-                &mut sum,
-                &mut |held, other| {
-                    let number =
-                        |b: &[u8]| b.try_into().map(f64::from_ne_bytes).unwrap_or(f64::NAN);
-                    held.copy_from_slice(&(number(held) + number(other)).to_ne_bytes());
-                    Ok(())
-                },
-                Deadline::Never,
-            )
+            .all_reduce_elements_in((), &mine, &mut sum, elements, Deadline::Never)
             .map_err(text)?;
         if f64::from_ne_bytes(sum) == expected(round) {
             Ok(())

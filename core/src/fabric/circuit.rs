@@ -1,60 +1,157 @@
-//! Barrier gates of a network's own: circuits in which the members of a group meet without their processors.
+//! Barrier gates of a network's own: circuits in which the members of a group meet, and reduce a few words, without their processors.
 //!
-//! A circuit has the shape of the [dissemination barrier](crate::schedule::dissemination_barrier): each member has a gate for each round, which sends in that round; it receives
-//! what is sent in the round before.
+//! A circuit is a butterfly (uTofu User's Guide §2.3.2). Of `n` members the first `p`, the largest power of two, exchange in rounds; each other one hands its part to
+//! one of those before the first round, and gets the result from it after the last one.
 
 use crate::Result;
 
 /// A network with gates.
 pub trait Gates: Send + Sync {
-    /// Gates for a circuit of so many rounds. Errors: [`Error::Exhausted`](crate::Error::Exhausted); others.
-    fn claim(&self, rounds: u32) -> Result<Box<dyn Circuit>>;
+    /// So many gates of one circuit. Errors: [`Error::Exhausted`](crate::Error::Exhausted); others.
+    fn claim(&self, count: usize) -> Result<Box<dyn Circuit>>;
+    /// The most words that a circuit reduces at once by this operation; 0: it does not offer it. The same in all processes.
+    fn most(&self, by: GateOp) -> usize;
+}
+
+/// How gates combine words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateOp {
+    /// The largest of unsigned words.
+    Max,
+    /// The sum of words, which wraps.
+    Sum,
+    /// The sum of words that are `f64`.
+    SumF64,
 }
 
 /// A member's part of a circuit, until it is dropped.
 pub trait Circuit: Send + Sync {
-    /// The names of its gates: which one sends in each round.
+    /// The names of its gates. The circuit begins and ends at the first one.
     fn gates(&self) -> &[u64];
-    /// Connects them: `to` those that receive what this member sends in each round, and `from` those that send what it receives. Errors: the network's.
-    fn connect(&mut self, to: &[u64], from: &[u64]) -> Result<()>;
+    /// Connects them: where each sends to, and what sends there. Errors: the network's.
+    fn connect(&mut self, to: &[Option<u64>], from: &[Option<u64>]) -> Result<()>;
     /// Begins to meet. Errors: the network's.
-    fn begin(&mut self) -> Result<()>;
+    fn meet(&mut self) -> Result<()>;
     /// Whether all have met. Errors: the network's.
-    fn poll(&mut self) -> Result<bool>;
+    fn have_met(&mut self) -> Result<bool>;
+    /// Begins to reduce these words: all members as many, by the same operation. Errors: the network's.
+    fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()>;
+    /// Whether they have been reduced; then they are what `words`, as many, become. Errors: the network's.
+    fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool>;
 }
 
-/// Rounds of a circuit of `n` members.
-pub fn rounds(n: u32) -> u32 {
-    n.next_power_of_two().trailing_zeros()
+/// What a member's gate exchanges with others: each is a member, and the number of its gate there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// Receives what it sends.
+    pub to: Option<(u32, u32)>,
+    /// Sends what it receives.
+    pub from: Option<(u32, u32)>,
 }
 
-/// To whom member `me` of `n` sends in a round.
-pub fn partner(me: u32, n: u32, round: u32) -> u32 {
-    (me + (1 << round)) % n
-}
-
-/// The gate that receives what is sent in a round.
-pub fn receiver(round: u32, rounds: u32) -> u32 {
-    (round + 1) % rounds
+/// The gates of member `me` of `n`, at least two, in the order in which a signal goes around them.
+pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
+    let rounds = n.ilog2();
+    let p = 1 << rounds;
+    let last = rounds + 1;
+    // A member that somebody hands its part to has one gate more for that, and one for the result.
+    let is_handed = |member: u32| member + p < n;
+    let (sends, receives) = (
+        |member: u32, round: u32| round + u32::from(is_handed(member)),
+        |member: u32, round: u32| match is_handed(member) {
+            true => round + 2,
+            false => (round + 1) % rounds.max(2),
+        },
+    );
+    if me >= p {
+        let whom = me - p;
+        return vec![Gate {
+            to: Some((whom, 1)),
+            from: Some((whom, last)),
+        }];
+    }
+    // One gate has no signal, which carries the member's own part.
+    let count = match is_handed(me) {
+        true => rounds + 2,
+        false => rounds.max(2),
+    };
+    let mut gates = vec![Gate::default(); count as usize];
+    for round in 0..rounds {
+        let whom = me ^ 1 << round;
+        gates[sends(me, round) as usize].to = Some((whom, receives(whom, round)));
+        gates[receives(me, round) as usize].from = Some((whom, sends(whom, round)));
+    }
+    if is_handed(me) {
+        gates[1].from = Some((me + p, 0));
+        gates[last as usize].to = Some((me + p, 0));
+    }
+    gates
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Step, dissemination_barrier};
 
     #[test]
-    fn a_circuit_has_the_shape_of_the_barrier() {
+    fn both_sides_name_each_other() {
         for n in 2..=65 {
-            for me in 0..n {
-                let steps = dissemination_barrier(me, n).steps;
-                let sent = steps.iter().filter_map(|step| match step {
-                    Step::Signal { to, slot } => Some((*to, *slot)),
-                    _ => None,
-                });
-                let ours = (0..rounds(n)).map(|round| (partner(me, n, round), round));
-                assert!(sent.eq(ours), "{me} of {n}");
+            let all: Vec<_> = (0..n).map(|me| butterfly(me, n)).collect();
+            let gate = |(member, gate): (u32, u32)| all[member as usize][gate as usize];
+            for (me, gates) in (0..).zip(&all) {
+                for (nth, one) in (0..).zip(gates) {
+                    if let Some(to) = one.to {
+                        assert_eq!(gate(to).from, Some((me, nth)), "of {n}");
+                    }
+                    if let Some(from) = one.from {
+                        assert_eq!(gate(from).to, Some((me, nth)), "of {n}");
+                    }
+                }
             }
+        }
+    }
+
+    /// What each member gets where each gives its own bit, and values that meet are added.
+    fn sums(n: u32) -> Vec<u128> {
+        let all: Vec<_> = (0..n).map(|me| butterfly(me, n)).collect();
+        let mut at = vec![(0usize, 0u128); n as usize];
+        let mut packets = std::collections::HashMap::new();
+        let mut ends = vec![None; n as usize];
+        // A gate passes on what has come from the one before it, and from afar; the first one begins, and ends.
+        while ends.contains(&None) {
+            for me in 0..n as usize {
+                let (gates, (nth, held)) = (&all[me], at[me]);
+                if ends[me].is_some() {
+                    continue;
+                }
+                let gate = gates[nth % gates.len()];
+                let mut value = held;
+                if nth == 0 {
+                    value = 1 << me;
+                } else if gate.from.is_some() {
+                    let Some(packet) = packets.remove(&(me, nth % gates.len())) else {
+                        continue;
+                    };
+                    value += packet;
+                }
+                if nth == gates.len() {
+                    ends[me] = Some(value);
+                    continue;
+                }
+                if let Some((whom, there)) = gate.to {
+                    assert_eq!(packets.insert((whom as usize, there as usize), value), None);
+                }
+                // Where there is one gate, no signal is beside the packet.
+                at[me] = (nth + 1, if gates.len() == 1 { 0 } else { value });
+            }
+        }
+        ends.into_iter().flatten().collect()
+    }
+
+    #[test]
+    fn all_parts_are_in_the_result_once() {
+        for n in 2..=65 {
+            let whole = (1u128 << n) - 1;
+            assert!(sums(n).iter().all(|sum| *sum == whole), "of {n}");
         }
     }
 }

@@ -142,8 +142,8 @@ pub struct Net {
     promised: u32,
     /// The VCQs.
     pub lanes: Arc<Lanes>,
-    /// Barrier gates, if TNIs have some.
-    pub gates: Option<Vbgs>,
+    /// Barrier gates of the TNIs.
+    pub gates: Vbgs,
     /// What TNIs can do.
     pub caps: utofu_onesided_caps,
     clock: Clock,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
-use super::gates::{self, Connecting};
+use super::gates::{self, Way};
 use super::{Arena, FIRST, Group, Walk, areas};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
@@ -27,8 +27,6 @@ pub struct Forming {
     awaited: Vec<u32>,
     /// All have met.
     met: bool,
-    /// Where the network has gates.
-    connecting: Option<Connecting>,
 }
 
 impl Forming {
@@ -62,16 +60,22 @@ impl Forming {
         }
         let n = members.len() as u32;
         let (all, len) = areas(n, me as u32, shapes);
-        let gates = world.engine().gates();
-        let connecting = gates.and_then(|gates| Connecting::new(gates, n, len));
-        let arena = world.engine().allocate(len + gates::ROOM, Rights::FULL)?;
+        let arena = world
+            .engine()
+            .allocate(len + 2 * gates::ROOM, Rights::FULL)?;
         let key = arena.key();
         let arena = Arena::new(arena)?;
-        connecting.iter().try_for_each(|one| one.show(&arena))?;
         let endpoint = world.engine().endpoint(u32::MAX)?;
         let place = world.directory().list_group(name, &key)?;
         let mut awaited: Vec<u32> = all[0].0.steps.iter().filter_map(first_needed).collect();
         awaited.reverse();
+        let has_gates = n > 1 && world.engine().gates().is_some();
+        let way = |at| match has_gates {
+            true => Way::Later(at),
+            false => Way::Schedule,
+        };
+        let ways = [way(len), way(len + gates::ROOM), Way::Schedule];
+        let mut ways = ways.into_iter();
         let [barrier, reduce, broadcast] = all.map(|(schedule, area)| {
             Exclusive::new(Walk {
                 schedule,
@@ -84,7 +88,7 @@ impl Forming {
                 met: false,
                 tells: None,
                 passed: 0,
-                circuit: None,
+                way: ways.next().unwrap_or(Way::Schedule),
                 held: Vec::new(),
                 kept: Vec::new(),
             })
@@ -110,7 +114,6 @@ impl Forming {
             })),
             awaited,
             met: false,
-            connecting,
         })
     }
 
@@ -140,11 +143,6 @@ impl Forming {
         if !self.met {
             group.barrier(deadline)?;
             self.met = true;
-        }
-        if let Some(connecting) = &mut self.connecting
-            && let Some(circuit) = connecting.advance(group, deadline)?
-        {
-            group.meet_in(circuit);
         }
         self.conclude()
     }

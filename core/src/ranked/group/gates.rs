@@ -1,79 +1,92 @@
-//! A group that meets in a circuit of its network's gates: how the members connect it, and how they pass.
+//! A group that meets, and reduces, in circuits of its network's gates: how the members connect one, and how they pass.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Arena, Group, Walk};
-use crate::circuit::{Circuit, Gates, partner, receiver, rounds};
+use super::words::Encoding;
+use super::{Arena, Combine, Group, Walk};
+use crate::circuit::{Circuit, Gate, Gates, butterfly};
+use crate::combine::{Combination, Element};
 use crate::op::{Flags, Local, Remote};
 use crate::{Deadline, Error, Result};
 
-/// The most rounds of a circuit.
-const MOST: u32 = 16;
-/// The name that a member tells who has too few gates; nobody uses the circuit then.
-const NONE: u64 = u64::MAX - 1;
+/// The most gates of a member: groups have fewer members than 2^16.
+const MOST: usize = 17;
+/// The most words that go through gates at once.
+const MOST_WORDS: usize = 8;
+/// Told by a member that has too few gates instead of a name and 1; nobody uses the circuit then. 0: nothing has been told.
+const NONE: u64 = u64::MAX;
 
-/// Words of an arena for each round: names of two gates, and whether all of whom the sender has heard are connected.
-const WORDS: u32 = 3;
-/// Bytes of an arena for those.
-pub(super) const ROOM: usize = (MOST * WORDS) as usize * size_of::<u64>();
+/// Words of an arena for each gate: the names of those that receive what it sends and that send what it receives, and whether all of whom that member has
+/// heard are connected.
+const TO: usize = 0;
+const FROM: usize = 1;
+const HEARD: usize = 2;
+const WORDS: usize = 3;
+/// Bytes of an arena for a circuit.
+pub(super) const ROOM: usize = MOST * WORDS * size_of::<u64>();
 /// All are; or not.
 const ALL: u64 = 2;
 const NOT_ALL: u64 = 1;
 
-/// A circuit that the members are connecting. Each only talks to those to whom it sends: the barrier without gates does that, too.
+/// Whether operations of one kind go by gates.
+pub(super) enum Way {
+    /// They do not.
+    Schedule,
+    /// When the first one is done the members will connect gates, whose names have their place there in all arenas.
+    Later(usize),
+    /// They do that.
+    Connecting(Box<Connecting>),
+    /// They do, or what gates cannot do goes otherwise. How the operation that is under way does.
+    Gates(Box<dyn Circuit>, Option<Encoding>),
+}
+
+/// A circuit that the members are connecting. Each talks to those with whom its gates exchange packets.
 pub(super) struct Connecting {
     circuit: Option<Box<dyn Circuit>>,
-    /// Where names of gates are, in all arenas.
+    gates: Vec<Gate>,
     at: usize,
-    rounds: u32,
-    /// The gates that receive what this member sends, as far as it has asked for them.
-    to: Vec<u64>,
+    /// Gates whose names their neighbours have been told.
+    named: usize,
     /// Whether this member's gates are connected, and those of all of whom it has heard.
     connected: Option<bool>,
-    /// Rounds in which it has told that, and has heard it.
-    told: u32,
-    heard: u32,
+    /// Gates by which it has heard that; and whether it has told it by the next one.
+    heard: usize,
+    told: bool,
 }
 
 impl Connecting {
-    /// Claims the gates of a member of `n`. `None`: there is nobody to meet, or they are too many.
-    pub fn new(gates: &dyn Gates, n: u32, at: usize) -> Option<Self> {
-        let rounds = rounds(n);
-        if !(1..=MOST).contains(&rounds) {
-            return None;
-        }
-        let claimed = gates.claim(rounds);
-        let claimed =
-            claimed.inspect_err(|error| tracing::debug!("a group has no circuit: {error}"));
-        Some(Connecting {
+    fn new(gates: &dyn Gates, me: u32, n: u32, at: usize) -> Self {
+        let shape = butterfly(me, n);
+        let claimed = gates
+            .claim(shape.len())
+            .inspect_err(|error| tracing::debug!("a group has no circuit: {error}"));
+        Connecting {
             circuit: claimed.ok(),
+            gates: shape,
             at,
-            rounds,
-            to: Vec::new(),
+            named: 0,
             connected: None,
-            told: 0,
             heard: 0,
-        })
+            told: false,
+        }
     }
 
-    /// Where a member's gate of a round is named, and where the one is that sends to it in that round.
-    fn places(&self, round: u32) -> (usize, usize) {
-        let place = |nth: u32| self.at + nth as usize * size_of::<u64>();
-        (place(WORDS * round), place(WORDS * round + 1))
+    fn place(&self, gate: usize, word: usize) -> usize {
+        self.at + (gate * WORDS + word) * size_of::<u64>()
     }
 
-    /// Writes a word to a member's arena. Errors: as [`advance`](Connecting::advance).
+    /// Writes a word about a gate of another member to his arena. Errors: as [`advance`](Connecting::advance).
     fn tell(
         &self,
         group: &Group,
-        whom: u32,
-        at: usize,
+        (whom, gate): (u32, u32),
+        about: usize,
         word: u64,
         deadline: Deadline,
     ) -> Result<()> {
-        let slot = Remote {
+        let place = Remote {
             region: group.peer(whom, deadline)?,
-            offset: at,
+            offset: self.place(gate as usize, about),
         };
         let source = Local {
             ptr: (&raw const word).cast_mut().cast(),
@@ -85,66 +98,73 @@ impl Connecting {
         let told = unsafe {
             group
                 .endpoint
-                .put(source, slot, size_of_val(&word), flags, 0)
+                .put(source, place, size_of_val(&word), flags, 0)
         };
         told.map(|_| ()).map_err(|error| group.blame(whom, error))
     }
 
-    /// The name of a gate of this member's, as others get it: 0 is none.
-    fn name(&self, round: u32) -> u64 {
-        let gates = self.circuit.as_ref().map(|circuit| circuit.gates());
-        let name = gates.and_then(|gates| gates.get(round as usize));
-        name.copied().unwrap_or(NONE).wrapping_add(1)
-    }
-
-    /// Names this member's gates, before anybody looks into its arena. Errors: it is too small.
-    pub fn show(&self, arena: &Arena) -> Result<()> {
-        for round in 0..self.rounds {
-            let (own, _) = self.places(round);
-            arena.name(own)?.store(self.name(round), Ordering::Release);
-        }
-        Ok(())
+    /// The names of the neighbours of all gates, as they tell them.
+    fn names(
+        &self,
+        group: &Group,
+        about: usize,
+        of: impl Fn(&Gate) -> Option<(u32, u32)>,
+        deadline: Deadline,
+    ) -> Result<Vec<Option<u64>>> {
+        let name = |(nth, gate): (usize, &Gate)| {
+            let told = of(gate).map(|_| group.await_word(self.place(nth, about), deadline));
+            Ok(told.transpose()?.map(|word| word - 1))
+        };
+        self.gates.iter().enumerate().map(name).collect()
     }
 
     /// Goes on until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: some have too few.
-    pub fn advance(
-        &mut self,
-        group: &Group,
-        deadline: Deadline,
-    ) -> Result<Option<Box<dyn Circuit>>> {
-        let (me, n) = (group.index(), group.size());
-        while (self.to.len() as u32) < self.rounds {
-            let round = self.to.len() as u32;
-            let whom = partner(me, n, round);
-            let region = group.peer(whom, deadline)?;
-            let (offset, _) = self.places(receiver(round, self.rounds));
-            let receives = (group.endpoint).load(group.world.engine(), Remote { region, offset });
-            let receives = receives.map_err(|error| group.blame(whom, error))?;
-            let (_, sends) = self.places(round);
-            self.tell(group, whom, sends, self.name(round), deadline)?;
-            self.to.push(receives.wrapping_sub(1));
+    fn advance(&mut self, group: &Group, deadline: Deadline) -> Result<Option<Box<dyn Circuit>>> {
+        while let Some(gate) = self.gates.get(self.named) {
+            let own = match &self.circuit {
+                Some(circuit) => circuit.gates()[self.named].wrapping_add(1),
+                None => NONE,
+            };
+            // Told once more after a timeout, it is the same.
+            for (whom, about) in [(gate.to, FROM), (gate.from, TO)] {
+                if let Some(whom) = whom {
+                    self.tell(group, whom, about, own, deadline)?;
+                }
+            }
+            self.named += 1;
         }
         if self.connected.is_none() {
-            let of = |round| group.await_name(self.places(round).1, deadline);
-            let from = (0..self.rounds).map(of).collect::<Result<Vec<_>>>()?;
-            let connected = (self.circuit.as_mut()).map(|circuit| circuit.connect(&self.to, &from));
-            if let Some(Err(error)) = &connected {
+            let to = self.names(group, TO, |gate| gate.to, deadline)?;
+            let from = self.names(group, FROM, |gate| gate.from, deadline)?;
+            let known = to.iter().chain(&from).all(|name| *name != Some(NONE - 1));
+            let connected = match &mut self.circuit {
+                Some(circuit) if known => circuit.connect(&to, &from),
+                _ => Err(Error::Exhausted("gates".into())),
+            };
+            if let Err(error) = &connected {
                 tracing::debug!("a group has no circuit: {error}");
             }
-            self.connected = Some(connected.is_some_and(|connected| connected.is_ok()));
+            self.connected = Some(connected.is_ok());
         }
-        // As in the barrier: nobody sends before all are connected.
-        while self.heard < self.rounds {
-            let (round, all) = (self.heard, self.connected == Some(true));
-            let at = self.places(round).1 + size_of::<u64>();
-            if self.told == round {
-                let word = if all { ALL } else { NOT_ALL };
-                self.tell(group, partner(me, n, round), at, word, deadline)?;
-                self.told += 1;
+        // As packets will go, so that none is sent before all are connected. The first gate begins, and ends.
+        while self.heard <= self.gates.len() {
+            let nth = self.heard % self.gates.len();
+            let gate = self.gates[nth];
+            if self.heard > 0 && gate.from.is_some() && !self.told {
+                let word = group.await_word(self.place(nth, HEARD), deadline)?;
+                self.connected = Some(self.connected == Some(true) && word == ALL);
             }
-            // A word is told as it is, and awaited as a name is.
-            let word = group.await_name(at, deadline)?.wrapping_add(1);
-            self.connected = Some(all && word == ALL);
+            self.told = true;
+            if let Some(whom) = gate.to
+                && self.heard < self.gates.len()
+            {
+                let word = match self.connected {
+                    Some(true) => ALL,
+                    _ => NOT_ALL,
+                };
+                self.tell(group, whom, HEARD, word, deadline)?;
+            }
+            self.told = false;
             self.heard += 1;
         }
         Ok(self.circuit.take().filter(|_| self.connected == Some(true)))
@@ -152,53 +172,110 @@ impl Connecting {
 }
 
 impl Arena {
-    fn name(&self, offset: usize) -> Result<&AtomicU64> {
+    fn connecting(&self, offset: usize) -> Result<&AtomicU64> {
         let local = self.local(offset, size_of::<u64>())?;
         // SAFETY:
-        // - in bounds, aligned (the room is, and each name has a word), mapped while the world lives, used atomically only.
+        // - in bounds, aligned (the room is, and each word), mapped while the world lives, used atomically only.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 }
 
 impl Group {
-    fn await_name(&self, at: usize, deadline: Deadline) -> Result<u64> {
-        let word = self.arena.name(at)?;
+    fn await_word(&self, at: usize, deadline: Deadline) -> Result<u64> {
+        let word = self.arena.connecting(at)?;
         self.await_one(deadline, || match word.load(Ordering::Acquire) {
             0 => None,
-            name => Some(name.wrapping_sub(1)),
+            word => Some(word),
         })
     }
 
-    /// From now on barriers go by this circuit.
-    pub(super) fn meet_in(&self, circuit: Box<dyn Circuit>) {
-        let mut circuit = Some(circuit);
-        let _ = self.barrier.with(|walk| {
-            walk.circuit = circuit.take();
-            Ok(())
-        });
+    /// Connects gates, where there are some and the first operation is done. Errors: as [`Connecting::advance`].
+    fn find_way(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
+        if let Way::Connecting(connecting) = &mut walk.way {
+            let circuit = connecting.advance(self, deadline)?;
+            walk.way = circuit.map_or(Way::Schedule, |circuit| Way::Gates(circuit, None));
+        }
+        Ok(())
     }
 
-    /// A barrier by the gates.
+    /// The first operation, after which gates are connected.
+    fn first(&self, walk: &mut Walk, combine: &mut Combine<'_>, deadline: Deadline) -> Result<()> {
+        self.walk(walk, deadline, combine)?;
+        if let (Way::Later(at), Some(gates)) = (&walk.way, self.world.engine().gates()) {
+            let connecting = Connecting::new(gates, self.index(), self.size(), *at);
+            walk.way = Way::Connecting(Box::new(connecting));
+        }
+        Ok(())
+    }
+
+    /// A barrier, by gates as soon as they are connected.
+    #[inline(never)]
     pub(super) fn pass(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
-        let Some(circuit) = &mut walk.circuit else {
-            return Err(Error::Unsupported);
+        self.find_way(walk, deadline)?;
+        let circuit = match &mut walk.way {
+            Way::Gates(circuit, _) => circuit,
+            Way::Later(_) => return self.first(walk, &mut |_, _| Ok(()), deadline),
+            _ => return self.walk(walk, deadline, &mut |_, _| Ok(())),
         };
         if !walk.running {
-            circuit.begin()?;
+            circuit.meet()?;
             walk.running = true;
         }
+        self.await_gates(deadline, || circuit.have_met())?;
+        walk.running = false;
+        Ok(())
+    }
+
+    /// Reduces what is held, by gates where they are connected and do that.
+    #[inline(never)]
+    pub(super) fn reduce_held(
+        &self,
+        walk: &mut Walk,
+        elements: Option<(Combination, Element)>,
+        combine: &mut Combine<'_>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.find_way(walk, deadline)?;
+        let (circuit, by) = match &mut walk.way {
+            Way::Gates(circuit, by) => (circuit, by),
+            Way::Later(_) => return self.first(walk, combine, deadline),
+            _ => return self.walk(walk, deadline, combine),
+        };
+        if !walk.running {
+            let most = |by| (self.world.engine().gates()).map_or(0, |gates| gates.most(by));
+            let most = |by| most(by).min(MOST_WORDS);
+            let fits = |one: &Encoding| (1..=most(one.by)).contains(&one.words(walk.held.len()));
+            let encoding = elements.and_then(|(how, element)| Encoding::of(how, element));
+            *by = encoding.filter(fits);
+        }
+        let Some(encoding) = *by else {
+            return self.walk(walk, deadline, combine);
+        };
+        let mut room = [0; MOST_WORDS];
+        let words = &mut room[..encoding.words(walk.held.len())];
+        if !walk.running {
+            encoding.encode(&walk.held, words);
+            circuit.reduce(encoding.by, words)?;
+            walk.running = true;
+        }
+        self.await_gates(deadline, || circuit.is_reduced(encoding.by, words))?;
+        encoding.decode(words, &mut walk.held);
+        (walk.running, walk.begun) = (false, false);
+        Ok(())
+    }
+
+    fn await_gates(
+        &self,
+        deadline: Deadline,
+        mut look: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         let mut since = None;
-        let passed = self.world.engine().wait_for(
-            deadline,
-            &mut || self.check(&mut since),
-            || match circuit.poll() {
+        self.world
+            .engine()
+            .wait_for(deadline, &mut || self.check(&mut since), || match look() {
                 Ok(false) => None,
                 Ok(true) => Some(Ok(())),
                 Err(error) => Some(Err(error)),
-            },
-        )?;
-        passed?;
-        walk.running = false;
-        Ok(())
+            })?
     }
 }

@@ -6,6 +6,7 @@
 mod forming;
 mod gates;
 mod meet;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -15,10 +16,11 @@ use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 pub use forming::Forming;
+use gates::Way;
 
 use crate::awaited::Awaited;
 use crate::cache::PAIR;
-use crate::circuit::Circuit;
+use crate::combine::{Combination, Element, combine};
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::{Region, RemoteRegion};
@@ -91,8 +93,8 @@ struct Walk {
     tells: Option<u32>,
     /// Children that it has told.
     passed: usize,
-    /// Gates of the network's, by which a barrier goes instead.
-    circuit: Option<Box<dyn Circuit>>,
+    /// Whether it goes by gates of the network's instead.
+    way: Way,
     held: Vec<u8>,
     /// The own value, where that of another member is held first.
     kept: Vec<u8>,
@@ -303,9 +305,9 @@ impl Group {
     pub fn barrier_in<C>(&self, call: C, deadline: Deadline) -> Result<()> {
         self.barrier.with(|walk| {
             drop(call);
-            match walk.circuit {
-                None => self.walk(walk, deadline, &mut |_, _| Ok(())),
-                Some(_) => self.pass(walk, deadline),
+            match walk.way {
+                Way::Schedule => self.walk(walk, deadline, &mut |_, _| Ok(())),
+                _ => self.pass(walk, deadline),
             }
         })
     }
@@ -332,6 +334,39 @@ impl Group {
         combine: &mut Combine<'_>,
         deadline: Deadline,
     ) -> Result<()> {
+        self.reduce(call, value, result, (None, combine), deadline)
+    }
+
+    /// [`Group::all_reduce_in`] of elements of a type, by gates of the network where that has some which do it. All members give the same combination and type.
+    pub fn all_reduce_elements_in<C>(
+        &self,
+        call: C,
+        value: &[u8],
+        result: &mut [u8],
+        (how, element): (Combination, Element),
+        deadline: Deadline,
+    ) -> Result<()> {
+        let mut each = |held: &mut [u8], other: &[u8]| {
+            combine(how, element, held, other);
+            Ok(())
+        };
+        self.reduce(
+            call,
+            value,
+            result,
+            (Some((how, element)), &mut each),
+            deadline,
+        )
+    }
+
+    fn reduce<C>(
+        &self,
+        call: C,
+        value: &[u8],
+        result: &mut [u8],
+        (elements, combine): (Option<(Combination, Element)>, &mut Combine<'_>),
+        deadline: Deadline,
+    ) -> Result<()> {
         check_payload(value.len())?;
         if value.len() != result.len() {
             return Err(Error::InvalidArgument(
@@ -345,7 +380,10 @@ impl Group {
                 walk.held.extend_from_slice(value);
                 walk.begun = true;
             }
-            self.walk(walk, deadline, combine)?;
+            match walk.way {
+                Way::Schedule => self.walk(walk, deadline, combine)?,
+                _ => self.reduce_held(walk, elements, combine, deadline)?,
+            }
             if walk.held.len() != result.len() {
                 return Err(Error::InvalidArgument(
                     "the operation was begun with another length".into(),
