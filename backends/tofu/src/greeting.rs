@@ -60,6 +60,8 @@ pub struct End {
     pub len: u32,
     /// Messages that may be in it.
     pub promised: u32,
+    /// The number of the first one, by chance: what was meant for a process that had the VCQ before has other numbers.
+    pub first: u64,
 }
 
 /// What who begins says.

@@ -56,28 +56,32 @@ pub struct Outbox {
     /// Bytes that each of those takes that have not been read, as far as is known, and of them all.
     under_way: VecDeque<usize>,
     used: usize,
+    /// The number of the first message.
+    first: u64,
     /// How many have been read.
     read: u64,
-    /// The number of the next one.
-    next: u32,
 }
 
 impl Outbox {
-    /// Of a ring of so many bytes, in which `promised` messages may be.
-    pub fn new(ring: usize, promised: usize) -> Self {
+    /// Of a ring of so many bytes, in which `promised` messages may be, and whose first message has the number `first`.
+    pub fn new(ring: usize, promised: usize, first: u64) -> Self {
         Outbox {
             ring,
             promised,
             at: 0,
             under_way: VecDeque::new(),
             used: 0,
+            first,
             read: 0,
-            next: 0,
         }
     }
 
-    /// The peer has read so many. What it cannot have read is ignored.
-    pub fn have_been_read(&mut self, count: u64) {
+    /// The peer has read those before this number. What it cannot have read, another one has written here.
+    pub fn have_been_read(&mut self, before: u64) {
+        let count = before.wrapping_sub(self.first);
+        if count > self.read + self.under_way.len() as u64 {
+            return;
+        }
         while self.read < count
             && let Some(bytes) = self.under_way.pop_front()
         {
@@ -98,7 +102,10 @@ impl Outbox {
         };
         let takes = left_out + size;
         let room = self.used + takes + kept <= self.ring;
-        (room && self.under_way.len() + one < self.promised).then_some((at, takes, self.next))
+        let number = self
+            .first
+            .wrapping_add(self.read + self.under_way.len() as u64);
+        (room && self.under_way.len() + one < self.promised).then_some((at, takes, number as u32))
     }
 
     /// It has been written there.
@@ -106,7 +113,6 @@ impl Outbox {
         self.at = at + size;
         self.used += takes;
         self.under_way.push_back(takes);
-        self.next = self.next.wrapping_add(1);
     }
 }
 
@@ -157,8 +163,11 @@ mod tests {
     /// A ring as the peer sees it: messages come in order, none overwrites one that has not been read, and who waits for room gets it.
     #[test]
     fn a_ring_is_never_overrun_and_never_stuck() {
+        // Numbers begin anywhere, and go round.
+        const FIRST: u64 = u64::MAX - 1000;
         for (ring, promised) in [(4096, 8), (16384, 64), (4096, 64)] {
-            let (mut out, mut inbox) = (Outbox::new(ring, promised), Inbox::default());
+            let mut out = Outbox::new(ring, promised, FIRST);
+            let mut inbox = Inbox::default();
             let mut there: VecDeque<(usize, usize)> = VecDeque::new();
             let mut random = 12345u32;
             let (mut sent, mut told) = (0u32, 0);
@@ -167,7 +176,7 @@ mod tests {
                 let size = size((random >> 8) as usize % (most(ring) + 1));
                 match out.place(Kind::Bytes, size) {
                     Some((at, takes, number)) => {
-                        assert_eq!(number, sent);
+                        assert_eq!(number, (FIRST as u32).wrapping_add(sent));
                         let end = at + size;
                         assert!(end <= ring);
                         let apart = |&(begin, stop): &(usize, usize)| end <= begin || stop <= at;
@@ -186,7 +195,12 @@ mod tests {
                                 inbox.has_told();
                             }
                         }
-                        out.have_been_read(told);
+                        // Of another stream.
+                        for foreign in [1 << 40, FIRST - 1, FIRST.wrapping_add(u64::from(sent) + 1)] {
+                            out.have_been_read(foreign);
+                            assert!(out.place(Kind::Bytes, size).is_none());
+                        }
+                        out.have_been_read(FIRST.wrapping_add(told));
                         assert!(out.place(Kind::Bytes, size).is_some(), "{ring} {promised}");
                     }
                 }

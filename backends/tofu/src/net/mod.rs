@@ -306,6 +306,7 @@ impl Net {
             ring: block.stadd,
             len: self.ring as u32,
             promised: self.promised,
+            first: u64::from_ne_bytes(random()?),
         };
         let mut conversations = self.conversations.write();
         let number = conversations.next;
