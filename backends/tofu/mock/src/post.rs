@@ -12,7 +12,7 @@ use crate::flight::{Failure, Kind, Part};
 use crate::library::{Mock, Outcome, outcome};
 use crate::operation::Operation;
 use crate::rules::broken;
-use crate::vcqs::Inside;
+use crate::vcqs::{Inside, Registered};
 
 /// The most words that a descriptor takes.
 const DESC_WORDS: usize = 8;
@@ -82,7 +82,7 @@ impl Post<'_> {
         tcq.or(mrq)
     }
 
-    fn check_local(&self, part: &Part, registered: &BTreeMap<utofu_stadd_t, (usize, usize)>) {
+    fn check_local(&self, part: &Part, registered: &BTreeMap<utofu_stadd_t, Registered>) {
         if !matches!(part.kind, Kind::Put | Kind::Get) || !self.mock.config.strict_stadds {
             return;
         }
@@ -91,10 +91,10 @@ impl Post<'_> {
             registered
                 .range(..=part.local)
                 .next_back()
-                .is_some_and(|(first, (_, length))| {
+                .is_some_and(|(first, memory)| {
                     part.local
                         .checked_add(part.length as u64)
-                        .is_some_and(|last| last <= end(first, *length))
+                        .is_some_and(|last| last <= end(first, memory.length))
                 });
         if !within {
             broken(

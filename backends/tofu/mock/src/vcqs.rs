@@ -30,12 +30,21 @@ pub struct Cq {
     queues: Mutex<Queues>,
 }
 
+/// Memory under a STADD.
+pub struct Registered {
+    pub address: usize,
+    /// Bytes, the most that were registered.
+    pub length: usize,
+    /// It was registered so many times, and is there until it has been deregistered as often (guide §3.6.1).
+    pub times: usize,
+}
+
 /// What a VCQ of a CQ has.
 #[derive(Default)]
 pub struct Queue {
     pub flights: Flights,
-    /// Beginning, and length in bytes, of what is registered.
-    pub registered: BTreeMap<utofu_stadd_t, (usize, usize)>,
+    /// What is registered.
+    pub registered: BTreeMap<utofu_stadd_t, Registered>,
     /// Descriptors that were prepared, by their bytes.
     pub prepared: HashMap<Vec<u64>, Part>,
     /// TCQ descriptors that have been read: serial number, code, cbdata.
@@ -143,9 +152,9 @@ pub fn address(mock: &Mock, vcq_id: utofu_vcq_id_t, stadd: utofu_stadd_t) -> Opt
     let vcq = table.as_ref()?.vcqs.values().find(|vcq| vcq.id == plain)?;
     let queues = vcq.cq.queues.lock();
     let registered = &queues.by_handle.get(&vcq.handle)?.registered;
-    let (first, (address, length)) = registered.range(..=stadd).next_back()?;
+    let (first, memory) = registered.range(..=stadd).next_back()?;
     let offset = (stadd - first) as usize;
-    (offset < *length).then_some(address + offset)
+    (offset < memory.length).then_some(memory.address + offset)
 }
 
 /// A thread in a call of §3.6 or §3.7 on a VCQ.

@@ -6,7 +6,7 @@ use unipgas_utofu_sys::*;
 
 use crate::library::{Mock, Outcome, outcome};
 use crate::rules::broken;
-use crate::vcqs::Inside;
+use crate::vcqs::{Inside, Registered};
 
 /// Alignment of what has a STag of the program's choice, and the number of those.
 const ALIGNMENT: usize = 256;
@@ -21,12 +21,12 @@ fn check_stag(stag: c_uint) -> Outcome {
     }
 }
 
-/// Registers `size` bytes at `addr` by `make`, if that is allowed.
+/// Registers `size` bytes at `addr` by `make`, if that is allowed. `tagged`: under a STag of the program's choice.
 fn register(
     mock: &'static Mock,
     inside: &Inside,
     (addr, size): (*mut c_void, usize),
-    flags: c_ulong,
+    (flags, tagged): (c_ulong, bool),
     stadd: *mut utofu_stadd_t,
     make: impl FnOnce() -> c_int,
 ) -> Outcome {
@@ -41,13 +41,22 @@ fn register(
     }
     let mut queues = inside.queues();
     let registered = &mut queues.of(inside.vcq()).registered;
-    if registered.len() >= mock.config.regs {
+    // The same memory gets the STADD that it has.
+    let is_same = |memory: &Registered| (memory.address, memory.length) == (addr.addr(), size);
+    let is_new = tagged || !registered.values().any(is_same);
+    if is_new && registered.len() >= mock.config.regs {
         return Err(UTOFU_ERR_FULL);
     }
     outcome(make())?;
     // SAFETY:
     // - the library has stored the STADD there.
-    registered.insert(unsafe { *stadd }, (addr.addr(), size));
+    let memory = registered.entry(unsafe { *stadd }).or_insert(Registered {
+        address: addr.addr(),
+        length: size,
+        times: 0,
+    });
+    memory.length = memory.length.max(size);
+    memory.times += 1;
     Ok(())
 }
 
@@ -63,7 +72,7 @@ pub unsafe fn utofu_reg_mem(
     // SAFETY:
     // - the caller's arguments.
     let make = || unsafe { (mock.real.utofu_reg_mem)(vcq_hdl, addr, size, flags, stadd) };
-    register(mock, &inside, (addr, size), flags, stadd, make)
+    register(mock, &inside, (addr, size), (flags, false), stadd, make)
 }
 
 pub unsafe fn utofu_reg_mem_with_stag(
@@ -88,7 +97,7 @@ pub unsafe fn utofu_reg_mem_with_stag(
         // - the caller's arguments.
         unsafe { (mock.real.utofu_reg_mem_with_stag)(vcq_hdl, addr, size, stag, flags, stadd) }
     };
-    register(mock, &inside, (addr, size), flags, stadd, make)
+    register(mock, &inside, (addr, size), (flags, true), stadd, make)
 }
 
 pub unsafe fn utofu_query_stadd(
@@ -117,7 +126,7 @@ pub unsafe fn utofu_dereg_mem(
     let mut queues = inside.queues();
     queues.look(mock)?;
     let queue = queues.of(inside.vcq());
-    let Some((_, size)) = queue.registered.get(&stadd).copied() else {
+    let Some(memory) = queue.registered.get_mut(&stadd) else {
         broken(
             CALL,
             format_args!(
@@ -125,7 +134,8 @@ pub unsafe fn utofu_dereg_mem(
             ),
         );
     };
-    if let Some(user) = queue.flights.user_of(stadd, size) {
+    let is_last = memory.times == 1;
+    if is_last && let Some(user) = queue.flights.user_of(stadd, memory.length) {
         broken(
             CALL,
             format_args!(
@@ -137,6 +147,9 @@ pub unsafe fn utofu_dereg_mem(
     // SAFETY:
     // - memory that is registered.
     outcome(unsafe { (mock.real.utofu_dereg_mem)(vcq_hdl, stadd, flags) })?;
-    queue.registered.remove(&stadd);
+    memory.times -= 1;
+    if is_last {
+        queue.registered.remove(&stadd);
+    }
     Ok(())
 }

@@ -169,6 +169,30 @@ fn memory_has_its_codes() {
     });
 }
 
+/// Guide §3.6.1: the same STADD, until it has been deregistered as often.
+#[test]
+fn memory_is_registered_more_than_once() {
+    alone(
+        "limits::memory_is_registered_more_than_once",
+        "regs=1",
+        || {
+            let a = Vcq::new(0, 0);
+            let again = |offset: usize, stadd: &mut utofu_stadd_t| {
+                let address = a.memory.wrapping_add(offset).cast();
+                call!(utofu_reg_mem(a.handle, address, SIZE - offset, 0, stadd))
+            };
+            let mut stadd = 0;
+            assert_eq!(again(0, &mut stadd), UTOFU_SUCCESS);
+            assert_eq!(stadd, a.stadd);
+            assert_eq!(again(4096, &mut stadd), UTOFU_ERR_FULL);
+            assert_eq!(a.deregister(), UTOFU_SUCCESS);
+            let own = a.put(&a, TCQ, 1);
+            assert_eq!((own, a.next_tcq()), (UTOFU_SUCCESS, (UTOFU_SUCCESS, 1)));
+            assert_eq!((a.deregister(), again(4096, &mut stadd)), (0, 0));
+        },
+    );
+}
+
 #[test]
 fn interfaces_and_queues_end() {
     alone(
