@@ -196,7 +196,8 @@ mod tests {
                             }
                         }
                         // Of another stream.
-                        for foreign in [1 << 40, FIRST - 1, FIRST.wrapping_add(u64::from(sent) + 1)] {
+                        for foreign in [1 << 40, FIRST - 1, FIRST.wrapping_add(u64::from(sent) + 1)]
+                        {
                             out.have_been_read(foreign);
                             assert!(out.place(Kind::Bytes, size).is_none());
                         }

@@ -1,6 +1,7 @@
 //! A group that meets, and reduces, in circuits of its network's gates: how the members connect one, and how they pass.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::words::Encoding;
 use super::{Arena, Combine, Group, Walk};
@@ -13,6 +14,8 @@ use crate::{Deadline, Error, Result};
 const MOST: usize = 17;
 /// The most words that go through gates at once.
 const MOST_WORDS: usize = 8;
+/// Gates ring for nobody: who sleeps looks again after such spans, longer and longer.
+const LOOK: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 /// Told by a member that has too few gates instead of a name and 1; nobody uses the circuit then. 0: nothing has been told.
 const NONE: u64 = u64::MAX;
 
@@ -269,13 +272,19 @@ impl Group {
         deadline: Deadline,
         mut look: impl FnMut() -> Result<bool>,
     ) -> Result<()> {
-        let mut since = None;
-        self.world
-            .engine()
-            .wait_for(deadline, &mut || self.check(&mut since), || match look() {
+        let engine = self.world.engine();
+        let (mut since, mut span) = (None, LOOK.0);
+        loop {
+            let until = deadline.not_after(span);
+            let waited = engine.wait_for(until, &mut || self.check(&mut since), || match look() {
                 Ok(false) => None,
                 Ok(true) => Some(Ok(())),
                 Err(error) => Some(Err(error)),
-            })?
+            });
+            match waited {
+                Err(Error::Timeout) if !deadline.expired() => span = (span * 2).min(LOOK.1),
+                waited => return waited?,
+            }
+        }
     }
 }
