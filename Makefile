@@ -150,6 +150,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "atomics of GASPI on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --law gaspi.atomic --seeds 3
 	@$(STEP) "laws of the engine on verbs under chaos" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend verbs-chaos --api core --seeds 1
 	@$(STEP) "requests in a barrier over a device" packaging/run-counts "$(STAGE)"
+	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "calls of the machine's uTofu library" packaging/run-tofu-calls "$(STAGE)"
 	@for device in $(DEVICES); do \
 	    $(STEP) "laws of networks on a device with $$device" env FAKE_VERBS=$$device packaging/with-fake-verbs \
 	        "$(STAGE)/bin/unipgas" conform --backend verbs --law transport,core.atomic,core.put,core.get,core.notice --seeds 1 || exit 1; \
