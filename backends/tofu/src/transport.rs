@@ -12,6 +12,7 @@ use unipgas_core::circuit::Gates;
 use unipgas_core::op::Local;
 use unipgas_core::region::{Memory, Rights};
 use unipgas_core::registry::Opening;
+use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
@@ -28,6 +29,9 @@ use crate::vcq;
 
 /// Nobody waits longer for peers who take nothing.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Bytes of the values for which the shapes of groups are chosen.
+const SMALL: u64 = 64;
 
 /// A turn takes less.
 const TURN: Duration = Duration::from_millis(100);
@@ -281,6 +285,10 @@ impl Transport for Tofu {
 
     fn locks(&self) -> &ElementLocks {
         self.streams().locks()
+    }
+
+    fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
+        Some(unipgas_tofud::table::shapes(members, each, SMALL))
     }
 
     fn gates(&self) -> Option<&dyn Gates> {

@@ -14,6 +14,7 @@ use crate::limited::Limited;
 use crate::operands::Operands;
 use crate::region::{Memory, Region, RemoteRegion, Rights};
 use crate::registration::Registrations;
+use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::{BURST, Patience, SHORT_BURST};
 use crate::{Deadline, Error, Result, user_memory};
@@ -322,6 +323,13 @@ impl Engine {
         self.transports
             .last()
             .and_then(|transport| transport.gates())
+    }
+
+    /// The shapes that the network suggests for groups: [`Transport::shapes`].
+    pub fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
+        self.transports
+            .last()
+            .and_then(|transport| transport.shapes(members, each))
     }
 
     /// Whether peers, whichever way leads to them, have mapped what this process allocates.

@@ -16,6 +16,7 @@ use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
 };
 use crate::region::{Memory, RemoteRegion, Rights};
+use crate::schedule::Shapes;
 use crate::{Deadline, Error, Result};
 
 /// What a backend can do; the conformance matrix checks that it tells the truth.
@@ -152,6 +153,11 @@ pub trait Transport: Send + Sync {
     }
     /// The locks of this process for elements that no CPU changes atomically: one set for all that operate on its memory, by whatever way.
     fn locks(&self) -> &ElementLocks;
+    /// The shapes that suit a group of so many members, of which about `each` are on a host. All processes say the same.
+    fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
+        let _ = (members, each);
+        None
+    }
     /// Barrier gates of the network's own.
     fn gates(&self) -> Option<&dyn Gates> {
         None

@@ -35,6 +35,10 @@ pub(super) trait Server: Send + Sync {
     fn fence(&self, deadline: Deadline) -> Result<()>;
     /// Whether the launcher still runs.
     fn lives(&self) -> bool;
+    /// How many hosts the job has, if that is told: to all ranks or to none.
+    fn hosts(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// A rank of a job that another launcher has started.
@@ -75,6 +79,13 @@ impl Bootstrap for Launched {
 
     fn neighbours(&self) -> u32 {
         self.server.neighbours().len() as u32
+    }
+
+    fn hosts(&self) -> Option<u32> {
+        match self.several {
+            true => self.server.hosts(),
+            false => Some(1),
+        }
     }
 
     fn cpus(&self) -> u32 {

@@ -46,6 +46,11 @@ pub trait Bootstrap: Send + Sync {
         self.neighbours() < self.size()
     }
 
+    /// How many hosts the job has, where the launcher tells that. All ranks say the same.
+    fn hosts(&self) -> Option<u32> {
+        (!self.spans_hosts()).then_some(1)
+    }
+
     /// CPUs that the ranks of this host share.
     fn cpus(&self) -> u32;
 

@@ -85,6 +85,13 @@ impl Bootstrap for Ranked {
         self.hosts > 1 || self.board.spans_hosts()
     }
 
+    fn hosts(&self) -> Option<u32> {
+        match self.board.spans_hosts() {
+            true => None,
+            false => Some(self.hosts),
+        }
+    }
+
     fn cpus(&self) -> u32 {
         self.board.cpus()
     }

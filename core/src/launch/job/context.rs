@@ -84,6 +84,12 @@ impl Job {
         !self.bootstrap.spans_hosts() && self.crowded(ranks)
     }
 
+    /// Ranks on each host, about, where there are several and their number is known. All ranks say the same.
+    pub fn each_host(&self) -> Option<u32> {
+        let hosts = self.bootstrap.hosts().filter(|hosts| *hosts > 1)?;
+        Some(self.size().div_ceil(hosts))
+    }
+
     /// How many ranks are known to have died. One relaxed load.
     #[inline]
     pub fn deaths(&self) -> u32 {

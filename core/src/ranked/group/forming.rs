@@ -35,8 +35,10 @@ impl Forming {
     /// [`Error::Exhausted`].
     pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
         let n = members.len() as u32;
-        let usual = Shapes::usual(n, world.job().gathers(n));
-        Forming::shaped(world, members, name, usual)
+        let (job, engine) = (world.job(), world.engine());
+        let suggested = job.each_host().and_then(|each| engine.shapes(n, each));
+        let shapes = suggested.unwrap_or_else(|| Shapes::usual(n, job.gathers(n)));
+        Forming::shaped(world, members, name, shapes)
     }
 
     /// As [`Forming::new`], with shapes that suit the network between the members. All of them must give the same: what each decides from must be what

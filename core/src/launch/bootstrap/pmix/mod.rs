@@ -47,6 +47,8 @@ struct Client {
     me: Proc,
     size: u32,
     neighbours: Vec<u32>,
+    /// Hosts of the job.
+    hosts: Option<u32>,
     fencing: Mutex<Option<Arc<AtomicI32>>>,
     /// What ranks of other hosts have been asked for, and have not told.
     asked: Mutex<HashMap<(u32, String), Arc<Asked>>>,
@@ -130,6 +132,7 @@ impl Client {
             me,
             size: 0,
             neighbours: Vec::new(),
+            hosts: None,
             fencing: Mutex::default(),
             asked: Mutex::default(),
         };
@@ -147,8 +150,9 @@ impl Client {
         };
         // A server that does not tell who is here may tell that all are.
         let all = || (number(c"pmix.local.size") == Ok(size)).then(|| (0..size).collect());
+        let hosts = number(c"pmix.num.nodes").ok().filter(|hosts| *hosts > 0);
         client.neighbours = here.or_else(all).unwrap_or_else(|| vec![client.me.rank]);
-        client.size = size;
+        (client.size, client.hosts) = (size, hosts);
         if client.me.rank >= size || client.neighbours.binary_search(&client.me.rank).is_err() {
             return Err(Error::Unreachable(format!(
                 "the PMIx server contradicts itself: rank {} of {size}",
@@ -279,6 +283,10 @@ impl Server for Pmix {
 
     fn neighbours(&self) -> &[u32] {
         &self.client.neighbours
+    }
+
+    fn hosts(&self) -> Option<u32> {
+        self.client.hosts
     }
 
     fn put(&self, key: &str, value: &[u8]) -> Result<()> {

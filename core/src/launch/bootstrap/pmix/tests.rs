@@ -30,7 +30,7 @@ _Static_assert(PMIX_EVENT_PROC_TERMINATED == -201 && PMIX_ERR_PROC_ABORTED_BY_SI
 _Static_assert((PMIX_RANK_WILDCARD) == 4294967294u && PMIX_GLOBAL == 3, "ranks and scopes");
 _Static_assert(sizeof(pmix_scope_t) == 1 && sizeof(pmix_status_t) == 4, "small types");
 int main(void) {
-    if (strcmp(PMIX_JOB_SIZE, "pmix.job.size") || strcmp(PMIX_LOCAL_PEERS, "pmix.lpeers") || strcmp(PMIX_LOCAL_SIZE, "pmix.local.size") ||
+    if (strcmp(PMIX_JOB_SIZE, "pmix.job.size") || strcmp(PMIX_LOCAL_PEERS, "pmix.lpeers") || strcmp(PMIX_LOCAL_SIZE, "pmix.local.size") || strcmp(PMIX_NUM_NODES, "pmix.num.nodes") ||
         strcmp(PMIX_COLLECT_DATA, "pmix.collect") || strcmp(PMIX_EVENT_AFFECTED_PROC, "pmix.evproc"))
         return 1;
     printf("%zu %zu %zu %zu %zu %zu %zu %zu %zu\n", sizeof(pmix_proc_t), offsetof(pmix_proc_t, rank), sizeof(pmix_value_t),
