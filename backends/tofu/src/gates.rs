@@ -7,10 +7,12 @@ use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::library::Library;
+use crate::vcq::{failed, name};
 
-/// The gates of this process.
+/// The gates of this process. Where it has none it says so to others that form a group with it, who may have some.
 pub struct Vbgs {
     library: &'static Library,
+    /// Those with gates that can meet.
     tnis: Vec<utofu_tni_id_t>,
 }
 
@@ -23,13 +25,19 @@ struct Vbg {
 fn checked(code: i32, what: &str) -> Result<()> {
     match code {
         UTOFU_SUCCESS => Ok(()),
-        code => Err(Error::Os(format!("{what}: uTofu's error {code}"))),
+        code => Err(failed(code, what)),
     }
 }
 
 impl Vbgs {
-    /// `None`: the TNIs have none, or none is this process's. `nth`: this process, of those of its node.
-    pub fn find(library: &'static Library, nth: usize) -> Option<Self> {
+    /// `nth`: this process, of those of its node.
+    pub fn find(library: &'static Library, nth: usize) -> Self {
+        let tnis = Vbgs::tnis(library, nth).unwrap_or_default();
+        Vbgs { library, tnis }
+    }
+
+    /// `None`: the TNIs have none, or none is this process's.
+    fn tnis(library: &Library, nth: usize) -> Option<Vec<utofu_tni_id_t>> {
         let calls = &library.functions;
         let (mut ids, mut count) = (null_mut(), 0);
         // SAFETY:
@@ -55,7 +63,7 @@ impl Vbgs {
         // SAFETY:
         // - there, by the word of the library.
         let meets = unsafe { *caps }.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER != 0;
-        meets.then_some(Vbgs { library, tnis })
+        meets.then_some(tnis)
     }
 }
 
@@ -144,7 +152,7 @@ impl Drop for Vbg {
         // - what `claim` has got, used no more.
         let code = unsafe { free(self.ids.as_mut_ptr(), self.ids.len()) };
         if code != UTOFU_SUCCESS {
-            tracing::debug!("tofu: utofu_free_vbg: error {code}");
+            tracing::debug!("tofu: utofu_free_vbg: {}", name(code));
         }
     }
 }

@@ -284,7 +284,7 @@ impl Transport for Tofu {
     }
 
     fn gates(&self) -> Option<&dyn Gates> {
-        self.net.gates.as_ref().map(|gates| gates as &dyn Gates)
+        Some(&self.net.gates)
     }
 
     fn hurry(&self, deadline: Deadline) {
