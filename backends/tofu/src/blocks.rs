@@ -63,31 +63,43 @@ impl Blocks {
         }
     }
 
-    /// One, with whatever bytes. `None`: there is none now. Errors: those of [`Pages::new`] and [`Lane::register`].
-    pub fn take(self: &Arc<Self>) -> Result<Option<Block>> {
+    /// The first ones are there, so that who has none left later only waits. Errors: those of [`Pages::new`] and [`Lane::register`].
+    pub fn begin(&self) -> Result<()> {
+        self.more(&mut self.state.lock())
+    }
+
+    fn more(&self, state: &mut State) -> Result<()> {
+        let there = state.chunks.len() as u32 * self.together;
+        let len = self.size * self.together as usize;
+        let memory = Pages::new(len)?;
+        // SAFETY:
+        // - deregistered before the memory goes.
+        let stadd = unsafe { self.lane.register(memory.base(), len, false, None) }?;
+        state.begins.insert(stadd, state.chunks.len() as u32);
+        state.chunks.push(Chunk { memory, stadd });
+        state.free.extend((there..there + self.together).rev());
+        Ok(())
+    }
+
+    /// One, with whatever bytes. `None`: there is none now.
+    pub fn take(self: &Arc<Self>) -> Option<Block> {
         let state = &mut *self.state.lock();
         let there = state.chunks.len() as u32 * self.together;
-        if state.free.is_empty() && there < self.most {
-            let len = self.size * self.together as usize;
-            let memory = Pages::new(len)?;
-            // SAFETY:
-            // - deregistered before the memory goes.
-            let stadd = unsafe { self.lane.register(memory.base(), len, false, None) }?;
-            state.begins.insert(stadd, state.chunks.len() as u32);
-            state.chunks.push(Chunk { memory, stadd });
-            state.free.extend((there..there + self.together).rev());
+        if state.free.is_empty()
+            && there < self.most
+            && let Err(error) = self.more(state)
+        {
+            tracing::debug!("tofu: no more blocks of {} bytes: {error}", self.size);
         }
-        let Some(number) = state.free.pop() else {
-            return Ok(None);
-        };
+        let number = state.free.pop()?;
         let chunk = &state.chunks[(number / self.together) as usize];
         let at = (number % self.together) as usize * self.size;
-        Ok(Some(Block {
+        Some(Block {
             home: self.clone(),
             number,
             base: chunk.memory.base().wrapping_add(at),
             stadd: chunk.stadd + at as u64,
-        }))
+        })
     }
 
     /// The number of the one in which the byte before this one is, and where that ends in it.

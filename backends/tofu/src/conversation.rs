@@ -254,10 +254,16 @@ impl Conversation {
         let mut incoming = self.incoming.lock();
         let word = (self.own.first.wrapping_add(incoming.mail.read)).to_ne_bytes();
         let told = net.write_word(&self.target, word, end.ring + u64::from(end.len));
-        if told != Err(Error::NotNow) {
-            incoming.mail.has_told();
+        match told {
+            Err(Error::NotNow) => return false,
+            Ok(()) | Err(Error::PeerDead) => incoming.mail.has_told(),
+            Err(error) => {
+                // The peer would wait for room without end.
+                drop(incoming);
+                net.stream_fails(self, &error);
+            }
         }
-        told != Err(Error::NotNow)
+        true
     }
 
     /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`]; others.
@@ -345,7 +351,9 @@ impl Stream for Conversation {
                 Err(Error::NotNow) => break,
                 Err(error) => {
                     if error != Error::PeerDead {
-                        tracing::warn!("tofu: a message cannot be sent: {error}");
+                        unipgas_core::tell_refusal(&Error::Os(format!(
+                            "tofu: a message cannot be sent: {error}"
+                        )));
                     }
                     self.ended.store(true, Ordering::Release);
                     return Err(Ended);

@@ -99,7 +99,13 @@ impl Own for Write {
             // - so many bytes are there.
             unsafe { vcq.put_piggyback(peer, (word.as_ptr(), word.len()), slot, flags, data) }
         };
-        lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))
+        let mut queue = lane.queue();
+        let posted = lane.post(&mut queue, to, post, || Ends::Access(ticket));
+        if self.half && !matches!(posted, Ok(()) | Err(Error::NotNow)) {
+            // The bytes go while they are there.
+            lane.vcq.start_delayed();
+        }
+        posted
     }
 }
 

@@ -8,8 +8,9 @@ use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::library::Library;
+use crate::vcq::{failed, name};
 
-/// The gates of this process.
+/// The gates of this process. Where it has none it says so to others that form a group with it, who may have some.
 pub struct Vbgs {
     library: &'static Library,
     /// Those that have gates: perhaps none.
@@ -28,7 +29,7 @@ struct Vbg {
 fn checked(code: i32, what: &str) -> Result<()> {
     match code {
         UTOFU_SUCCESS => Ok(()),
-        code => Err(Error::Os(format!("{what}: uTofu's error {code}"))),
+        code => Err(failed(code, what)),
     }
 }
 
@@ -214,7 +215,7 @@ impl Drop for Vbg {
         // - what `claim` has got, used no more.
         let code = unsafe { free(self.ids.as_mut_ptr(), self.ids.len()) };
         if code != UTOFU_SUCCESS {
-            tracing::debug!("tofu: utofu_free_vbg: error {code}");
+            tracing::debug!("tofu: utofu_free_vbg: {}", name(code));
         }
     }
 }

@@ -1,25 +1,28 @@
 //! The VCQs of this process. Each is a lane of its own: what is posted there to one peer ends in order, by local notices in its MRQ.
 
-use std::collections::VecDeque;
 use std::ffi::c_ulong;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::streams::Ticket;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Deadline, Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::greeting::Fetched;
 use crate::library::Library;
 use crate::net::Target;
+use crate::queue::{Queue, Told, is_awaited, is_local};
 use crate::quick::OFTEN;
-use crate::vcq::{Found, Vcq};
+use crate::vcq::{Vcq, is_told};
 
 /// The most VCQs of a process.
 pub const LANES: usize = 6;
 /// Local notices that may come to one VCQ; a quarter of the smallest MRQ (guide §4.3.2.3).
 const NOTICES: usize = 512;
+/// Nobody waits longer before memory is deregistered.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// Of a descriptor whose end a local notice tells.
 const NOTICED: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
@@ -54,6 +57,18 @@ pub struct Landing {
 // - valid on any thread until the operation has ended, by the word of who posts it.
 unsafe impl Send for Landing {}
 
+impl Ends {
+    /// Whether it is of a greeting, or of the answer to one.
+    pub fn is_of_greeting(&self) -> bool {
+        matches!(self, Ends::Greeted(_) | Ends::Answered(_))
+    }
+
+    /// Whether it holds memory that the network may use until the end.
+    pub fn has_memory(&self) -> bool {
+        matches!(self, Ends::Fetched(_) | Ends::Answered(_))
+    }
+}
+
 impl Landing {
     /// Writes it. Only once, while the operation has not ended.
     pub fn set(self, value: u64) {
@@ -65,46 +80,6 @@ impl Landing {
     }
 }
 
-/// What is under way to one VCQ.
-#[derive(Default)]
-struct Flow {
-    /// Each with the number up to which all have ended then, if that is known.
-    ends: VecDeque<(Ends, u64)>,
-    /// Descriptors that there ever were.
-    posted: u64,
-    /// All up to this one have ended.
-    ended: u64,
-    /// The end of all up to this one will be told.
-    told: u64,
-    /// The last one of whose end nobody is told by itself.
-    quick: u64,
-}
-
-/// What is under way by a lane: flows, by the numbers of targets.
-#[derive(Default)]
-pub struct Queue(Vec<Flow>);
-
-impl Queue {
-    fn flow(&mut self, to: &Target) -> &mut Flow {
-        let at = to.number as usize;
-        if self.0.len() <= at {
-            self.0.resize_with(at + 1, Flow::default);
-        }
-        &mut self.0[at]
-    }
-
-    /// Whether all up to this number have ended at a target.
-    pub fn has_ended(&mut self, to: &Target, number: u64) -> bool {
-        self.flow(to).ended >= number
-    }
-
-    /// Whether that is known, or will be told.
-    pub fn knows_of_end(&mut self, to: &Target, number: u64) -> bool {
-        let flow = self.flow(to);
-        flow.ended.max(flow.told) >= number
-    }
-}
-
 /// A VCQ, and who uses it.
 pub struct Lane {
     /// Which one.
@@ -112,8 +87,10 @@ pub struct Lane {
     /// The VCQ.
     pub vcq: Vcq,
     queue: Mutex<Queue>,
-    /// Local notices that are to come.
-    expects: AtomicUsize,
+    /// Whether local notices are to come.
+    expects: AtomicBool,
+    /// There was no room for something, and nobody has looked since.
+    was_full: AtomicBool,
     /// Channels that post by it.
     users: AtomicUsize,
 }
@@ -127,8 +104,14 @@ pub struct Findings {
     pub remote: Vec<utofu_mrq_notice>,
     /// VCQs that are lost, and why.
     pub lost: Vec<(utofu_vcq_id_t, i32)>,
-    /// Data of descriptors whose bytes have been read; false: it has failed.
-    pub read: Vec<(usize, bool)>,
+    /// Data of descriptors whose bytes have been read; or that have failed, and why.
+    pub read: Vec<(usize, Option<i32>)>,
+    /// What has ended with lost targets.
+    pub over: Vec<Ends>,
+    /// A VCQ of this process can be used no more.
+    pub broken: Option<Error>,
+    /// There may be room where there was none.
+    pub room: bool,
 }
 
 impl Findings {
@@ -139,8 +122,12 @@ impl Findings {
             remote,
             lost,
             read,
+            over,
+            broken,
+            room,
         } = self;
-        ended.is_empty() && remote.is_empty() && lost.is_empty() && read.is_empty()
+        let nothing = ended.is_empty() && remote.is_empty() && lost.is_empty() && read.is_empty();
+        nothing && over.is_empty() && broken.is_none() && !room
     }
 }
 
@@ -150,7 +137,8 @@ impl Lane {
             number,
             vcq,
             queue: Mutex::default(),
-            expects: AtomicUsize::new(0),
+            expects: AtomicBool::new(false),
+            was_full: AtomicBool::new(false),
             users: AtomicUsize::new(0),
         }
     }
@@ -172,14 +160,15 @@ impl Lane {
         if to.is_lost() {
             return Err(Error::PeerDead);
         }
-        let expects = self.expects.load(Ordering::Relaxed);
-        if expects >= NOTICES {
+        if queue.expects >= NOTICES {
             return Err(Error::NotNow);
         }
+        self.try_post(|vcq| post(vcq, NOTICED))?;
+        if queue.expects == 0 {
+            self.expects.store(true, Ordering::Relaxed);
+        }
+        queue.expects += 1;
         let flow = queue.flow(to);
-        post(&self.vcq, NOTICED)?;
-        // Changed under the lock only.
-        self.expects.store(expects + 1, Ordering::Relaxed);
         flow.posted += 1;
         flow.ends.push_back((ends(), 0));
         Ok(())
@@ -218,7 +207,7 @@ impl Lane {
             if to.is_lost() {
                 return Err(Error::PeerDead);
             }
-            post(&self.vcq, 0)?;
+            self.try_post(|vcq| post(vcq, 0))?;
             flow.posted = number;
         }
         queue.flow(to).quick = number;
@@ -228,8 +217,8 @@ impl Lane {
     /// Whether all that was posted quickly to this target has ended; asks for that where nobody has.
     pub fn has_settled(&self, to: &Target) -> bool {
         let last = {
-            let queue = self.queue.lock();
-            queue.0.get(to.number as usize).map_or(0, |flow| flow.quick)
+            let mut queue = self.queue.lock();
+            queue.known(to.number).map_or(0, |flow| flow.quick)
         };
         self.has_ended(to, last) != Ok(false)
     }
@@ -239,8 +228,18 @@ impl Lane {
         let _queue = self.queue.lock();
         match to.is_lost() {
             true => Err(Error::PeerDead),
-            false => post(&self.vcq),
+            false => self.try_post(post),
         }
+    }
+
+    /// Posts, and notes where there is no room. Of that no notice tells: who waits for one tries again when somebody has looked.
+    #[inline]
+    fn try_post(&self, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
+        post(&self.vcq).inspect_err(|error| {
+            if *error == Error::NotNow {
+                self.was_full.store(true, Ordering::Release);
+            }
+        })
     }
 
     /// See [`Vcq::register`].
@@ -260,58 +259,81 @@ impl Lane {
         unsafe { self.vcq.register(base, len, read_only, tag) }
     }
 
-    /// See [`Vcq::deregister`].
+    /// See [`Vcq::deregister`]. What has gone to lost targets may still read or write there: its end is waited for.
     pub fn deregister(&self, stadd: u64) {
-        let _queue = self.queue.lock();
-        self.vcq.deregister(stadd);
+        let soon = Deadline::after(FAREWELL);
+        loop {
+            let mut queue = self.queue.lock();
+            if queue.is_haunted() {
+                queue.collect(&self.vcq);
+            }
+            if !queue.is_haunted() || soon.expired() {
+                self.vcq.deregister(stadd);
+                return;
+            }
+            drop(queue);
+            std::thread::yield_now();
+        }
     }
 
-    /// Whether a local notice is to come.
+    /// Whether a local notice is to come, or somebody waits for room, which polls make.
     pub fn expects(&self) -> bool {
-        self.expects.load(Ordering::Relaxed) > 0
+        self.expects.load(Ordering::Relaxed) || self.was_full.load(Ordering::Relaxed)
     }
 
     /// Takes what has come. `target` gives the number of the one with this VCQ.
     pub fn look(&self, findings: &mut Findings, target: impl Fn(utofu_vcq_id_t) -> Option<u32>) {
         let mut queue = self.queue.lock();
-        while let Some((data, whole)) = self.vcq.poll_tcq() {
-            findings.read.push((data, whole));
+        queue.collect(&self.vcq);
+        if self.was_full.load(Ordering::Relaxed) && self.was_full.swap(false, Ordering::AcqRel) {
+            findings.room = true;
         }
-        loop {
-            match self.vcq.poll_mrq() {
-                Found::Nothing => break,
-                Found::Failure(notice, code) => findings.lost.push((notice.vcq_id, code)),
-                Found::Notice(notice) => match notice.notice_type {
-                    UTOFU_MRQ_TYPE_LCL_PUT | UTOFU_MRQ_TYPE_LCL_GET | UTOFU_MRQ_TYPE_LCL_ARMW => {
-                        let flow = target(notice.vcq_id)
-                            .and_then(|number| queue.0.get_mut(number as usize));
-                        if let Some(flow) = flow
-                            && let Some((ends, covers)) = flow.ends.pop_front()
-                        {
-                            flow.ended = flow.ended.max(covers);
-                            self.expects.fetch_sub(1, Ordering::Relaxed);
-                            findings.ended.push((ends, notice.rmt_value));
+        while let Some(told) = queue.next() {
+            match told {
+                Told::Over(ends) => findings.over.extend(ends),
+                Told::Broken(why) => findings.broken = Some(why),
+                Told::Read(data, failed) => {
+                    if let Some(number) = is_told(data).filter(|_| failed.is_some()) {
+                        queue.fail(number);
+                    }
+                    findings.read.push((data, failed));
+                }
+                Told::Notice(notice, failed) if is_local(&notice) => {
+                    let number = target(notice.vcq_id);
+                    match (number, failed) {
+                        (None, _) => {}
+                        (Some(number), None) if !is_awaited(&notice, number) => {}
+                        (Some(number), None) => {
+                            let ends = queue.end(number);
+                            let value = notice.rmt_value;
+                            findings.ended.extend(ends.map(|ends| (ends, value)));
+                        }
+                        (Some(number), Some(code)) => {
+                            if is_awaited(&notice, number) {
+                                queue.fail(number);
+                            }
+                            findings.lost.push((notice.vcq_id, code));
                         }
                     }
-                    _ => findings.remote.push(notice),
-                },
+                }
+                Told::Notice(notice, None) => findings.remote.push(notice),
+                Told::Notice(notice, Some(code)) => findings.lost.push((notice.vcq_id, code)),
             }
+        }
+        if queue.expects == 0 {
+            self.expects.store(false, Ordering::Relaxed);
         }
     }
 
     /// Nothing of what is under way to this target is told any more.
-    pub fn forget(&self, target: u32) -> VecDeque<(Ends, u64)> {
-        let mut queue = self.queue.lock();
-        let flow = queue.0.get_mut(target as usize);
-        let ends = flow.map(std::mem::take).unwrap_or_default().ends;
-        self.expects.fetch_sub(ends.len(), Ordering::Relaxed);
-        ends
+    pub fn forget(&self, target: &Target) -> Vec<Ends> {
+        self.queue.lock().lose(target)
     }
 
     /// Whether the end of anything that goes to this target is not known yet.
     pub fn is_under_way(&self, target: u32) -> bool {
-        let queue = self.queue.lock();
-        let flow = queue.0.get(target as usize);
+        let mut queue = self.queue.lock();
+        let flow = queue.known(target);
         flow.is_some_and(|flow| !flow.ends.is_empty())
     }
 }

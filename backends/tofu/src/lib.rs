@@ -7,7 +7,7 @@
 //! - [`Tofu`]: this process's place; `region`: its memory; `endpoint`: the issue of operations; `quick`: what is posted with the least that is
 //!   needed; `armw`: atomic operations by the TNI
 //! - `net`: streams, and what comes of what has been posted (`net/reading`, `net/greeting`); `conversation`: a stream to a peer; `mail`: its messages; `greeting`: how it begins
-//! - `lanes`: the VCQs of this process, and what ends with the notices that come there
+//! - `lanes`: the VCQs of this process, and what ends with the notices that come there; `queue`: what is under way by one
 //! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
 //! - `gates`: circuits in which groups meet
 //! - `library`: libtofucom.so, loaded when it is needed; `vcq`: a VCQ, where C ends; `address`: how a process is found; `clock`: when to look
@@ -27,6 +27,7 @@ mod library;
 mod mail;
 mod memory;
 mod net;
+mod queue;
 mod quick;
 mod region;
 mod transport;

@@ -27,19 +27,75 @@ fn posted(code: c_int, what: &str) -> Result<()> {
     }
 }
 
-#[cold]
-fn failed(code: c_int, what: &str) -> Error {
-    Error::Os(format!("{what}: uTofu's error {code}"))
+/// A code as it is called in the guide.
+pub fn name(code: c_int) -> String {
+    let known = constants()
+        .find(|(name, value)| name.starts_with("UTOFU_ERR_") && *value == i128::from(code));
+    known.map_or_else(|| format!("uTofu's error {code}"), |(name, _)| name.into())
 }
 
-/// What a poll of an MRQ finds.
-pub enum Found {
-    /// A notice of what has been done.
-    Notice(utofu_mrq_notice),
-    /// One of what has failed, and the code.
-    Failure(utofu_mrq_notice, c_int),
+#[cold]
+pub fn failed(code: c_int, what: &str) -> Error {
+    Error::Os(format!("{what}: {}", name(code)))
+}
+
+/// Whether a poll has found a descriptor that tells of an error, and has not failed itself.
+fn is_of_descriptor(code: c_int) -> bool {
+    matches!(code, UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER | UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER)
+}
+
+/// Of what a descriptor has with it, this says that a local notice tells of its end, too. Callers leave it free.
+const TOLD: usize = 2;
+
+fn data_of(data: usize, flags: c_ulong) -> *mut c_void {
+    let told = flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE != 0;
+    std::ptr::without_provenance_mut(if told { data | TOLD } else { data })
+}
+
+/// EDATA of what tells nobody of its end. Below it are those of what peers are told, above it the marks of targets.
+const UNTOLD: u8 = 7;
+
+/// The EDATA of local notices of what goes to the target with this number. A VCQ may have another process later, which is another target.
+pub fn mark(target: u32) -> u8 {
+    UNTOLD + 1 + (target % u32::from(u8::MAX - UNTOLD)) as u8
+}
+
+/// The EDATA of a descriptor, unless the peer is told some.
+fn edata_of(edata: u8, data: usize, flags: c_ulong) -> c_ulong {
+    let told = flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE != 0;
+    match (edata, told) {
+        (0, true) => mark((data >> 2) as u32).into(),
+        (0, false) => UNTOLD.into(),
+        (edata, _) => edata.into(),
+    }
+}
+
+/// The number in a descriptor's data, if a local notice was to tell of its end.
+pub fn is_told(data: usize) -> Option<u32> {
+    (data & TOLD != 0).then_some((data >> 2) as u32)
+}
+
+/// What a poll finds.
+pub enum Found<T> {
+    /// What tells of something that has been done.
+    Success(T),
+    /// Of what has failed, and the code.
+    Failure(T, c_int),
     /// Nothing.
     Nothing,
+    /// The call itself fails, and who knows what it has lost.
+    Broken(Error),
+}
+
+impl<T> Found<T> {
+    fn of(code: c_int, what: &str, found: T) -> Self {
+        match code {
+            UTOFU_SUCCESS => Found::Success(found),
+            UTOFU_ERR_NOT_FOUND => Found::Nothing,
+            code if is_of_descriptor(code) => Found::Failure(found, code),
+            code => Found::Broken(failed(code, what)),
+        }
+    }
 }
 
 impl Vcq {
@@ -118,7 +174,7 @@ impl Vcq {
         // - a handle of this process; the library refuses what is no STADD of it.
         let code = unsafe { (self.library.functions.utofu_dereg_mem)(self.handle, stadd, 0) };
         if code != UTOFU_SUCCESS {
-            tracing::debug!("tofu: utofu_dereg_mem: error {code}");
+            tracing::debug!("tofu: utofu_dereg_mem: {}", name(code));
         }
     }
 
@@ -148,21 +204,11 @@ impl Vcq {
         cbdata: usize,
     ) -> Result<()> {
         let put = self.library.functions.utofu_put;
-        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        let edata = edata_of(edata, cbdata, flags);
+        let cbdata = data_of(cbdata, flags);
         // SAFETY:
         // - the caller's word; what is no STADD is refused.
-        let code = unsafe {
-            put(
-                self.handle,
-                peer,
-                from,
-                to,
-                len,
-                edata.into(),
-                flags,
-                cbdata,
-            )
-        };
+        let code = unsafe { put(self.handle, peer, from, to, len, edata, flags, cbdata) };
         posted(code, "utofu_put")
     }
 
@@ -180,8 +226,8 @@ impl Vcq {
         cbdata: usize,
     ) -> Result<()> {
         let calls = &self.library.functions;
-        let edata = edata.into();
-        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        let edata = edata_of(edata, cbdata, flags);
+        let cbdata = data_of(cbdata, flags);
         if len > size_of::<u64>() {
             let bytes = bytes.cast_mut().cast();
             let put = calls.utofu_put_piggyback;
@@ -214,10 +260,11 @@ impl Vcq {
         cbdata: usize,
     ) -> Result<()> {
         let get = self.library.functions.utofu_get;
-        let cbdata = std::ptr::without_provenance_mut(cbdata);
+        let edata = edata_of(0, cbdata, flags);
+        let cbdata = data_of(cbdata, flags);
         // SAFETY:
         // - the caller's word.
-        let code = unsafe { get(self.handle, peer, into, from, len, 0, flags, cbdata) };
+        let code = unsafe { get(self.handle, peer, into, from, len, edata, flags, cbdata) };
         posted(code, "utofu_get")
     }
 
@@ -231,54 +278,61 @@ impl Vcq {
         cbdata: usize,
     ) -> Result<()> {
         let calls = &self.library.functions;
-        let cbdata: *mut c_void = std::ptr::without_provenance_mut(cbdata);
+        let edata = edata_of(0, cbdata, flags);
+        let cbdata = data_of(cbdata, flags);
         let handle = self.handle;
         // SAFETY:
         // - plain numbers; what is no STADD is refused.
         let code = unsafe {
             match *what {
                 Armw::Change4(op, value) => {
-                    (calls.utofu_armw4)(handle, peer, op, value, at, 0, flags, cbdata)
+                    (calls.utofu_armw4)(handle, peer, op, value, at, edata, flags, cbdata)
                 }
                 Armw::Change8(op, value) => {
-                    (calls.utofu_armw8)(handle, peer, op, value, at, 0, flags, cbdata)
+                    (calls.utofu_armw8)(handle, peer, op, value, at, edata, flags, cbdata)
                 }
                 Armw::Swap4(old, new) => {
-                    (calls.utofu_cswap4)(handle, peer, old, new, at, 0, flags, cbdata)
+                    (calls.utofu_cswap4)(handle, peer, old, new, at, edata, flags, cbdata)
                 }
                 Armw::Swap8(old, new) => {
-                    (calls.utofu_cswap8)(handle, peer, old, new, at, 0, flags, cbdata)
+                    (calls.utofu_cswap8)(handle, peer, old, new, at, edata, flags, cbdata)
                 }
             }
         };
-        posted(code, "utofu_armw")
+        posted(code, what.call())
     }
 
-    /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed (then false).
+    /// Starts what was posted with [`UTOFU_ONESIDED_FLAG_DELAY_START`], and nothing else.
+    #[cold]
+    pub fn start_delayed(&self) {
+        // SAFETY:
+        // - a handle of this process.
+        let code = unsafe { (self.library.functions.utofu_nop)(self.handle, 0, null_mut()) };
+        if code != UTOFU_SUCCESS {
+            tracing::debug!("tofu: utofu_nop: {}", name(code));
+        }
+    }
+
+    /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed.
     #[inline]
-    pub fn poll_tcq(&self) -> Option<(usize, bool)> {
+    pub fn poll_tcq(&self) -> Found<usize> {
         let mut cbdata = null_mut();
         let poll = self.library.functions.utofu_poll_tcq;
         // SAFETY:
         // - a handle of this process, and a place for the data.
-        match unsafe { poll(self.handle, 0, &raw mut cbdata) } {
-            UTOFU_ERR_NOT_FOUND => None,
-            code => Some((cbdata.addr(), code == UTOFU_SUCCESS)),
-        }
+        let code = unsafe { poll(self.handle, 0, &raw mut cbdata) };
+        Found::of(code, "utofu_poll_tcq", cbdata.addr())
     }
 
     /// What the MRQ tells next.
     #[inline]
-    pub fn poll_mrq(&self) -> Found {
+    pub fn poll_mrq(&self) -> Found<utofu_mrq_notice> {
         let mut notice = utofu_mrq_notice::default();
         let poll = self.library.functions.utofu_poll_mrq;
         // SAFETY:
         // - a handle of this process, and a place for the notice.
-        match unsafe { poll(self.handle, 0, &raw mut notice) } {
-            UTOFU_SUCCESS => Found::Notice(notice),
-            UTOFU_ERR_NOT_FOUND => Found::Nothing,
-            code => Found::Failure(notice, code),
-        }
+        let code = unsafe { poll(self.handle, 0, &raw mut notice) };
+        Found::of(code, "utofu_poll_mrq", notice)
     }
 }
 
@@ -295,13 +349,24 @@ pub enum Armw {
     Swap8(u64, u64),
 }
 
+impl Armw {
+    fn call(&self) -> &'static str {
+        match self {
+            Armw::Change4(..) => "utofu_armw4",
+            Armw::Change8(..) => "utofu_armw8",
+            Armw::Swap4(..) => "utofu_cswap4",
+            Armw::Swap8(..) => "utofu_cswap8",
+        }
+    }
+}
+
 impl Drop for Vcq {
     fn drop(&mut self) {
         // SAFETY:
         // - made by `new`, and used no more.
         let code = unsafe { (self.library.functions.utofu_free_vcq)(self.handle) };
         if code != UTOFU_SUCCESS {
-            tracing::debug!("tofu: utofu_free_vcq: error {code}");
+            tracing::debug!("tofu: utofu_free_vcq: {}", name(code));
         }
     }
 }
@@ -317,7 +382,8 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
         library.begin(|| unsafe { (calls.utofu_get_onesided_tnis)(&raw mut ids, &raw mut count) });
     if code != UTOFU_SUCCESS || ids.is_null() {
         return Err(Error::Unreachable(format!(
-            "utofu_get_onesided_tnis: error {code}: this is no node with a Tofu interconnect, or the job may not use it"
+            "utofu_get_onesided_tnis: {}: this is no node with a Tofu interconnect, or the job may not use it",
+            name(code)
         )));
     }
     // SAFETY:
@@ -343,7 +409,8 @@ pub fn caps(library: &'static Library, tni: utofu_tni_id_t) -> Result<utofu_ones
         // - there, by the word of the library.
         true => Ok(unsafe { *caps }),
         false => Err(Error::Unreachable(format!(
-            "utofu_query_onesided_caps: error {code}"
+            "utofu_query_onesided_caps: {}",
+            name(code)
         ))),
     }
 }

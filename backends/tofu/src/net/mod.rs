@@ -160,6 +160,8 @@ pub struct Net {
     ended: AtomicBool,
     /// It is closed.
     closed: AtomicBool,
+    /// Why this process can use its VCQs no more.
+    broken: OnceLock<Error>,
     /// Itself.
     me: Weak<Net>,
     /// Who says it may begin a stream.
@@ -192,7 +194,12 @@ impl Net {
         // SAFETY:
         // - there until this is dropped, which deregisters it first.
         let desk_stadd = unsafe { first.register(base, len, false, Some(TAG)) }?;
-        let blocks = |size, together, most| Arc::new(Blocks::new(&first, size, together, most));
+        let blocks = |size, together, most| {
+            let blocks = Arc::new(Blocks::new(&first, size, together, most));
+            blocks.begin().map(|()| blocks)
+        };
+        let rings = blocks(ring + BEHIND, 16, STREAMS)?;
+        let (sends, fetches) = (blocks(MESSAGE, 32, SENT)?, blocks(CARD, 16, STREAMS)?);
         let (secret, clock) = (random()?, Clock::new()?);
         let address = Address::new(secret, first.vcq.id);
         Ok(Arc::new_cyclic(|me| Net {
@@ -207,9 +214,9 @@ impl Net {
             are_waiting: AtomicUsize::new(0),
             sending: Mutex::default(),
             reader: Mutex::default(),
-            rings: blocks(ring + BEHIND, 16, STREAMS),
-            sends: blocks(MESSAGE, 32, SENT),
-            fetches: blocks(CARD, 16, STREAMS),
+            rings,
+            sends,
+            fetches,
             memories: Arc::new(Memories::new(&lanes)),
             desk,
             desk_stadd,
@@ -225,6 +232,7 @@ impl Net {
             turn_calls: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            broken: OnceLock::new(),
             me: me.clone(),
             secret,
             address,
@@ -299,8 +307,11 @@ impl Net {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unreachable("the process leaves the network".into()));
         }
+        if let Some(why) = self.broken.get() {
+            return Err(why.clone());
+        }
         let target = self.target_of(&with)?;
-        let block = self.rings.take()?;
+        let block = self.rings.take();
         let block = block.ok_or_else(|| Error::Exhausted("rings for streams".into()))?;
         let own = End {
             ring: block.stadd,
@@ -397,7 +408,7 @@ impl Net {
             let bytes = (nothing.as_ptr(), nothing.len());
             // SAFETY:
             // - so many bytes are there.
-            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, 0) }
+            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, data_of(target)) }
         };
         self.post(target, knock, || Ends::Greeted(one.number))
     }
@@ -416,7 +427,7 @@ impl Net {
 
     fn fetch(&self, from: u64, card: u32) -> Option<Mute> {
         let target = self.target(from).ok()?;
-        let Ok(Some(block)) = self.fetches.take() else {
+        let Some(block) = self.fetches.take() else {
             return Some(Mute::Fetch(from, card));
         };
         let fetched = Fetched::new(block, from, card);
@@ -425,10 +436,17 @@ impl Net {
         let get = |vcq: &Vcq, flags| {
             // SAFETY:
             // - the block is kept until the end.
-            unsafe { vcq.get(from, (into, at), len, flags, 0) }
+            unsafe { vcq.get(from, (into, at), len, flags, data_of(&target)) }
         };
-        let asked = self.post(&target, get, || Ends::Fetched(fetched));
-        (asked == Err(Error::NotNow)).then_some(Mute::Fetch(from, card))
+        match self.post(&target, get, || Ends::Fetched(fetched)) {
+            Ok(()) => None,
+            Err(Error::NotNow) => Some(Mute::Fetch(from, card)),
+            Err(error) => {
+                // He says it again.
+                self.tell_of(&error);
+                None
+            }
+        }
     }
 
     fn answer(&self, fetched: Fetched, begun: Option<Arc<Conversation>>) -> Option<Mute> {
@@ -439,7 +457,7 @@ impl Net {
             let about = (About::Answer as u8, flags | NOTICE);
             // SAFETY:
             // - the block is kept until the end.
-            unsafe { vcq.put(target.vcq, (answer, at), len, about, 0) }
+            unsafe { vcq.put(target.vcq, (answer, at), len, about, data_of(&target)) }
         };
         let mut kept = Some(fetched);
         let answered = self.post(&target, put, || Ends::Answered(kept.take()));
@@ -450,8 +468,12 @@ impl Net {
                     self.is_accepted(one);
                 }
             }
-            (Err(_), _) => {
-                begun.inspect(|one| one.fail());
+            (Err(error), _) => {
+                self.tell_of(&error);
+                if let Some(one) = begun {
+                    one.fail();
+                    one.end();
+                }
             }
         }
         None
@@ -501,10 +523,13 @@ impl Net {
     /// Writes a word to a place of a peer's; it comes after those that were written before. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn write_word(&self, to: &Target, word: [u8; 8], at: u64) -> Result<()> {
         self.lanes.first().post_untold(to, |vcq| {
-            let flags = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
+            let (flags, bytes) = (
+                (0, UTOFU_ONESIDED_FLAG_STRONG_ORDER),
+                (word.as_ptr(), word.len()),
+            );
             // SAFETY:
             // - so many bytes are there.
-            unsafe { vcq.put_piggyback(to.vcq, (word.as_ptr(), word.len()), at, (0, flags), 0) }
+            unsafe { vcq.put_piggyback(to.vcq, bytes, at, flags, data_of(to)) }
         })
     }
 
@@ -526,7 +551,7 @@ impl Net {
             == 0
     }
 
-    /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
+    /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn send(&self, to: &Target, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
         let size = mail::size(bytes.len());
         let about = About::Mail as u8;
@@ -544,17 +569,18 @@ impl Net {
             let mut whole = [0u8; 32];
             write(whole.as_mut_ptr());
             return lane.post_untold(to, |vcq| {
+                let bytes = (whole.as_ptr(), size);
                 // SAFETY:
                 // - so many bytes are there.
-                unsafe { vcq.put_piggyback(to.vcq, (whole.as_ptr(), size), at, (about, NOTICE), 0) }
+                unsafe { vcq.put_piggyback(to.vcq, bytes, at, (about, NOTICE), data_of(to)) }
             });
         }
-        let block = self.sends.take()?.ok_or(Error::NotNow)?;
+        let block = self.sends.take().ok_or(Error::NotNow)?;
         write(block.base);
         let from = block.stadd;
         let mut sending = self.sending.lock();
         let entry = sending.vacant_entry();
-        let data = (entry.key() + 1) << 1;
+        let data = (entry.key() + 1) << 2;
         let flags = NOTICE | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         lane.post_untold(to, |vcq| {
             // SAFETY:
@@ -566,6 +592,14 @@ impl Net {
             _block: block,
         });
         Ok(())
+    }
+
+    /// A stream fails on this side.
+    pub fn stream_fails(&self, one: &Conversation, error: &Error) {
+        self.tell_of(error);
+        one.fail();
+        self.call(one);
+        self.told.wake();
     }
 
     /// It has ended here. When the peer writes nothing more to its ring, it goes.
@@ -606,19 +640,48 @@ impl Net {
         self.lose(target, LAST_WORD);
     }
 
+    /// Tells of an error that none of this process's operations has.
+    fn tell_of(&self, error: &Error) {
+        if let Error::Os(why) = error {
+            unipgas_core::tell_refusal(&Error::Os(format!("tofu: {why}")));
+        }
+    }
+
+    /// This process can use its VCQs no more: whatever is under way ends, and nothing more goes.
+    fn breaks(&self, why: Error) {
+        self.tell_of(&why);
+        if self.broken.set(why).is_err() {
+            return;
+        }
+        let all: Vec<_> = (self.targets.read().all.iter())
+            .map(|(_, target)| target.clone())
+            .collect();
+        all.iter().for_each(|target| self.lose(target, LAST_WORD));
+    }
+
     /// Nothing reaches this VCQ any more.
     fn lose(&self, target: &Arc<Target>, code: i32) {
         if code != LAST_WORD && self.is_late(target) {
             // Nothing depends on it yet but greetings, which are said again.
             for lane in self.lanes.iter() {
-                drop(lane.forget(target.number));
+                drop(lane.forget(target));
             }
             return;
         }
         if target.lost.swap(true, Ordering::AcqRel) {
             return;
         }
-        tracing::debug!("tofu: the VCQ {:#x} is lost: error {code}", target.vcq);
+        if code != LAST_WORD {
+            let why = format!(
+                "what goes to the VCQ {:#x} fails: {}",
+                target.vcq,
+                vcq::name(code)
+            );
+            match is_of_this_side(code) {
+                true => self.tell_of(&Error::Os(why)),
+                false => tracing::debug!("tofu: {why}"),
+            }
+        }
         let mut targets = self.targets.write();
         targets.numbers.remove(&target.vcq);
         targets.lost.insert(target.vcq);
@@ -643,7 +706,7 @@ impl Net {
         }
         // Who waits for what is under way there learns it when its stream ends.
         for lane in self.lanes.iter() {
-            drop(lane.forget(target.number));
+            drop(lane.forget(target));
         }
         self.told.wake();
     }
@@ -684,6 +747,16 @@ impl Net {
     }
 }
 
+/// Whether the error says nothing of the peer, which may well live.
+fn is_of_this_side(code: i32) -> bool {
+    let local = [
+        UTOFU_ERR_MRQ_LCL_MEMORY,
+        UTOFU_ERR_MRQ_LCL_STADD,
+        UTOFU_ERR_MRQ_LCL_LENGTH,
+    ];
+    (UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER).contains(&code) || local.contains(&code)
+}
+
 impl Targets {
     fn find(&self, vcq: u64) -> Option<&Arc<Target>> {
         let number = *self.numbers.get(&vcq)?;
@@ -703,14 +776,14 @@ pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
             (nothing.as_ptr(), nothing.len()),
             to.sink(),
             (0, flags),
-            0,
+            data_of(to),
         )
     }
 }
 
-/// What descriptors have that names their target where they fail.
+/// What descriptors have that names their target where they fail: all but messages, which have a number of their own.
 pub fn data_of(to: &Target) -> usize {
-    (to.number as usize) << 1 | 1
+    (to.number as usize) << 2 | 1
 }
 
 impl Drop for Net {

@@ -64,13 +64,21 @@ impl Net {
         for notice in findings.remote.drain(..) {
             self.hear(&notice);
         }
-        for (data, whole) in findings.read.drain(..) {
-            self.has_read(data, whole);
+        for (data, failed) in findings.read.drain(..) {
+            self.has_read(data, failed);
         }
+        findings.over.clear();
         for (vcq, code) in findings.lost.drain(..) {
             if let Some(target) = self.known(vcq) {
                 self.lose(&target, code);
             }
+        }
+        if let Some(why) = findings.broken.take() {
+            self.breaks(why);
+        }
+        if std::mem::take(&mut findings.room) {
+            // As when something has ended: who has found no room tries again.
+            self.ended.store(true, Ordering::Release);
         }
         true
     }
@@ -167,7 +175,8 @@ impl Net {
     /// The stream that this stranger has begun before.
     fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
         let begun = |one: &Arc<Conversation>| {
-            !one.begun_here && one.with == stranger.address && one.is_to(stranger.end)
+            let is_his = one.with == stranger.address && one.is_to(stranger.end);
+            !one.begun_here && is_his && !one.has_ended()
         };
         self.all().into_iter().find(begun)
     }
@@ -204,24 +213,23 @@ impl Net {
     }
 
     /// Bytes of a descriptor have been read, or it has failed.
-    fn has_read(&self, data: usize, whole: bool) {
+    fn has_read(&self, data: usize, failed: Option<i32>) {
         let target = match data {
-            0 => None,
-            data if data & 1 == 1 => Some((data >> 1) as u32),
+            data if data & 1 == 1 => Some((data >> 2) as u32),
             data => {
-                let sent = self.sending.lock().try_remove((data >> 1) - 1);
+                let sent = self.sending.lock().try_remove((data >> 2).wrapping_sub(1));
                 sent.map(|sent| sent.target)
             }
         };
-        if whole {
+        let Some(code) = failed else {
             return;
-        }
+        };
         let target = target.and_then(|number| {
             let targets = self.targets.read();
             targets.all.get(number as usize).cloned()
         });
         if let Some(target) = target {
-            self.lose(&target, UTOFU_ERR_TCQ_OTHER);
+            self.lose(&target, code);
         }
     }
 
