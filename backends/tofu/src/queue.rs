@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use unipgas_core::Error;
 use unipgas_utofu_sys::*;
 
+use crate::greeting::About;
 use crate::lanes::Ends;
 use crate::net::Target;
-use crate::greeting::About;
 use crate::vcq::{Found, Vcq, is_told, mark};
 
 /// Nobody waits longer for notices of a VCQ that is lost.
@@ -157,7 +157,8 @@ impl Queue {
     /// One of those that were to come for a ghost has come. `left`: how many more, of a ghost whose it is. False: there is no such ghost.
     fn appeases(&mut self, left: impl Fn(&mut Ghost) -> Option<&mut usize>) -> bool {
         let mut of_ghosts = self.ghosts.iter_mut().enumerate();
-        let found = of_ghosts.find_map(|(at, ghost)| Some((at, left(ghost).filter(|left| **left > 0)?)));
+        let found =
+            of_ghosts.find_map(|(at, ghost)| Some((at, left(ghost).filter(|left| **left > 0)?)));
         let Some((at, left)) = found else {
             return false;
         };

@@ -208,18 +208,7 @@ impl Vcq {
         let cbdata = data_of(cbdata, flags);
         // SAFETY:
         // - the caller's word; what is no STADD is refused.
-        let code = unsafe {
-            put(
-                self.handle,
-                peer,
-                from,
-                to,
-                len,
-                edata,
-                flags,
-                cbdata,
-            )
-        };
+        let code = unsafe { put(self.handle, peer, from, to, len, edata, flags, cbdata) };
         posted(code, "utofu_put")
     }
 

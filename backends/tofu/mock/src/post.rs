@@ -87,15 +87,14 @@ impl Post<'_> {
             return;
         }
         let end = |first: &utofu_stadd_t, length: usize| first + length as u64;
-        let within =
-            registered
-                .range(..=part.local)
-                .next_back()
-                .is_some_and(|(first, memory)| {
-                    part.local
-                        .checked_add(part.length as u64)
-                        .is_some_and(|last| last <= end(first, memory.length))
-                });
+        let within = registered
+            .range(..=part.local)
+            .next_back()
+            .is_some_and(|(first, memory)| {
+                part.local
+                    .checked_add(part.length as u64)
+                    .is_some_and(|last| last <= end(first, memory.length))
+            });
         if !within {
             broken(
                 self.call,

@@ -522,7 +522,10 @@ impl Net {
     /// Writes a word to a place of a peer's; it comes after those that were written before. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn write_word(&self, to: &Target, word: [u8; 8], at: u64) -> Result<()> {
         self.lanes.first().post_untold(to, |vcq| {
-            let (flags, bytes) = ((0, UTOFU_ONESIDED_FLAG_STRONG_ORDER), (word.as_ptr(), word.len()));
+            let (flags, bytes) = (
+                (0, UTOFU_ONESIDED_FLAG_STRONG_ORDER),
+                (word.as_ptr(), word.len()),
+            );
             // SAFETY:
             // - so many bytes are there.
             unsafe { vcq.put_piggyback(to.vcq, bytes, at, flags, data_of(to)) }
@@ -668,7 +671,11 @@ impl Net {
             return;
         }
         if code != LAST_WORD {
-            let why = format!("what goes to the VCQ {:#x} fails: {}", target.vcq, vcq::name(code));
+            let why = format!(
+                "what goes to the VCQ {:#x} fails: {}",
+                target.vcq,
+                vcq::name(code)
+            );
             match is_of_this_side(code) {
                 true => self.tell_of(&Error::Os(why)),
                 false => tracing::debug!("tofu: {why}"),
