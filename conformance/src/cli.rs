@@ -21,7 +21,8 @@ Usage: unipgas conform [OPTIONS]
   --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
                   mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor
                   (opaque in any order and within narrow limits), mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs
-                  (verbs between them), mixed-tofu, verbs (an RDMA device), verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, ofi (libfabric), ofi-chaos (chaos around that), loopback
+                  (verbs between them), mixed-tofu, verbs (an RDMA device), verbs-chaos, tofu (the machine's uTofu library), tofu-chaos,
+                  tofu-mock (over packaging/with-mock-tofu), ofi (libfabric), ofi-chaos (chaos around that), loopback
   --hosts N       ranks on N hosts, one after the other: shm within a host, the job's network between them. The hosts are made of namespaces, by root
                   (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
   --law PATTERN   only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them

@@ -121,6 +121,15 @@ pub const COLUMNS: &[Column] = &[
         seeded: true,
     },
     Column {
+        name: "tofu-mock",
+        backend: "tofu",
+        pins: &["opaque", "tofu", "tofu-mock"],
+        env: &[],
+        threads: false,
+        hosts: false,
+        seeded: false,
+    },
+    Column {
         name: "mixed-tofu",
         backend: "shm",
         pins: &["opaque", "mixed", "tofu"],

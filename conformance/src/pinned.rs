@@ -75,6 +75,12 @@ const MACHINES: &str = "the environment is the machine's library's, and so is wh
 const IN_PARTS: &str = "chaos splits transfers, and the network looks at each part by itself";
 const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are all on its host";
 
+const UNDEFINED: &str =
+    "it does what is undefined on the machine (uTofu User's Guide, §2.5, §2.6, §3.3, §3.6), at which the mock ends the program";
+const AT_ONCE: &str = "descriptors hold their places until their VCQ is polled, and local memory is in use until then (uTofu User's Guide, §2.2.10)";
+const ONE_TOQ: &str =
+    "VCQs that share a CQ share its TOQ, and polls on any of them make room (uTofu User's Guide, §3.7.5.1)";
+
 /// All of them.
 pub const PINS: &[Pin] = &[
     absent("shm", "selftest.not-offered", "nobody has it"),
@@ -102,6 +108,42 @@ pub const PINS: &[Pin] = &[
     inapplicable("mixed", "core.transport.*", ONE_TRANSPORT),
     inapplicable("verbs-chaos", "core.transport.registered", IN_PARTS),
     inapplicable("tofu-chaos", "core.transport.registered", IN_PARTS),
+    inapplicable("tofu-mock", "utofu.vcq.foreign", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.put-stride.small-strides", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.tcq.errors", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.order.errors", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.session.afterwards", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.session.errors.local", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.growth.meanwhile", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.vcq", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.stadd", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.vbg", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.start", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.prepare", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.post_toq", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.poll", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.bad.random", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.errors.tcq", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.errors.mrq.local", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.errors.deregistered", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.errors.last", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.vcq.apart", ONE_TOQ),
+    inapplicable("tofu-mock", "utofu.tcq.unread", ONE_TOQ),
+    inapplicable(
+        "tofu-mock",
+        "utofu.resources.environment",
+        "the mock has a number of VCQs of its own (MOCK_TOFU)",
+    ),
+    inapplicable("tofu-mock", "utofu.session.refused", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.vbg.foreign", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.vcq.freed", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.threads.counting", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.resources.vcqs", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.resources.vbgs", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.resources.stags", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.session.lacking", AT_ONCE),
+    inapplicable("tofu-mock", "utofu.session.crowd", AT_ONCE),
+    inapplicable("tofu-mock", "utofu.session.errors.chain", AT_ONCE),
     inapplicable(
         "verbs",
         "utofu.resources.no-locks",

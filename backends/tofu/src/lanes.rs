@@ -89,8 +89,10 @@ pub struct Lane {
     queue: Mutex<Queue>,
     /// Whether local notices are to come.
     expects: AtomicBool,
-    /// There was no room for something, and nobody has looked since.
+    /// There was no room for something, or it was refused, and nobody has looked since.
     was_full: AtomicBool,
+    /// Targets of what the VCQ has refused for good, and why.
+    refused: Mutex<Vec<(utofu_vcq_id_t, Error)>>,
     /// Channels that post by it.
     users: AtomicUsize,
 }
@@ -108,6 +110,8 @@ pub struct Findings {
     pub read: Vec<(usize, Option<i32>)>,
     /// What has ended with lost targets.
     pub over: Vec<Ends>,
+    /// VCQs that are lost, as something for them was refused here.
+    pub refused: Vec<(utofu_vcq_id_t, Error)>,
     /// A VCQ of this process can be used no more.
     pub broken: Option<Error>,
     /// There may be room where there was none.
@@ -123,11 +127,12 @@ impl Findings {
             lost,
             read,
             over,
+            refused,
             broken,
             room,
         } = self;
         let nothing = ended.is_empty() && remote.is_empty() && lost.is_empty() && read.is_empty();
-        nothing && over.is_empty() && broken.is_none() && !room
+        nothing && over.is_empty() && refused.is_empty() && broken.is_none() && !room
     }
 }
 
@@ -139,6 +144,7 @@ impl Lane {
             queue: Mutex::default(),
             expects: AtomicBool::new(false),
             was_full: AtomicBool::new(false),
+            refused: Mutex::default(),
             users: AtomicUsize::new(0),
         }
     }
@@ -163,7 +169,7 @@ impl Lane {
         if queue.expects >= NOTICES {
             return Err(Error::NotNow);
         }
-        self.try_post(|vcq| post(vcq, NOTICED))?;
+        self.try_post(to, |vcq| post(vcq, NOTICED))?;
         if queue.expects == 0 {
             self.expects.store(true, Ordering::Relaxed);
         }
@@ -207,7 +213,7 @@ impl Lane {
             if to.is_lost() {
                 return Err(Error::PeerDead);
             }
-            self.try_post(|vcq| post(vcq, 0))?;
+            self.try_post(to, |vcq| post(vcq, 0))?;
             flow.posted = number;
         }
         queue.flow(to).quick = number;
@@ -228,18 +234,23 @@ impl Lane {
         let _queue = self.queue.lock();
         match to.is_lost() {
             true => Err(Error::PeerDead),
-            false => self.try_post(post),
+            false => self.try_post(to, post),
         }
     }
 
     /// Posts, and notes where there is no room. Of that no notice tells: who waits for one tries again when somebody has looked.
     #[inline]
-    fn try_post(&self, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
-        post(&self.vcq).inspect_err(|error| {
-            if *error == Error::NotNow {
-                self.was_full.store(true, Ordering::Release);
-            }
-        })
+    fn try_post(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
+        post(&self.vcq).inspect_err(|error| self.has_not_taken(to, error))
+    }
+
+    /// What is refused for good may be something that the peer waits for, and nobody here: so the peer is lost.
+    #[cold]
+    fn has_not_taken(&self, to: &Target, error: &Error) {
+        if *error != Error::NotNow {
+            self.refused.lock().push((to.vcq, error.clone()));
+        }
+        self.was_full.store(true, Ordering::Release);
     }
 
     /// See [`Vcq::register`].
@@ -287,6 +298,7 @@ impl Lane {
         queue.collect(&self.vcq);
         if self.was_full.load(Ordering::Relaxed) && self.was_full.swap(false, Ordering::AcqRel) {
             findings.room = true;
+            findings.refused.append(&mut self.refused.lock());
         }
         while let Some(told) = queue.next() {
             match told {

@@ -49,9 +49,9 @@ impl Part {
     pub fn notice(&self) -> utofu_mrq_notice {
         let length = self.length as u64;
         let (notice_type, lcl_stadd, rmt_stadd) = match self.kind {
-            Kind::Get => (UTOFU_MRQ_TYPE_LCL_GET, self.local + length, 0),
+            Kind::Get => (UTOFU_MRQ_TYPE_LCL_GET, self.local.wrapping_add(length), 0),
             Kind::Armw => (UTOFU_MRQ_TYPE_LCL_ARMW, 0, self.remote),
-            _ => (UTOFU_MRQ_TYPE_LCL_PUT, 0, self.remote + length),
+            _ => (UTOFU_MRQ_TYPE_LCL_PUT, 0, self.remote.wrapping_add(length)),
         };
         utofu_mrq_notice {
             notice_type,

@@ -73,6 +73,12 @@ impl Net {
                 self.lose(&target, code);
             }
         }
+        for (vcq, why) in findings.refused.drain(..) {
+            self.tell_of(&why);
+            if let Some(target) = self.known(vcq) {
+                self.declare_dead(&target);
+            }
+        }
         if let Some(why) = findings.broken.take() {
             self.breaks(why);
         }
