@@ -94,6 +94,11 @@ STRICTLY := local local,virt,allocated,provkey local,endpoint context context2 v
 # Another copy of the library stands for the machine's.
 OWN_TOFU := env UNIPGAS_LIB=$(RELEASE)/libunipgas.so packaging/with-own-tofu
 
+# The same behind a mock with the machine's limits.
+MOCK_TOFU := env UNIPGAS_LIB=$(RELEASE)/libunipgas.so packaging/with-mock-tofu
+# A machine with little of everything.
+POOR_TOFU := toq=16,vcqs=2,late=3
+
 # Of backends/verbs/fake: what adapters differ in.
 DEVICES := atomics=glob max_qp_wr=4,inline=16 late=7 link=ib,max_srq_wr=256,max_cqe=256
 
@@ -145,6 +150,10 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	    "$(STAGE)/bin/unipgas" conform --backend tofu --api rcce --seeds 1
 	@OWN_TOFU="UNIPGAS_BACKEND=chaos UNIPGAS_SEED=7" $(STEP) "laws on tofu over chaos" $(OWN_TOFU) \
 	    "$(STAGE)/bin/unipgas" conform --backend tofu --law core.transport,core.put,core.get,core.notice,core.atomic,gaspi.write,gaspi.notify --seeds 1
+	@$(STEP) "laws of the engine on a strict tofu" $(MOCK_TOFU) "$(STAGE)/bin/unipgas" conform --backend tofu-mock --api core --seeds 1
+	@MOCK_TOFU=$(POOR_TOFU) $(STEP) "laws of GASPI on a poor tofu" $(MOCK_TOFU) \
+	    "$(STAGE)/bin/unipgas" conform --backend tofu-mock --law gaspi.write,gaspi.notify,gaspi.atomic --seeds 1
+	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "errors of uTofu" packaging/run-faults "$(STAGE)" few
 	@$(STEP) "laws of the engine on tofu under chaos" $(OWN_TOFU) "$(STAGE)/bin/unipgas" conform --backend tofu-chaos --api core --seeds 1
 	@$(STEP) "laws of the engine on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --api core --seeds 1
 	@$(STEP) "atomics of GASPI on shm beside verbs" packaging/with-fake-verbs "$(STAGE)/bin/unipgas" conform --backend mixed-verbs --law gaspi.atomic --seeds 3
@@ -203,6 +212,12 @@ test-all: test ## what `test` does, all laws in all columns and on hosts, order 
 	@$(STEP) "the engine on two hosts over libfabric 2.x" packaging/with-libfabric2 packaging/on-ofi "$(STAGE)" --hosts 2 --api core --seeds 1
 	@$(STEP) "laws of networks over libfabric's verbs" packaging/on-verbs "$(STAGE)" --by-libfabric --law core.transport --seeds 1
 	@$(STEP) "the engine between two guests over libfabric's verbs" packaging/on-verbs "$(STAGE)" --by-libfabric --hosts 2 --law core.put,core.get,core.notice --seeds 1
+	@for api in gaspi utofu libfabric; do \
+	    $(STEP) "all laws of $$api on a strict tofu" $(MOCK_TOFU) "$(STAGE)/bin/unipgas" conform --backend tofu-mock --api $$api --seeds 1 || exit 1; \
+	done
+	@OWN_TOFU="UNIPGAS_BACKEND=shm UTOFU_NUM_SESSION_MODE_CQS=0" $(STEP) "all laws of rcce on a strict tofu" $(MOCK_TOFU) \
+	    "$(STAGE)/bin/unipgas" conform --backend tofu-mock --api rcce --seeds 1
+	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "all errors of uTofu" packaging/run-faults "$(STAGE)" all
 	@$(STEP) "GASPI on two hosts" packaging/on-hosts "$(STAGE)" --api gaspi
 	@$(STEP) "RCCE on two hosts" packaging/on-hosts "$(STAGE)" --api rcce
 	@$(STEP) "uTofu on two hosts" packaging/on-hosts "$(STAGE)" --api utofu

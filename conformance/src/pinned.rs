@@ -75,11 +75,9 @@ const MACHINES: &str = "the environment is the machine's library's, and so is wh
 const IN_PARTS: &str = "chaos splits transfers, and the network looks at each part by itself";
 const ONE_TRANSPORT: &str = "a law of one transport by itself, whose peers are all on its host";
 
-const UNDEFINED: &str =
-    "it does what is undefined on the machine (uTofu User's Guide, §2.5, §2.6, §3.3, §3.6), at which the mock ends the program";
+const UNDEFINED: &str = "it does what is undefined on the machine (uTofu User's Guide, §2.5, §2.6, §3.3, §3.6), at which the mock ends the program";
 const AT_ONCE: &str = "descriptors hold their places until their VCQ is polled, and local memory is in use until then (uTofu User's Guide, §2.2.10)";
-const ONE_TOQ: &str =
-    "VCQs that share a CQ share its TOQ, and polls on any of them make room (uTofu User's Guide, §3.7.5.1)";
+const ONE_TOQ: &str = "VCQs that share a CQ share its TOQ, and polls on any of them make room (uTofu User's Guide, §3.7.5.1)";
 
 /// All of them.
 pub const PINS: &[Pin] = &[
