@@ -656,7 +656,20 @@ impl Net {
         let all: Vec<_> = (self.targets.read().all.iter())
             .map(|(_, target)| target.clone())
             .collect();
-        all.iter().for_each(|target| self.lose(target, LAST_WORD));
+        all.iter().for_each(|target| self.give_up(target));
+    }
+
+    /// Something for this VCQ has failed on this side. The peer may live, and wait for it: so it is told that the streams end.
+    fn give_up(&self, target: &Arc<Target>) {
+        self.say_farewell(target);
+        self.lose(target, LAST_WORD);
+    }
+
+    fn say_farewell(&self, target: &Arc<Target>) {
+        let with_it = |one: &Arc<Conversation>| Arc::ptr_eq(&one.target, target);
+        for one in self.all().iter().filter(|one| with_it(one)) {
+            one.close();
+        }
     }
 
     /// Nothing reaches this VCQ any more.
@@ -667,6 +680,9 @@ impl Net {
                 drop(lane.forget(target));
             }
             return;
+        }
+        if is_of_this_side(code) && !target.is_lost() {
+            self.say_farewell(target);
         }
         if target.lost.swap(true, Ordering::AcqRel) {
             return;

@@ -76,7 +76,7 @@ impl Net {
         for (vcq, why) in findings.refused.drain(..) {
             self.tell_of(&why);
             if let Some(target) = self.known(vcq) {
-                self.declare_dead(&target);
+                self.give_up(&target);
             }
         }
         if let Some(why) = findings.broken.take() {
