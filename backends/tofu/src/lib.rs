@@ -6,7 +6,8 @@
 //!
 //! - [`Tofu`]: this process's place; `region`: its memory; `endpoint`: the issue of operations; `quick`: what is posted with the least that is
 //!   needed; `armw`: atomic operations by the TNI
-//! - `net`: streams, and what comes of what has been posted (`net/reading`, `net/greeting`); `conversation`: a stream to a peer; `mail`: its messages; `greeting`: how it begins
+//! - `net`: streams, how they begin (`net/greetings`), what comes of what has been posted (`net/reading`), who is reached and who is lost (`net/targets`);
+//!   `conversation`: a stream to a peer; `mail`: its messages; `greeting`: the cards and the door by which it begins
 //! - `lanes`: the VCQs of this process, and what ends with the notices that come there; `queue`: what is under way by one
 //! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
 //! - `gates`: circuits in which groups meet

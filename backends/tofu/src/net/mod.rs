@@ -1,13 +1,14 @@
 //! This process's part of the network: its VCQs, its streams, and who it knows.
 
+mod greetings;
 mod reading;
+mod targets;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::c_ulong;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use slab::Slab;
@@ -22,12 +23,16 @@ use crate::blocks::{Block, Blocks};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, New};
 use crate::gates::Vbgs;
-use crate::greeting::{About, CARD, CARDS, Desk, End, Fetched, TAG, places};
+use crate::greeting::{About, CARD, CARDS, Desk, End, TAG};
 use crate::lanes::{Ends, Findings, Lanes};
 use crate::library::Library;
 use crate::mail::{self, BEHIND, MESSAGE};
 use crate::memory::Memories;
 use crate::vcq::{self, Vcq};
+
+use greetings::Mute;
+use targets::Targets;
+pub use targets::{Target, data_of};
 
 /// Operations of a channel to a peer that may be under way.
 pub const DEPTH: usize = 128;
@@ -38,10 +43,6 @@ const SENT: u32 = 1024;
 /// Notices of messages that may come; half of the MRQ that a VCQ has unless UTOFU_NUM_MRQ_ENTRIES says otherwise (guide §4.3.2.3).
 const PROMISED_TO_ALL: u32 = 1 << 16;
 
-/// Errors about a process may come so late that another one has its VCQ.
-const LATE: Duration = Duration::from_secs(5);
-/// Not an error of the network's: another process is there.
-const LAST_WORD: i32 = 0;
 /// Of a descriptor that the peer is told of.
 const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
@@ -53,41 +54,6 @@ pub trait Told: Send + Sync {
     fn wake(&self);
 }
 
-/// A VCQ of a peer's.
-pub struct Target {
-    /// As this process numbers it.
-    pub number: u32,
-    /// Its ID.
-    pub vcq: u64,
-    /// The STADD of its desk.
-    desk: u64,
-    /// Of its process, once that is known: another one may get a VCQ whose process has died.
-    secret: OnceLock<[u8; SECRET]>,
-    /// Another process had it before, until when errors may be about that one.
-    follows: Option<Instant>,
-    lost: AtomicBool,
-}
-
-impl Target {
-    /// Nothing reaches it any more.
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
-    }
-
-    /// Something to write to, where nobody reads.
-    fn sink(&self) -> u64 {
-        self.desk + places::sink()
-    }
-}
-
-#[derive(Default)]
-struct Targets {
-    numbers: HashMap<u64, u32>,
-    /// VCQs whose processes have died.
-    lost: HashSet<u64>,
-    all: Slab<Arc<Target>>,
-}
-
 #[derive(Default)]
 struct Conversations {
     /// By their numbers, which none has after another one.
@@ -95,16 +61,6 @@ struct Conversations {
     next: u32,
     /// By their rings.
     rings: HashMap<u32, u32>,
-}
-
-/// What a stranger waits for, for which there was no room.
-enum Mute {
-    /// A card, or a place in the TOQ, to be greeted by.
-    Greet(u32),
-    /// His card is to be fetched: his VCQ, and which it is.
-    Fetch(u64, u32),
-    /// His answer.
-    Answer(Fetched, Option<Arc<Conversation>>),
 }
 
 /// A message whose bytes have not been read by the TNI yet.
@@ -242,47 +198,6 @@ impl Net {
         }))
     }
 
-    /// The peer's VCQ with this ID. Errors: [`Error::Os`].
-    fn target(&self, vcq: u64) -> Result<Arc<Target>> {
-        if let Some(known) = self.known(vcq) {
-            return Ok(known);
-        }
-        let desk = self.lanes.first().vcq.tagged(vcq, TAG)?;
-        let mut targets = self.targets.write();
-        if let Some(known) = targets.find(vcq) {
-            return Ok(known.clone());
-        }
-        let again = targets.lost.contains(&vcq);
-        let entry = targets.all.vacant_entry();
-        let new = Arc::new(Target {
-            number: entry.key() as u32,
-            vcq,
-            desk,
-            secret: OnceLock::new(),
-            follows: again.then(|| Instant::now() + LATE),
-            lost: AtomicBool::new(false),
-        });
-        entry.insert(new.clone());
-        targets.numbers.insert(vcq, new.number);
-        Ok(new)
-    }
-
-    /// That of the process with this address. What is known of another one with this VCQ is over. Errors: [`Error::Os`].
-    fn target_of(&self, address: &Address) -> Result<Arc<Target>> {
-        loop {
-            let target = self.target(address.vcq)?;
-            let secret = address.secret;
-            if *target.secret.get_or_init(|| secret) == secret {
-                return Ok(target);
-            }
-            self.lose(&target, LAST_WORD);
-        }
-    }
-
-    fn known(&self, vcq: u64) -> Option<Arc<Target>> {
-        self.targets.read().find(vcq).cloned()
-    }
-
     /// Begins a stream. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
     pub fn reach(&self, bytes: &[u8]) -> Result<Arc<Conversation>> {
         let to = Address::decode(bytes).ok_or_else(|| {
@@ -345,14 +260,6 @@ impl Net {
         conversations.all.values().cloned().collect()
     }
 
-    /// Something of a stranger's, at once where there is room.
-    fn try_again(&self, what: Mute) {
-        if let Some(later) = self.speak(what) {
-            self.mute.lock().push(later);
-            self.wait();
-        }
-    }
-
     /// Something waits for room of which nobody tells.
     fn wait(&self) {
         self.waits.store(true, Ordering::Release);
@@ -368,130 +275,6 @@ impl Net {
     ) -> Result<()> {
         let lane = self.lanes.first();
         lane.post(&mut lane.queue(), to, post, ends)
-    }
-
-    /// Does it; what there is no room for comes back.
-    fn speak(&self, what: Mute) -> Option<Mute> {
-        match what {
-            Mute::Greet(number) => self.greet(number),
-            Mute::Fetch(from, card) => self.fetch(from, card),
-            Mute::Answer(fetched, begun) => self.answer(fetched, begun),
-        }
-    }
-
-    fn greet(&self, number: u32) -> Option<Mute> {
-        let one = self.find(number)?;
-        let mut cards = self.cards.lock();
-        let Some(card) = cards.iter().position(Option::is_none) else {
-            return Some(Mute::Greet(number));
-        };
-        self.desk
-            .write(card as u32, &one.with, self.address, one.own_end());
-        match self.knock(&one, card as u32) {
-            Ok(()) => cards[card] = Some(number),
-            Err(Error::NotNow) => return Some(Mute::Greet(number)),
-            Err(error) => {
-                drop(cards);
-                one.is_refused(error);
-                self.call(&one);
-            }
-        }
-        None
-    }
-
-    /// At the peer's door, with this card.
-    fn knock(&self, one: &Conversation, card: u32) -> Result<()> {
-        let (target, nothing) = (&one.target, [0u8; 8]);
-        let door = target.desk + places::door(card);
-        let knock = |vcq: &Vcq, flags| {
-            let about = (About::Greeting as u8, flags | NOTICE);
-            let bytes = (nothing.as_ptr(), nothing.len());
-            // SAFETY:
-            // - so many bytes are there.
-            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, data_of(target)) }
-        };
-        self.post(target, knock, || Ends::Greeted(one.number))
-    }
-
-    /// The peer has not answered this stream's greeting.
-    pub fn greet_again(&self, number: u32) {
-        let card = self
-            .cards
-            .lock()
-            .iter()
-            .position(|card| *card == Some(number));
-        if let (Some(card), Some(one)) = (card, self.find(number)) {
-            let _ = self.knock(&one, card as u32);
-        }
-    }
-
-    fn fetch(&self, from: u64, card: u32) -> Option<Mute> {
-        let target = self.target(from).ok()?;
-        let Some(block) = self.fetches.take() else {
-            return Some(Mute::Fetch(from, card));
-        };
-        let fetched = Fetched::new(block, from, card);
-        let (into, len) = fetched.place();
-        let at = target.desk + places::card(card);
-        let get = |vcq: &Vcq, flags| {
-            // SAFETY:
-            // - the block is kept until the end.
-            unsafe { vcq.get(from, (into, at), len, flags, data_of(&target)) }
-        };
-        match self.post(&target, get, || Ends::Fetched(fetched)) {
-            Ok(()) => None,
-            Err(Error::NotNow) => Some(Mute::Fetch(from, card)),
-            Err(error) => {
-                // He says it again.
-                self.tell_of(&error);
-                None
-            }
-        }
-    }
-
-    fn answer(&self, fetched: Fetched, begun: Option<Arc<Conversation>>) -> Option<Mute> {
-        let target = self.target(fetched.from).ok()?;
-        let (answer, len) = fetched.answered();
-        let at = target.desk + places::answer(fetched.card);
-        let put = |vcq: &Vcq, flags| {
-            let about = (About::Answer as u8, flags | NOTICE);
-            // SAFETY:
-            // - the block is kept until the end.
-            unsafe { vcq.put(target.vcq, (answer, at), len, about, data_of(&target)) }
-        };
-        let mut kept = Some(fetched);
-        let answered = self.post(&target, put, || Ends::Answered(kept.take()));
-        match (answered, kept) {
-            (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
-            (Ok(()), _) => {
-                if let Some(one) = begun {
-                    self.is_accepted(one);
-                }
-            }
-            (Err(error), _) => {
-                self.tell_of(&error);
-                if let Some(one) = begun {
-                    one.fail();
-                    one.end();
-                }
-            }
-        }
-        None
-    }
-
-    fn is_accepted(&self, one: Arc<Conversation>) {
-        self.guests.lock().push_back(Accepted {
-            known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
-                &one.with,
-            ))),
-            stream: one,
-        });
-        self.turn_calls.store(true, Ordering::Release);
-    }
-
-    /// The next one that a peer has begun.
-    pub fn accept(&self) -> Option<Accepted> {
-        self.guests.lock().pop_front()
     }
 
     /// Something has happened to it that the agent looks at.
@@ -628,105 +411,6 @@ impl Net {
         }
     }
 
-    /// Whether an error that tells of this VCQ may be about the process that had it before.
-    fn is_late(&self, target: &Arc<Target>) -> bool {
-        let follows = target.follows.is_some_and(|until| Instant::now() < until);
-        let all = || self.all().into_iter();
-        follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
-    }
-
-    /// Others have seen that the process which has this VCQ died.
-    pub fn declare_dead(&self, target: &Arc<Target>) {
-        self.lose(target, LAST_WORD);
-    }
-
-    /// Tells of an error that none of this process's operations has.
-    fn tell_of(&self, error: &Error) {
-        if let Error::Os(why) = error {
-            unipgas_core::tell_refusal(&Error::Os(format!("tofu: {why}")));
-        }
-    }
-
-    /// This process can use its VCQs no more: whatever is under way ends, and nothing more goes.
-    fn breaks(&self, why: Error) {
-        self.tell_of(&why);
-        if self.broken.set(why).is_err() {
-            return;
-        }
-        let all: Vec<_> = (self.targets.read().all.iter())
-            .map(|(_, target)| target.clone())
-            .collect();
-        all.iter().for_each(|target| self.give_up(target));
-    }
-
-    /// Something for this VCQ has failed on this side. The peer may live, and wait for it: so it is told that the streams end.
-    fn give_up(&self, target: &Arc<Target>) {
-        self.say_farewell(target);
-        self.lose(target, LAST_WORD);
-    }
-
-    fn say_farewell(&self, target: &Arc<Target>) {
-        let with_it = |one: &Arc<Conversation>| Arc::ptr_eq(&one.target, target);
-        for one in self.all().iter().filter(|one| with_it(one)) {
-            one.close();
-        }
-    }
-
-    /// Nothing reaches this VCQ any more.
-    fn lose(&self, target: &Arc<Target>, code: i32) {
-        if code != LAST_WORD && self.is_late(target) {
-            // Nothing depends on it yet but greetings, which are said again.
-            for lane in self.lanes.iter() {
-                drop(lane.forget(target));
-            }
-            return;
-        }
-        if is_of_this_side(code) && !target.is_lost() {
-            self.say_farewell(target);
-        }
-        if target.lost.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        if code != LAST_WORD {
-            let why = format!(
-                "what goes to the VCQ {:#x} fails: {}",
-                target.vcq,
-                vcq::name(code)
-            );
-            match is_of_this_side(code) {
-                true => self.tell_of(&Error::Os(why)),
-                false => tracing::debug!("tofu: {why}"),
-            }
-        }
-        let mut targets = self.targets.write();
-        targets.numbers.remove(&target.vcq);
-        targets.lost.insert(target.vcq);
-        drop(targets);
-        for one in self.all() {
-            if Arc::ptr_eq(&one.target, target) {
-                if !one.is_open() {
-                    one.is_refused(Error::PeerDead);
-                }
-                one.fail();
-                self.call(&one);
-            }
-        }
-        for card in self.cards.lock().iter_mut() {
-            let of_it = |number: u32| {
-                let one = self.find(number);
-                one.is_none_or(|one| Arc::ptr_eq(&one.target, target))
-            };
-            if card.is_some_and(of_it) {
-                *card = None;
-            }
-        }
-        // Who waits for what is under way there learns it when its stream ends.
-        for lane in self.lanes.iter() {
-            drop(lane.forget(target));
-        }
-        self.told.wake();
-    }
-
     /// Descriptors that tell when something is to be done.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.clock.as_fd()]
@@ -763,23 +447,6 @@ impl Net {
     }
 }
 
-/// Whether the error says nothing of the peer, which may well live.
-fn is_of_this_side(code: i32) -> bool {
-    let local = [
-        UTOFU_ERR_MRQ_LCL_MEMORY,
-        UTOFU_ERR_MRQ_LCL_STADD,
-        UTOFU_ERR_MRQ_LCL_LENGTH,
-    ];
-    (UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER).contains(&code) || local.contains(&code)
-}
-
-impl Targets {
-    fn find(&self, vcq: u64) -> Option<&Arc<Target>> {
-        let number = *self.numbers.get(&vcq)?;
-        self.all.get(number as usize)
-    }
-}
-
 /// Posts what ends when everything that was posted there before is visible at the peer. Errors: [`Error::NotNow`], [`Error::Os`].
 pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
     let nothing = [0u8; 8];
@@ -795,11 +462,6 @@ pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
             data_of(to),
         )
     }
-}
-
-/// What descriptors have that names their target where they fail: all but messages, which have a number of their own.
-pub fn data_of(to: &Target) -> usize {
-    (to.number as usize) << 2 | 1
 }
 
 impl Drop for Net {

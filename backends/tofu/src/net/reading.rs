@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::Error;
 use unipgas_core::streams::News;
 use unipgas_utofu_sys::*;
 
-use super::{Mute, Net};
+use super::Net;
+use super::greetings::Mute;
 use crate::conversation::Conversation;
-use crate::greeting::{About, Fetched, Stranger, Verdict, places};
+use crate::greeting::{About, places};
 use crate::lanes::{Ends, Findings};
 
 /// Whether it was set; it is not any more. Most are not, and are looked at often.
@@ -149,73 +149,6 @@ impl Net {
         }
         self.call(&one);
         Some(())
-    }
-
-    /// Who begins a stream has said so.
-    fn is_greeted(&self, mut fetched: Fetched) {
-        let (verdict, begun) = match fetched.read() {
-            Err(verdict) => (verdict, None),
-            Ok(stranger) if stranger.secret != self.secret => {
-                tracing::warn!("tofu: a process that does not know this one's secret is refused");
-                (Verdict::Stranger, None)
-            }
-            Ok(stranger) if let Some(known) = self.begun_with(&stranger) => {
-                // He has not had the answer, or not yet.
-                (Verdict::Accepted(known.own_end()), None)
-            }
-            Ok(stranger) => match self.begin(stranger.address, false) {
-                Ok(begun) => {
-                    begun.is_ready(stranger.end);
-                    (Verdict::Accepted(begun.own_end()), Some(begun))
-                }
-                Err(error) => {
-                    tracing::warn!("tofu: a process that begins a stream is refused: {error}");
-                    (Verdict::Full, None)
-                }
-            },
-        };
-        fetched.answer(verdict);
-        self.try_again(Mute::Answer(fetched, begun));
-    }
-
-    /// The stream that this stranger has begun before.
-    fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
-        let begun = |one: &Arc<Conversation>| {
-            let is_his = one.with == stranger.address && one.is_to(stranger.end);
-            !one.begun_here && is_his && !one.has_ended()
-        };
-        self.all().into_iter().find(begun)
-    }
-
-    /// The peer has answered the greeting on this card.
-    fn is_answered(&self, card: u32) {
-        let number = self.cards.lock()[card as usize];
-        let Some(one) = number.and_then(|number| self.find(number)) else {
-            return;
-        };
-        let answer = self.desk.read(card, one.own_end().ring);
-        if answer == Ok(None) {
-            return;
-        }
-        self.cards.lock()[card as usize] = None;
-        let refused = |why: &str| {
-            Error::Unreachable(format!("the peer at the VCQ {:#x} {why}", { one.with.vcq }))
-        };
-        match answer {
-            Ok(None) => {}
-            Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
-            Ok(Some(Verdict::Stranger)) => {
-                // Another process has its place.
-                self.departed.add(one.with.secret, false, Error::PeerDead);
-                one.is_refused(Error::PeerDead);
-            }
-            Ok(Some(Verdict::OtherVersion)) => one.is_refused(refused(
-                "has another release of unipgas: install one release on all nodes",
-            )),
-            Ok(Some(Verdict::Full)) => one.is_refused(refused("has no room for another stream")),
-            Err(error) => one.is_refused(error),
-        }
-        self.call(&one);
     }
 
     /// Bytes of a descriptor have been read, or it has failed.

@@ -1,0 +1,229 @@
+//! How streams begin here and at peers: greetings, and the answers to them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use unipgas_core::streams::{Accepted, Stream};
+use unipgas_core::{Error, Result};
+
+use super::targets::data_of;
+use super::{NOTICE, Net};
+use crate::conversation::Conversation;
+use crate::greeting::{About, Fetched, Stranger, Verdict, places};
+use crate::lanes::Ends;
+use crate::vcq::Vcq;
+
+/// What a stranger waits for, for which there was no room.
+pub(super) enum Mute {
+    /// A card, or a place in the TOQ, to be greeted by.
+    Greet(u32),
+    /// His card is to be fetched: his VCQ, and which it is.
+    Fetch(u64, u32),
+    /// His answer.
+    Answer(Fetched, Option<Arc<Conversation>>),
+}
+
+impl Net {
+    /// Something of a stranger's, at once where there is room.
+    pub(super) fn try_again(&self, what: Mute) {
+        if let Some(later) = self.speak(what) {
+            self.mute.lock().push(later);
+            self.wait();
+        }
+    }
+
+    /// Does it; what there is no room for comes back.
+    pub(super) fn speak(&self, what: Mute) -> Option<Mute> {
+        match what {
+            Mute::Greet(number) => self.greet(number),
+            Mute::Fetch(from, card) => self.fetch(from, card),
+            Mute::Answer(fetched, begun) => self.answer(fetched, begun),
+        }
+    }
+
+    pub(super) fn greet(&self, number: u32) -> Option<Mute> {
+        let one = self.find(number)?;
+        let mut cards = self.cards.lock();
+        let Some(card) = cards.iter().position(Option::is_none) else {
+            return Some(Mute::Greet(number));
+        };
+        self.desk
+            .write(card as u32, &one.with, self.address, one.own_end());
+        match self.knock(&one, card as u32) {
+            Ok(()) => cards[card] = Some(number),
+            Err(Error::NotNow) => return Some(Mute::Greet(number)),
+            Err(error) => {
+                drop(cards);
+                one.is_refused(error);
+                self.call(&one);
+            }
+        }
+        None
+    }
+
+    /// At the peer's door, with this card.
+    pub(super) fn knock(&self, one: &Conversation, card: u32) -> Result<()> {
+        let (target, nothing) = (&one.target, [0u8; 8]);
+        let door = target.desk + places::door(card);
+        let knock = |vcq: &Vcq, flags| {
+            let about = (About::Greeting as u8, flags | NOTICE);
+            let bytes = (nothing.as_ptr(), nothing.len());
+            // SAFETY:
+            // - so many bytes are there.
+            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, data_of(target)) }
+        };
+        self.post(target, knock, || Ends::Greeted(one.number))
+    }
+
+    /// The peer has not answered this stream's greeting.
+    pub fn greet_again(&self, number: u32) {
+        let card = self
+            .cards
+            .lock()
+            .iter()
+            .position(|card| *card == Some(number));
+        if let (Some(card), Some(one)) = (card, self.find(number)) {
+            let _ = self.knock(&one, card as u32);
+        }
+    }
+
+    pub(super) fn fetch(&self, from: u64, card: u32) -> Option<Mute> {
+        let target = self.target(from).ok()?;
+        let Some(block) = self.fetches.take() else {
+            return Some(Mute::Fetch(from, card));
+        };
+        let fetched = Fetched::new(block, from, card);
+        let (into, len) = fetched.place();
+        let at = target.desk + places::card(card);
+        let get = |vcq: &Vcq, flags| {
+            // SAFETY:
+            // - the block is kept until the end.
+            unsafe { vcq.get(from, (into, at), len, flags, data_of(&target)) }
+        };
+        match self.post(&target, get, || Ends::Fetched(fetched)) {
+            Ok(()) => None,
+            Err(Error::NotNow) => Some(Mute::Fetch(from, card)),
+            Err(error) => {
+                // He says it again.
+                self.tell_of(&error);
+                None
+            }
+        }
+    }
+
+    pub(super) fn answer(
+        &self,
+        fetched: Fetched,
+        begun: Option<Arc<Conversation>>,
+    ) -> Option<Mute> {
+        let target = self.target(fetched.from).ok()?;
+        let (answer, len) = fetched.answered();
+        let at = target.desk + places::answer(fetched.card);
+        let put = |vcq: &Vcq, flags| {
+            let about = (About::Answer as u8, flags | NOTICE);
+            // SAFETY:
+            // - the block is kept until the end.
+            unsafe { vcq.put(target.vcq, (answer, at), len, about, data_of(&target)) }
+        };
+        let mut kept = Some(fetched);
+        let answered = self.post(&target, put, || Ends::Answered(kept.take()));
+        match (answered, kept) {
+            (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
+            (Ok(()), _) => {
+                if let Some(one) = begun {
+                    self.is_accepted(one);
+                }
+            }
+            (Err(error), _) => {
+                self.tell_of(&error);
+                if let Some(one) = begun {
+                    one.fail();
+                    one.end();
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn is_accepted(&self, one: Arc<Conversation>) {
+        self.guests.lock().push_back(Accepted {
+            known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
+                &one.with,
+            ))),
+            stream: one,
+        });
+        self.turn_calls.store(true, Ordering::Release);
+    }
+
+    /// The next one that a peer has begun.
+    pub fn accept(&self) -> Option<Accepted> {
+        self.guests.lock().pop_front()
+    }
+
+    /// Who begins a stream has said so.
+    pub(super) fn is_greeted(&self, mut fetched: Fetched) {
+        let (verdict, begun) = match fetched.read() {
+            Err(verdict) => (verdict, None),
+            Ok(stranger) if stranger.secret != self.secret => {
+                tracing::warn!("tofu: a process that does not know this one's secret is refused");
+                (Verdict::Stranger, None)
+            }
+            Ok(stranger) if let Some(known) = self.begun_with(&stranger) => {
+                // He has not had the answer, or not yet.
+                (Verdict::Accepted(known.own_end()), None)
+            }
+            Ok(stranger) => match self.begin(stranger.address, false) {
+                Ok(begun) => {
+                    begun.is_ready(stranger.end);
+                    (Verdict::Accepted(begun.own_end()), Some(begun))
+                }
+                Err(error) => {
+                    tracing::warn!("tofu: a process that begins a stream is refused: {error}");
+                    (Verdict::Full, None)
+                }
+            },
+        };
+        fetched.answer(verdict);
+        self.try_again(Mute::Answer(fetched, begun));
+    }
+
+    /// The stream that this stranger has begun before.
+    pub(super) fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
+        let begun = |one: &Arc<Conversation>| {
+            let is_his = one.with == stranger.address && one.is_to(stranger.end);
+            !one.begun_here && is_his && !one.has_ended()
+        };
+        self.all().into_iter().find(begun)
+    }
+
+    /// The peer has answered the greeting on this card.
+    pub(super) fn is_answered(&self, card: u32) {
+        let number = self.cards.lock()[card as usize];
+        let Some(one) = number.and_then(|number| self.find(number)) else {
+            return;
+        };
+        let answer = self.desk.read(card, one.own_end().ring);
+        if answer == Ok(None) {
+            return;
+        }
+        self.cards.lock()[card as usize] = None;
+        let refused = |why: &str| {
+            Error::Unreachable(format!("the peer at the VCQ {:#x} {why}", { one.with.vcq }))
+        };
+        match answer {
+            Ok(None) => {}
+            Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
+            Ok(Some(Verdict::Stranger)) => {
+                // Another process has its place.
+                self.departed.add(one.with.secret, false, Error::PeerDead);
+                one.is_refused(Error::PeerDead);
+            }
+            Ok(Some(Verdict::OtherVersion)) => one.is_refused(refused(
+                "has another release of unipgas: install one release on all nodes",
+            )),
+            Ok(Some(Verdict::Full)) => one.is_refused(refused("has no room for another stream")),
+            Err(error) => one.is_refused(error),
+        }
+        self.call(&one);
+    }
+}
