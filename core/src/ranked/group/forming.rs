@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use once_cell::race::OnceBox;
 
+use super::arena::{Arena, areas};
 use super::gates::{self, Way};
-use super::{Arena, FIRST, Group, Walk, areas};
+use super::{FIRST, Group, Walk};
 use crate::exclusive::Exclusive;
 use crate::region::Rights;
 use crate::schedule::{Shapes, Step};

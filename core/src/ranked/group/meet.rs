@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{COUNTER, FEW, Group, RELEASE, Walk, is_reached};
+use super::arena::{COUNTER, RELEASE};
+use super::{FEW, Group, Walk, is_reached};
 use crate::op::Remote;
 use crate::schedule::children;
 use crate::{AtomicOp, Deadline, Error, Result};

@@ -3,28 +3,28 @@
 //! An operation that runs into its deadline stays where it is, and the next call goes on from there (GASPI 17.1 §11.1). Flags
 //! hold operation numbers, so that nothing has to be reset between operations.
 
+mod arena;
 mod forming;
 mod gates;
 mod meet;
 mod words;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use once_cell::race::OnceBox;
-use parking_lot::Mutex;
 
+use arena::{Area, Arena, IN_LINE};
 pub use forming::Forming;
 use gates::Way;
 
 use crate::awaited::Awaited;
-use crate::cache::PAIR;
 use crate::combine::{Combination, Element, combine};
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
-use crate::region::{Region, RemoteRegion};
-use crate::schedule::{Schedule, Shapes, Step, dissemination_barrier};
+use crate::region::RemoteRegion;
+use crate::schedule::{Schedule, Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
@@ -32,50 +32,15 @@ use crate::{Deadline, Endpoint, Error, Result};
 pub const FEW: u32 = 16;
 /// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
-/// Flags and counters have cache lines of their own.
-const LINE: usize = PAIR;
 /// The number before that of the first operation: numbers go half round in every program, so that it is seen to work.
 const FIRST: u32 = (1 << 31) - 20;
 /// Operations between two looks at what none of them has used.
 const OFTEN: u32 = 1 << 20;
 /// Nobody waits longer for a member that does not answer, to give memory back.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// What a line holds beside a number.
-const IN_LINE: usize = 56;
 
 /// Combines `other` into `held`: same length in bytes, in members' order of no matter.
 pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) -> Result<()> + 'a;
-
-/// Where an operation's flags and buffers lie in every member's arena.
-#[derive(Debug, Clone, Copy)]
-struct Area {
-    flags: usize,
-    /// Two lines a slot, used in turn as the buffers: few bytes travel with the number of their operation behind them.
-    lines: usize,
-    /// Two buffers a slot, used in turn: a member can be one operation ahead of another, never two.
-    buffers: usize,
-    /// What this member sends in each step (kept apart, since a put may be read late).
-    outgoing: usize,
-    slots: usize,
-}
-
-impl Area {
-    fn has_buffers(&self) -> bool {
-        self.lines != self.buffers
-    }
-
-    fn flag(&self, slot: u32) -> usize {
-        self.flags + slot as usize * LINE
-    }
-
-    fn buffer(&self, slot: u32, number: u32) -> usize {
-        self.buffers + (slot as usize * 2 + (number % 2) as usize) * PAYLOAD
-    }
-
-    fn line(&self, slot: u32, number: u32) -> usize {
-        self.lines + (slot as usize * 2 + (number % 2) as usize) * LINE / 2
-    }
-}
 
 /// One kind of operation of a group: its schedule, and how far this member is.
 struct Walk {
@@ -118,110 +83,6 @@ pub struct Group {
     barrier: Exclusive<Walk>,
     reduce: Exclusive<Walk>,
     broadcast: Exclusive<Walk>,
-}
-
-/// This member's memory for the group's operations.
-struct Arena {
-    base: *mut u8,
-    len: usize,
-    desc: u64,
-    region: Mutex<Option<Region>>,
-}
-
-// SAFETY:
-// - shared memory, accessed by atomics and by copies that the flags order; it stays mapped as long as the transport lives.
-unsafe impl Send for Arena {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Arena {}
-
-impl Arena {
-    fn new(region: Region) -> Result<Self> {
-        let all = region.local(0, region.len())?;
-        Ok(Arena {
-            base: all.ptr,
-            len: region.len(),
-            desc: all.desc,
-            region: Mutex::new(Some(region)),
-        })
-    }
-
-    #[inline(always)]
-    fn local(&self, offset: usize, len: usize) -> Result<Local> {
-        crate::region::check_range(offset, len, self.len)?;
-        Ok(Local {
-            ptr: self.base.wrapping_add(offset),
-            desc: self.desc,
-        })
-    }
-
-    #[inline(always)]
-    fn word(&self, offset: usize) -> Result<&AtomicU32> {
-        let local = self.local(offset, 4)?;
-        debug_assert!(offset.is_multiple_of(4));
-        // SAFETY:
-        // - in bounds, aligned (offsets of flags are multiples of a line), mapped while the world lives, used atomically only.
-        Ok(unsafe { AtomicU32::from_ptr(local.ptr.cast()) })
-    }
-
-    /// The last word of a line.
-    #[inline(always)]
-    fn behind(&self, line: usize) -> Result<&AtomicU64> {
-        let local = self.local(line + IN_LINE, 8)?;
-        // SAFETY:
-        // - as for `word`; lines are aligned, too.
-        Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
-    }
-}
-
-/// Offset of the counter at which members meet; its own pair of lines at the beginning of the arena.
-const COUNTER: usize = 0;
-/// Offset of the number of the last meeting that all have come to, where that is told down a tree.
-const RELEASE: usize = LINE;
-const FLAGS: usize = 2 * LINE;
-
-/// The areas, and where they end.
-fn areas(n: u32, me: u32, shapes: Shapes) -> ([(Schedule, Area); 3], usize) {
-    let barrier = shapes.barrier.schedule(me, n);
-    let mut at = FLAGS;
-    let mut area = |schedule: Schedule, slots: u32, data: bool| {
-        let slots = slots as usize;
-        let flags = at;
-        let lines = flags + slots * LINE;
-        let (payload, line) = if data { (PAYLOAD, LINE) } else { (0, 0) };
-        let buffers = lines + slots * line;
-        let outgoing = buffers + slots * 2 * payload;
-        // A step sends at most once per slot or child: as many outgoing buffers as slots plus one.
-        at = outgoing + (slots + 1) * payload;
-        (
-            schedule,
-            Area {
-                flags,
-                lines,
-                buffers,
-                outgoing,
-                slots,
-            },
-        )
-    };
-    // A barrier that counts uses one of them.
-    let barrier_slots = dissemination_barrier(me, n).slots.max(barrier.slots).max(1);
-    let reduce = shapes.all_reduce.schedule(me, n);
-    let reduce_slots = reduce.slots;
-    let broadcast_slots = shapes.broadcast.schedule(me, n, 0).slots;
-    let all = [
-        area(barrier, barrier_slots, false),
-        area(reduce, reduce_slots, true),
-        area(
-            Schedule {
-                steps: Box::new([]),
-                slots: broadcast_slots,
-            },
-            broadcast_slots,
-            true,
-        ),
-    ];
-    (all, at)
 }
 
 impl Drop for Group {
