@@ -52,9 +52,8 @@ pub(super) struct Connecting {
     named: usize,
     /// Whether this member's gates are connected, and those of all of whom it has heard.
     connected: Option<bool>,
-    /// Gates by which it has heard that; and whether it has told it by the next one.
+    /// Gates at which it has heard that, and has told it on.
     heard: usize,
-    told: bool,
 }
 
 impl Connecting {
@@ -70,7 +69,6 @@ impl Connecting {
             named: 0,
             connected: None,
             heard: 0,
-            told: false,
         }
     }
 
@@ -153,11 +151,11 @@ impl Connecting {
         while self.heard <= self.gates.len() {
             let nth = self.heard % self.gates.len();
             let gate = self.gates[nth];
-            if self.heard > 0 && gate.from.is_some() && !self.told {
+            // Heard once more after a timeout, it is the same.
+            if self.heard > 0 && gate.from.is_some() {
                 let word = group.await_word(self.place(nth, HEARD), deadline)?;
                 self.connected = Some(self.connected == Some(true) && word == ALL);
             }
-            self.told = true;
             if let Some(whom) = gate.to
                 && self.heard < self.gates.len()
             {
@@ -167,7 +165,6 @@ impl Connecting {
                 };
                 self.tell(group, whom, HEARD, word, deadline)?;
             }
-            self.told = false;
             self.heard += 1;
         }
         Ok(self.circuit.take().filter(|_| self.connected == Some(true)))
