@@ -348,6 +348,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
             .map_err(|e| format!("no pipe to the parent: {e}"))
     };
     let part = Part::new(
+        count,
         here.clone(),
         pipe(std::io::stdin().as_fd())?,
         pipe(std::io::stdout().as_fd())?,

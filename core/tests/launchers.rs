@@ -38,10 +38,11 @@ fn rank() {
     }
     // The words of the test harness stand before it on the line.
     println!(
-        "rank {} of {} with {} here\n",
+        "rank {} of {} with {} here, {:?} on each host\n",
         job.rank(),
         job.size(),
-        job.neighbours()
+        job.neighbours(),
+        job.each_host()
     );
     // Nobody leaves while others still look.
     job.fence(4, deadline).unwrap();
@@ -73,7 +74,7 @@ fn what_is_published_reaches_other_hosts() {
     let errors = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.status.success(), "{text}{errors}");
     for rank in 0..4 {
-        let line = format!("rank {rank} of 4 with 2 here");
+        let line = format!("rank {rank} of 4 with 2 here, Some(2) on each host");
         assert!(text.contains(&line), "{text}{errors}");
     }
 }

@@ -80,7 +80,7 @@ impl Own for Atomic {
         lane.post(
             &mut lane.queue(),
             to,
-            |vcq, notice| vcq.armw(to.vcq, *at, what, flags | notice, data_of(to)),
+            |vcq, notice| vcq.armw(to.route, *at, what, flags | notice, data_of(to)),
             || match *into {
                 None => Ends::Access(ticket),
                 Some(landing) => Ends::Value(ticket, landing),

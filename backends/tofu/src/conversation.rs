@@ -317,10 +317,12 @@ impl Conversation {
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
             return Found::Waits;
         }
-        unipgas_core::tell(&format!(
-            "tofu: nothing answers at the VCQ {:#x}: its node is down",
-            { self.with.vcq }
-        ));
+        if let Some(net) = self.net.upgrade() {
+            let place = net.place(self.with.vcq);
+            unipgas_core::tell(&format!(
+                "tofu: nothing answers at {place}: its node is down"
+            ));
+        }
         self.depart()
     }
 

@@ -75,7 +75,7 @@ impl Own for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let to = &*Conversation::of(&link).target;
-        let (peer, data) = (to.vcq, data_of(to));
+        let (peer, data) = (to.route, data_of(to));
         let lane = self.lane.clone();
         let post = |vcq: &Vcq, notice: c_ulong| {
             let Some((slot, value)) = self.word else {
@@ -128,7 +128,7 @@ impl Own for Read {
             // - valid until the operation is complete (contract of the operation).
             len => unsafe {
                 let (places, flags) = ((self.into, self.from), self.flags | notice);
-                vcq.get(to.vcq, places, len, flags, data_of(to))
+                vcq.get(to.route, places, len, flags, data_of(to))
             },
         };
         lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))

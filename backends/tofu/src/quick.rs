@@ -63,7 +63,7 @@ impl Quick {
         let at = far(dst.region, dst.offset);
         let write = |vcq: &Vcq, notice| {
             let order = UTOFU_ONESIDED_FLAG_STRONG_ORDER;
-            let (peer, data) = (to.vcq, data_of(to));
+            let (peer, data) = (to.route, data_of(to));
             let bytes = (src, len);
             match word {
                 // SAFETY:

@@ -147,11 +147,8 @@ impl Tofu {
             home: OnceLock::new(),
         });
         let net = Net::open(mine.clone())?;
-        tracing::debug!(
-            "tofu: VCQ {:#x} on TNI {}",
-            net.lanes.first().vcq.id,
-            net.lanes.first().vcq.tni
-        );
+        let first = &net.lanes.first().vcq;
+        tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
         let _ = mine.home.set(Arc::downgrade(streams.home()));

@@ -190,6 +190,41 @@ impl Vcq {
         }
     }
 
+    /// The ID of a peer's VCQ with the path to it that the machine chooses: else all that goes to a node takes one way. Errors: [`Error::Os`].
+    pub fn route(&self, peer: u64) -> Result<u64> {
+        let mut route = peer;
+        let set = self.library.functions.utofu_set_vcq_id_path;
+        // SAFETY:
+        // - an ID and its place; no coordinates (guide §3.3.2.3) are allowed.
+        match unsafe { set(&raw mut route, null_mut()) } {
+            UTOFU_SUCCESS => Ok(route),
+            code => Err(failed(code, "utofu_set_vcq_id_path")),
+        }
+    }
+
+    /// Where a VCQ is, for people.
+    #[cold]
+    pub fn place(&self, vcq: u64) -> String {
+        let mut coords = [0; 6];
+        let (mut tni, mut cq, mut extra) = (0, 0, 0);
+        let query = self.library.functions.utofu_query_vcq_info;
+        // SAFETY:
+        // - places for all of them.
+        let code = unsafe {
+            query(
+                vcq,
+                coords.as_mut_ptr(),
+                &raw mut tni,
+                &raw mut cq,
+                &raw mut extra,
+            )
+        };
+        match code {
+            UTOFU_SUCCESS => format!("the VCQ {vcq:#x} of the node {}", join(&coords)),
+            _ => format!("the VCQ {vcq:#x}"),
+        }
+    }
+
     /// Writes `len` bytes of registered memory. Errors: [`Error::NotNow`], [`Error::Os`].
     ///
     /// # Safety
@@ -369,6 +404,11 @@ impl Drop for Vcq {
             tracing::debug!("tofu: utofu_free_vcq: {}", name(code));
         }
     }
+}
+
+/// Six coordinates, as the machine's tools write them.
+fn join(coords: &[u8; 6]) -> String {
+    coords.map(|one| one.to_string()).join(",")
 }
 
 /// The TNIs that this process can use. Errors: [`Error::Unreachable`].

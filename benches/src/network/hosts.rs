@@ -360,6 +360,7 @@ fn run_kept(part: &str, order: &str, keeper: Keeper) -> Result<(), String> {
             .map_err(|e| format!("no pipe to the command: {e}"))
     };
     let part = Part::new(
+        count,
         (number..size).step_by(count.max(1) as usize).collect(),
         pipe(std::io::stdin().as_fd())?,
         pipe(std::io::stdout().as_fd())?,

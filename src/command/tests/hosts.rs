@@ -324,6 +324,13 @@ fn a_remote_shell_is_enough() {
     ];
     assert_eq!(sorted(&told), expected);
     assert!(output.status.success());
+    // Ranks know how many hosts there are.
+    let output = run(&["-n", "3", env!("CARGO_BIN_EXE_unipgas"), "info"]);
+    let told = out(&output);
+    for (rank, here) in [(0, 2), (1, 2), (2, 1)] {
+        let line = format!("rank {rank} of 3, {here} on this host of 2");
+        assert!(told.contains(&line), "{told}{}", err(&output));
+    }
     // A failure ends the others, and its status is that of the job.
     let script = "[ $UNIPGAS_RANK = 2 ] && exit 5; exec sleep 600";
     let output = run(&["-n", "3", "sh", "-c", script]);

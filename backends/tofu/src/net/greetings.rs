@@ -70,7 +70,7 @@ impl Net {
             let bytes = (nothing.as_ptr(), nothing.len());
             // SAFETY:
             // - so many bytes are there.
-            unsafe { vcq.put_piggyback(target.vcq, bytes, door, about, data_of(target)) }
+            unsafe { vcq.put_piggyback(target.route, bytes, door, about, data_of(target)) }
         };
         self.post(target, knock, || Ends::Greeted(one.number))
     }
@@ -123,7 +123,7 @@ impl Net {
             let about = (About::Answer as u8, flags | NOTICE);
             // SAFETY:
             // - the block is kept until the end.
-            unsafe { vcq.put(target.vcq, (answer, at), len, about, data_of(&target)) }
+            unsafe { vcq.put(target.route, (answer, at), len, about, data_of(&target)) }
         };
         let mut kept = Some(fetched);
         let answered = self.post(&target, put, || Ends::Answered(kept.take()));
@@ -208,7 +208,7 @@ impl Net {
         }
         self.cards.lock()[card as usize] = None;
         let refused = |why: &str| {
-            Error::Unreachable(format!("the peer at the VCQ {:#x} {why}", { one.with.vcq }))
+            Error::Unreachable(format!("the peer at {} {why}", self.place(one.with.vcq)))
         };
         match answer {
             Ok(None) => {}

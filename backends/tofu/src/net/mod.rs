@@ -312,7 +312,7 @@ impl Net {
             );
             // SAFETY:
             // - so many bytes are there.
-            unsafe { vcq.put_piggyback(to.vcq, bytes, at, flags, data_of(to)) }
+            unsafe { vcq.put_piggyback(to.route, bytes, at, flags, data_of(to)) }
         })
     }
 
@@ -355,7 +355,7 @@ impl Net {
                 let bytes = (whole.as_ptr(), size);
                 // SAFETY:
                 // - so many bytes are there.
-                unsafe { vcq.put_piggyback(to.vcq, bytes, at, (about, NOTICE), data_of(to)) }
+                unsafe { vcq.put_piggyback(to.route, bytes, at, (about, NOTICE), data_of(to)) }
             });
         }
         let block = self.sends.take().ok_or(Error::NotNow)?;
@@ -368,7 +368,7 @@ impl Net {
         lane.post_untold(to, |vcq| {
             // SAFETY:
             // - the block is kept until it has been read.
-            unsafe { vcq.put(to.vcq, (from, at), size, (about, flags), data) }
+            unsafe { vcq.put(to.route, (from, at), size, (about, flags), data) }
         })?;
         entry.insert(Sending {
             target: to.number,
@@ -455,7 +455,7 @@ pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
     // - so many bytes are there.
     unsafe {
         vcq.put_piggyback(
-            to.vcq,
+            to.route,
             (nothing.as_ptr(), nothing.len()),
             to.sink(),
             (0, flags),

@@ -26,8 +26,10 @@ const LAST_WORD: i32 = 0;
 pub struct Target {
     /// As this process numbers it.
     pub number: u32,
-    /// Its ID.
+    /// Its ID, as notices name it.
     pub vcq: u64,
+    /// The same with the path that operations take.
+    pub route: u64,
     /// The STADD of its desk.
     pub(super) desk: u64,
     /// Of its process, once that is known: another one may get a VCQ whose process has died.
@@ -63,7 +65,8 @@ impl Net {
         if let Some(known) = self.known(vcq) {
             return Ok(known);
         }
-        let desk = self.lanes.first().vcq.tagged(vcq, TAG)?;
+        let own = &self.lanes.first().vcq;
+        let (desk, route) = (own.tagged(vcq, TAG)?, own.route(vcq)?);
         let mut targets = self.targets.write();
         if let Some(known) = targets.find(vcq) {
             return Ok(known.clone());
@@ -73,6 +76,7 @@ impl Net {
         let new = Arc::new(Target {
             number: entry.key() as u32,
             vcq,
+            route,
             desk,
             secret: OnceLock::new(),
             follows: again.then(|| Instant::now() + LATE),
@@ -97,6 +101,11 @@ impl Net {
 
     pub(super) fn known(&self, vcq: u64) -> Option<Arc<Target>> {
         self.targets.read().find(vcq).cloned()
+    }
+
+    /// Where a VCQ is, for people.
+    pub fn place(&self, vcq: u64) -> String {
+        self.lanes.first().vcq.place(vcq)
     }
 
     /// Whether an error that tells of this VCQ may be about the process that had it before.
@@ -159,11 +168,8 @@ impl Net {
             return;
         }
         if code != LAST_WORD {
-            let why = format!(
-                "what goes to the VCQ {:#x} fails: {}",
-                target.vcq,
-                vcq::name(code)
-            );
+            let (place, name) = (self.place(target.vcq), vcq::name(code));
+            let why = format!("what goes to {place} fails: {name}");
             match is_of_this_side(code) {
                 true => self.tell_of(&Error::Os(why)),
                 false => tracing::debug!("tofu: {why}"),

@@ -82,14 +82,11 @@ impl Bootstrap for Ranked {
     }
 
     fn spans_hosts(&self) -> bool {
-        self.hosts > 1 || self.board.spans_hosts()
+        self.hosts > 1 || self.board.hosts() > 1
     }
 
     fn hosts(&self) -> Option<u32> {
-        match self.board.spans_hosts() {
-            true => None,
-            false => Some(self.hosts),
-        }
+        Some(self.hosts.max(self.board.hosts()))
     }
 
     fn cpus(&self) -> u32 {

@@ -36,7 +36,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -52,7 +52,7 @@ const H_PID: usize = 20;
 const H_JOB_ID: usize = 24;
 const H_START: usize = 32;
 const H_MIRRORED: usize = 40;
-const H_SPANS: usize = 44;
+const H_HOSTS: usize = 44;
 // Bumped while others read the rest of the header: lines of their own.
 const H_DEATHS: usize = 128;
 const H_CHANGES: usize = 132;

@@ -20,6 +20,8 @@ struct Joined {
     rank: u32,
     size: u32,
     here: u32,
+    /// Of the job, where that is known.
+    hosts: Option<u32>,
 }
 
 /// A backend as a way to other processes.
@@ -65,7 +67,12 @@ impl Reach {
                 rank,
                 size,
                 here,
-            }) => format!("{source}; rank {rank} of {size}, {here} on this host"),
+                hosts,
+            }) => {
+                let hosts = hosts.filter(|hosts| *hosts > 1);
+                let of = hosts.map_or_else(String::new, |hosts| format!(" of {hosts}"));
+                format!("{source}; rank {rank} of {size}, {here} on this host{of}")
+            }
             Err(why) => format!("no: {why}"),
         };
         let host = match &self.host {
@@ -105,6 +112,7 @@ impl Reach {
                 "rank": joined.map(|joined| joined.rank),
                 "size": joined.map(|joined| joined.size),
                 "on_this_host": joined.map(|joined| joined.here),
+                "hosts": joined.and_then(|joined| joined.hosts),
                 "reason": self.bootstrap.as_ref().err(),
                 "environment": Value::Object(found.collect()),
             }),
@@ -124,6 +132,7 @@ fn joined() -> unipgas::core::Result<Joined> {
         rank: bootstrap.rank(),
         size: bootstrap.size(),
         here: bootstrap.neighbours(),
+        hosts: bootstrap.hosts(),
     };
     bootstrap.leave()?;
     Ok(joined)

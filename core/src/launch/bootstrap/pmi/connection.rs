@@ -1,5 +1,6 @@
 //! The requests of PMI-1 and PMI-2, each of which has one answer. The server says at the beginning which of the two it speaks.
 
+use std::collections::HashSet;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -183,8 +184,8 @@ impl Connection {
         }
     }
 
-    /// The ranks on the host of `rank`, ascending: from the server's map of hosts.
-    pub fn neighbours(&mut self, rank: u32, size: u32) -> Result<Vec<u32>> {
+    /// The ranks on the host of `rank`, ascending, and the number of hosts: from the server's map of hosts.
+    pub fn neighbours(&mut self, rank: u32, size: u32) -> Result<(Vec<u32>, u32)> {
         let map = self.attribute("PMI_process_mapping")?;
         let hosts = map.as_deref().and_then(|map| hosts(map, size));
         let Some(hosts) = hosts else {
@@ -194,9 +195,9 @@ impl Connection {
             )));
         };
         let mine = hosts[rank as usize];
-        Ok((0..size)
-            .filter(|rank| hosts[*rank as usize] == mine)
-            .collect())
+        let here = (0..size).filter(|rank| hosts[*rank as usize] == mine);
+        let all: HashSet<&u32> = hosts.iter().collect();
+        Ok((here.collect(), all.len() as u32))
     }
 
     /// Enters a barrier of all ranks, or goes on with one, and waits for its end.

@@ -77,7 +77,7 @@ fn values_go_through_the_server() {
     connection.barrier(Deadline::Never).unwrap();
     assert_eq!(connection.get("unipgas.1.a").unwrap(), Some(vec![10, 11]));
     assert_eq!(connection.get("unipgas.2.a").unwrap(), None);
-    assert_eq!(connection.neighbours(2, 4).unwrap(), [0, 2]);
+    assert_eq!(connection.neighbours(2, 4).unwrap(), (vec![0, 2], 2));
     connection.finalize();
     server.join().unwrap();
     assert!(!connection.is_open());
@@ -287,7 +287,7 @@ fn values_go_through_a_server_of_the_second_version() {
     assert_eq!(connection.get("unipgas.1.a").unwrap(), Some(vec![10, 11]));
     assert_eq!(connection.get("unipgas.2.a").unwrap(), None);
     assert_eq!(connection.get("unipgas.2.a").unwrap(), None);
-    assert_eq!(connection.neighbours(2, 4).unwrap(), [0, 2]);
+    assert_eq!(connection.neighbours(2, 4).unwrap(), (vec![0, 2], 2));
     connection.finalize();
     server.join().unwrap();
     assert!(!connection.is_open());

@@ -48,7 +48,7 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
         ));
     }
     let connection = connection(fd, rank)?;
-    let (version, neighbours) = {
+    let (version, (neighbours, hosts)) = {
         let mut connection = connection.lock();
         (connection.version(), connection.neighbours(rank, size)?)
     };
@@ -59,6 +59,7 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
         rank,
         size,
         neighbours,
+        hosts,
     })))
 }
 
@@ -119,6 +120,7 @@ struct Pmi {
     rank: u32,
     size: u32,
     neighbours: Vec<u32>,
+    hosts: u32,
 }
 
 impl Server for Pmi {
@@ -143,6 +145,10 @@ impl Server for Pmi {
 
     fn neighbours(&self) -> &[u32] {
         &self.neighbours
+    }
+
+    fn hosts(&self) -> Option<u32> {
+        Some(self.hosts)
     }
 
     fn put(&self, key: &str, value: &[u8]) -> Result<()> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use super::{
-    Board, H_MIRRORED, H_NEWS, H_SPANS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH,
+    Board, H_HOSTS, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH,
     R_PRESENT, R_PUBLISHED, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
@@ -39,7 +39,6 @@ impl Board {
 
     /// Says that `rank` runs on another host. Before any rank starts. Errors: a rank that the job does not have.
     pub(in crate::launch::job) fn set_afar(&self, rank: u32) -> Result<()> {
-        self.word(H_SPANS).store(1, Ordering::Relaxed);
         self.record(rank, R_AFAR)?.store(1, Ordering::Release);
         Ok(())
     }
@@ -58,9 +57,14 @@ impl Board {
         Ok(self.record(rank, R_AFAR)?.load(Ordering::Acquire) != 0)
     }
 
-    /// Whether ranks have begun on another host.
-    pub(crate) fn spans_hosts(&self) -> bool {
-        self.word(H_SPANS).load(Ordering::Relaxed) != 0
+    /// Says on how many hosts ranks may run. Before any rank starts.
+    pub(in crate::launch::job) fn set_hosts(&self, hosts: u32) {
+        self.word(H_HOSTS).store(hosts, Ordering::Relaxed);
+    }
+
+    /// On how many hosts ranks may run: the same for all ranks, from the beginning on.
+    pub(crate) fn hosts(&self) -> u32 {
+        self.word(H_HOSTS).load(Ordering::Relaxed).max(1)
     }
 
     /// Number of ranks on this host.

@@ -99,6 +99,8 @@ impl End {
 /// What the launcher of a part is told first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Begin {
+    /// How many hosts the job has.
+    pub hosts: u32,
     /// The ranks on its host.
     pub here: Vec<u32>,
     /// What the callers of both have agreed upon.
@@ -107,7 +109,8 @@ pub(super) struct Begin {
 
 impl Begin {
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = (self.here.len() as u32).to_le_bytes().to_vec();
+        let mut bytes = self.hosts.to_le_bytes().to_vec();
+        bytes.extend((self.here.len() as u32).to_le_bytes());
         bytes.extend(self.here.iter().flat_map(|rank| rank.to_le_bytes()));
         bytes.extend_from_slice(&self.plan);
         bytes
@@ -115,10 +118,12 @@ impl Begin {
 
     /// `None` for what is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<Begin> {
-        let (count, rest) = rank_of(bytes)?;
+        let (hosts, rest) = rank_of(bytes)?;
+        let (count, rest) = rank_of(rest)?;
         let (here, plan) = rest.split_at_checked((count as usize).checked_mul(4)?)?;
         let (here, _) = here.as_chunks::<4>();
         Some(Begin {
+            hosts,
             here: here.iter().map(|rank| u32::from_le_bytes(*rank)).collect(),
             plan: plan.to_vec(),
         })
@@ -260,6 +265,7 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let sender = Sender::new(writer);
         let begin = Begin {
+            hosts: 2,
             here: vec![1, 3],
             plan: b"plan".to_vec(),
         };
@@ -267,7 +273,7 @@ mod tests {
         sender.send(OVER, b"").unwrap();
         let (kind, payload) = first(&reader).unwrap().unwrap();
         assert_eq!((kind, Begin::from_bytes(&payload)), (BEGIN, Some(begin)));
-        assert_eq!(Begin::from_bytes(&payload[..8]), None);
+        assert_eq!(Begin::from_bytes(&payload[..12]), None);
         assert_eq!(first(&reader).unwrap(), Some((OVER, Vec::new())));
         drop(sender);
         assert_eq!(first(&reader).unwrap(), None);

@@ -18,15 +18,17 @@ use crate::{Error, Result, own_thread};
 /// one that is read ends, the ranks here are killed.
 #[derive(Debug, Clone)]
 pub struct Part {
+    hosts: u32,
     here: Vec<u32>,
     input: Arc<OwnedFd>,
     output: Arc<Sender>,
 }
 
 impl Part {
-    /// The ranks `here`, ascending.
-    pub fn new(here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> Part {
+    /// The ranks `here`, ascending, of a job on so many hosts.
+    pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> Part {
         Part {
+            hosts,
             here,
             input: Arc::new(input),
             output: Arc::new(Sender::new(output)),
@@ -42,7 +44,10 @@ impl Part {
         let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
         let begin = (kind == frames::BEGIN).then(|| frames::Begin::from_bytes(&payload));
         let begin = begin.flatten().ok_or_else(none)?;
-        Ok((Part::new(begin.here, input, output), begin.plan))
+        Ok((
+            Part::new(begin.hosts, begin.here, input, output),
+            begin.plan,
+        ))
     }
 
     /// The ranks on this host, at first.
@@ -131,6 +136,7 @@ impl Mirror {
         for rank in (0..board.size()).filter(|rank| part.here.binary_search(rank).is_err()) {
             board.set_afar(rank)?;
         }
+        board.set_hosts(part.hosts);
         board.begin_mirror();
         let over = Arc::new(AtomicBool::new(false));
         let teller = {

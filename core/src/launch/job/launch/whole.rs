@@ -82,6 +82,7 @@ impl Launch {
         let hosts = Hosts::start(commands.collect())?;
         for (number, place) in places.iter().enumerate() {
             let begin = Begin {
+                hosts: places.len() as u32,
                 here: place.here.clone(),
                 plan: plan.to_vec(),
             };
