@@ -1,64 +1,27 @@
 //! This process's place in the fabric.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use unipgas_core::atomic::ElementLocks;
-use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
-use unipgas_core::region::{Memory, Rights};
+use unipgas_core::region::Rights;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
-use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::streams::{
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    Streams,
+};
+use unipgas_core::transport::{Channel, Limits, Transport};
+use unipgas_core::{Error, Result};
 
 use crate::address::Address;
 use crate::choice::{Info, Wish, choose};
 use crate::endpoint::{Endpoint, INLINE};
 use crate::fabric;
 use crate::lifeline::Lifeline;
-use crate::net::{Net, Told};
+use crate::net::Net;
 use crate::region;
-
-/// Nobody waits longer for peers who take nothing.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// A turn takes less.
-const TURN: Duration = Duration::from_millis(100);
-
-/// The process that is told, once it is there.
-struct Mine {
-    home: OnceLock<Weak<Home>>,
-}
-
-impl Mine {
-    fn home(&self) -> Option<Arc<Home>> {
-        self.home.get()?.upgrade()
-    }
-}
-
-impl Told for Mine {
-    fn written(&self) {
-        if let Some(home) = self.home() {
-            home.registered().bell().ring_if_heard();
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(home) = self.home() {
-            home.wake();
-        }
-    }
-
-    fn watch_silence(&self) {
-        if let Some(home) = self.home() {
-            home.watch_silence();
-        }
-    }
-}
 
 /// What the agent knows of it.
 struct Fabric {
@@ -119,6 +82,7 @@ impl Network for Fabric {
     fn limits(&self) -> Limits {
         Limits {
             atomics: false,
+            largest: self.net.fabric.traits.longest,
             depth: self.net.fabric.traits.depth,
             ..Limits::NONE
         }
@@ -157,16 +121,12 @@ impl Ofi {
     }
 
     pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
-        let mine = Arc::new(Mine {
-            home: OnceLock::new(),
-        });
-        let net = Net::open(info, mine.clone())?;
+        let owner = Arc::new(Owner::default());
+        let net = Net::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
-        let _ = mine.home.set(Arc::downgrade(streams.home()));
-        // What has come before.
-        streams.home().wake();
+        owner.is(&streams);
         let driver = Driver::of_this_process()?;
         let beats = net.fabric.events().is_none().then_some(driver);
         beats.iter().for_each(|driver| driver.more());
@@ -178,59 +138,30 @@ impl Ofi {
     }
 }
 
-impl Ofi {
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
-}
-
 impl Drop for Ofi {
     fn drop(&mut self) {
-        let here = self.streams().home().is_here();
+        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
         // It says farewell by the conversations.
-        self.streams = None;
-        if here {
-            self.net.close(Deadline::after(FAREWELL));
-            // Whoever takes a turn just now lets go of it; what the provider has is given back by this thread.
-            let soon = Deadline::after(TURN);
-            while Arc::strong_count(&self.net) > 1 && !soon.expired() {
-                std::thread::yield_now();
-            }
-        }
+        streams::close(&mut self.streams, &self.net, Net::close, is_used);
         self.beats.iter().for_each(|driver| driver.fewer(1));
     }
 }
 
-impl Transport for Ofi {
-    fn name(&self) -> &'static str {
-        "ofi"
+impl OverStreams for Ofi {
+    const NAME: &'static str = "ofi";
+    const TAG: Tag = Tag::Ofi;
+
+    fn streams(&self) -> &Streams {
+        self.streams.as_ref().expect("there until it is dropped")
     }
 
-    fn tag(&self) -> Tag {
-        Tag::Ofi
-    }
-
-    fn capabilities(&self) -> Capabilities {
+    fn limits(&self) -> Limits {
         let traits = &self.net.fabric.traits;
-        Capabilities {
-            asynchronous: true,
-            registers_user_memory: true,
-            maps: false,
-            direct: false,
-            alone: false,
-            limits: Limits {
-                lines: true,
-                atomics: false,
-                registered: traits.local,
-                inline: traits.inject.min(INLINE),
-                largest: traits.longest.min(self.streams().home().limits().largest),
-                depth: traits.depth,
-            },
+        Limits {
+            registered: traits.local,
+            inline: traits.inject.min(INLINE),
+            ..*self.streams().home().limits()
         }
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.net.address.clone()
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
@@ -238,75 +169,20 @@ impl Transport for Ofi {
         Address::decode(address).is_none_or(|to| to.provider == self.net.provider)
     }
 
-    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
-        self.streams().connect(address, deadline)
-    }
-
-    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
-        // SAFETY:
-        // - stays mapped longer than the registration.
-        let own = |base| unsafe { region::register(&self.net, base, len, rights) };
-        Ok(Box::new(self.streams().allocate(len, rights, own)?))
-    }
-
-    unsafe fn register(
+    unsafe fn register_own(
         &self,
         base: *mut u8,
         len: usize,
-        rights: Rights,
-    ) -> Result<Box<dyn Memory>> {
+        peers: Option<Rights>,
+        _: bool,
+    ) -> Result<OwnPart> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
-            let own = || region::register(&self.net, base, len, rights);
-            let registration = self.streams().register(base, len, rights, rights, own)?;
-            Ok(Box::new(registration))
-        }
+        unsafe { region::register(&self.net, base, len, peers.unwrap_or(Rights::empty())) }
     }
 
-    unsafe fn register_local(
-        &self,
-        base: *mut u8,
-        len: usize,
-        write: bool,
-    ) -> Result<Box<dyn Memory>> {
-        let needed = if write { Rights::WRITE } else { Rights::READ };
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            let own = || region::register(&self.net, base, len, Rights::empty());
-            let registration = self
-                .streams()
-                .register(base, len, Rights::empty(), needed, own)?;
-            Ok(Box::new(registration))
-        }
-    }
-
-    fn open_channel(&self) -> Result<Box<dyn Channel>> {
-        Ok(Box::new(Endpoint::new(
-            self.net.clone(),
-            self.streams().open_channel(),
-        )))
-    }
-
-    fn progress(&self) -> bool {
-        self.streams().progress()
-    }
-
-    fn bell(&self) -> &Bell {
-        self.streams().bell()
-    }
-
-    fn locks(&self) -> &ElementLocks {
-        self.streams().locks()
-    }
-
-    fn hurry(&self, deadline: Deadline) {
-        self.streams().hurry(deadline);
-    }
-
-    fn leave(&self) {
-        self.streams().leave();
+    fn channel(&self, requests: Requests) -> Box<dyn Channel> {
+        Box::new(Endpoint::new(self.net.clone(), requests))
     }
 }
 

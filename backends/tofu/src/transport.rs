@@ -1,65 +1,34 @@
 //! This process's place in the network.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use unipgas_core::agent::Registered;
-use unipgas_core::atomic::ElementLocks;
-use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::circuit::Gates;
 use unipgas_core::op::Local;
-use unipgas_core::region::{Memory, Rights};
+use unipgas_core::region::Rights;
 use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
-use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::streams::{
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    Streams,
+};
+use unipgas_core::transport::{Channel, Limits};
+use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::Functions;
 
 use crate::address::Address;
 use crate::conversation::Conversation;
 use crate::endpoint::{Endpoint, PIGGYBACK};
 use crate::library::Library;
-use crate::net::{DEPTH, Net, Told};
+use crate::net::{DEPTH, Net};
 use crate::region;
 use crate::vcq;
 
-/// Nobody waits longer for peers who take nothing.
-const FAREWELL: Duration = Duration::from_secs(1);
-
 /// Bytes of the values for which the shapes of groups are chosen.
 const SMALL: u64 = 64;
-
-/// A turn takes less.
-const TURN: Duration = Duration::from_millis(100);
-
-/// The process that is told, once it is there.
-struct Mine {
-    home: OnceLock<Weak<Home>>,
-}
-
-impl Mine {
-    fn home(&self) -> Option<Arc<Home>> {
-        self.home.get()?.upgrade()
-    }
-}
-
-impl Told for Mine {
-    fn written(&self) {
-        if let Some(home) = self.home() {
-            home.registered().bell().ring_if_heard();
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(home) = self.home() {
-            home.wake();
-        }
-    }
-}
 
 /// What the agent knows of it.
 struct Fabric {
@@ -107,6 +76,7 @@ impl Network for Fabric {
     fn limits(&self) -> Limits {
         Limits {
             registered: true,
+            largest: self.net.caps.max_putget_size,
             depth: DEPTH,
             ..Limits::NONE
         }
@@ -143,145 +113,60 @@ pub struct Tofu {
 impl Tofu {
     /// By the machine's library, or that which UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`]: why there is none; [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
-        let mine = Arc::new(Mine {
-            home: OnceLock::new(),
-        });
-        let net = Net::open(mine.clone())?;
+        let owner = Arc::new(Owner::default());
+        let net = Net::open(owner.clone())?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
-        let _ = mine.home.set(Arc::downgrade(streams.home()));
-        // What has come before.
-        streams.home().wake();
+        owner.is(&streams);
         Ok(Tofu {
             streams: Some(streams),
             net,
         })
     }
-
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
 }
 
 impl Drop for Tofu {
     fn drop(&mut self) {
-        let here = self.streams().home().is_here();
-        if !here {
-            // Nothing of it is the child's of a fork, whose locks others may have held; what the machine has is the parent's.
-            std::mem::forget(self.net.clone());
-        }
-        self.streams = None;
-        if here {
-            self.net.close(Deadline::after(FAREWELL));
-            // Whoever takes a turn just now lets go of it; what the machine has is given back by this thread.
-            let soon = Deadline::after(TURN);
-            while Arc::strong_count(&self.net) > 1 && !soon.expired() {
-                std::thread::yield_now();
-            }
-        }
+        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
+        streams::close(&mut self.streams, &self.net, Net::close, is_used);
     }
 }
 
-impl Transport for Tofu {
-    fn name(&self) -> &'static str {
-        "tofu"
+impl OverStreams for Tofu {
+    const NAME: &'static str = "tofu";
+    const TAG: Tag = Tag::Tofu;
+
+    fn streams(&self) -> &Streams {
+        self.streams.as_ref().expect("there until it is dropped")
     }
 
-    fn tag(&self) -> Tag {
-        Tag::Tofu
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            asynchronous: true,
-            registers_user_memory: true,
-            maps: false,
-            direct: false,
-            alone: false,
-            limits: Limits {
-                lines: true,
-                atomics: true,
-                registered: true,
-                inline: PIGGYBACK.min(self.net.caps.max_piggyback_size),
-                largest: (self.net.caps.max_putget_size)
-                    .min(self.streams().home().limits().largest),
-                depth: DEPTH,
-            },
+    fn limits(&self) -> Limits {
+        Limits {
+            inline: PIGGYBACK.min(self.net.caps.max_piggyback_size),
+            ..*self.streams().home().limits()
         }
-    }
-
-    fn address(&self) -> Vec<u8> {
-        bytemuck::bytes_of(&self.net.address).to_vec()
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
         Address::decode(address).is_some()
     }
 
-    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
-        self.streams().connect(address, deadline)
-    }
-
-    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
-        // SAFETY:
-        // - stays mapped longer than the registration.
-        let own = |base| unsafe { region::register(&self.net, base, len, true, true) };
-        Ok(Box::new(self.streams().allocate(len, rights, own)?))
-    }
-
-    unsafe fn register(
+    unsafe fn register_own(
         &self,
         base: *mut u8,
         len: usize,
-        rights: Rights,
-    ) -> Result<Box<dyn Memory>> {
-        let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            let own = || region::register(&self.net, base, len, true, write);
-            let registration = self.streams().register(base, len, rights, rights, own)?;
-            Ok(Box::new(registration))
-        }
-    }
-
-    unsafe fn register_local(
-        &self,
-        base: *mut u8,
-        len: usize,
+        peers: Option<Rights>,
         write: bool,
-    ) -> Result<Box<dyn Memory>> {
-        let needed = if write { Rights::WRITE } else { Rights::READ };
+    ) -> Result<OwnPart> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
-            let own = || region::register(&self.net, base, len, false, write);
-            let registration = self
-                .streams()
-                .register(base, len, Rights::empty(), needed, own)?;
-            Ok(Box::new(registration))
-        }
+        unsafe { region::register(&self.net, base, len, peers.is_some(), write) }
     }
 
-    fn open_channel(&self) -> Result<Box<dyn Channel>> {
-        Ok(Box::new(Endpoint::new(
-            self.net.clone(),
-            self.streams().open_channel(),
-        )))
-    }
-
-    fn progress(&self) -> bool {
-        self.streams().progress()
-    }
-
-    fn bell(&self) -> &Bell {
-        self.streams().bell()
-    }
-
-    fn locks(&self) -> &ElementLocks {
-        self.streams().locks()
+    fn channel(&self, requests: Requests) -> Box<dyn Channel> {
+        Box::new(Endpoint::new(self.net.clone(), requests))
     }
 
     fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
@@ -292,18 +177,8 @@ impl Transport for Tofu {
         Some(&self.net.gates)
     }
 
-    fn hurry(&self, deadline: Deadline) {
-        self.streams().hurry(deadline);
-    }
-
-    fn leave(&self) {
-        self.streams().leave();
-        // The process may end right after this, and what has not left by then never does.
-        let soon = Deadline::after(FAREWELL);
-        while self.streams().home().is_here() && self.net.is_under_way() && !soon.expired() {
-            self.streams().progress();
-            std::thread::yield_now();
-        }
+    fn is_under_way(&self) -> bool {
+        self.net.is_under_way()
     }
 }
 

@@ -1,58 +1,27 @@
 //! This process's place in the network.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use unipgas_core::agent::Registered;
-use unipgas_core::atomic::ElementLocks;
-use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::op::Local;
-use unipgas_core::region::{Memory, Rights};
+use unipgas_core::region::Rights;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Accepted, After, Begun, Home, Link, Network, News, Streams};
-use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Error, Result};
+use unipgas_core::streams::{
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    Streams,
+};
+use unipgas_core::transport::{Channel, Limits, Transport};
+use unipgas_core::{Error, Result};
 
 use crate::address::Address;
 use crate::choice::{Port, Wish, choose};
 use crate::device::Context;
 use crate::endpoint::Endpoint;
-use crate::net::{DEPTH, Net, Told};
+use crate::net::{DEPTH, Net};
 use crate::region;
-
-/// Nobody waits longer for peers who take nothing.
-const FAREWELL: Duration = Duration::from_secs(1);
-
-/// A turn takes less.
-const TURN: Duration = Duration::from_millis(100);
-
-/// The process that is told, once it is there.
-struct Mine {
-    home: OnceLock<Weak<Home>>,
-}
-
-impl Mine {
-    fn home(&self) -> Option<Arc<Home>> {
-        self.home.get()?.upgrade()
-    }
-}
-
-impl Told for Mine {
-    fn written(&self) {
-        if let Some(home) = self.home() {
-            home.registered().bell().ring_if_heard();
-        }
-    }
-
-    fn wake(&self) {
-        if let Some(home) = self.home() {
-            home.wake();
-        }
-    }
-}
 
 /// What the agent knows of it.
 struct Fabric {
@@ -106,6 +75,7 @@ impl Network for Fabric {
     fn limits(&self) -> Limits {
         Limits {
             registered: true,
+            largest: self.net.port.longest as usize,
             depth: DEPTH as usize,
             ..Limits::NONE
         }
@@ -144,160 +114,76 @@ impl Verbs {
     }
 
     fn open(chosen: (Context, Port), beside: Option<Arc<dyn Transport>>) -> Result<Self> {
-        let mine = Arc::new(Mine {
-            home: OnceLock::new(),
-        });
-        let net = Net::open(chosen, mine.clone())?;
+        let owner = Arc::new(Owner::default());
+        let net = Net::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
-        let _ = mine.home.set(Arc::downgrade(streams.home()));
-        // What has come before.
-        streams.home().wake();
+        owner.is(&streams);
         Ok(Verbs {
             streams: Some(streams),
             net,
         })
     }
-
-    fn streams(&self) -> &Streams {
-        self.streams.as_ref().expect("there until it is dropped")
-    }
 }
 
 impl Drop for Verbs {
     fn drop(&mut self) {
-        let here = self.streams().home().is_here();
-        if !here {
-            // Nothing of it is the child's of a fork, whose locks others may have held; what the device has is the parent's.
-            std::mem::forget(self.net.clone());
-        }
-        self.streams = None;
-        if here {
-            self.net.close(Deadline::after(FAREWELL));
-            // Whoever takes a turn just now lets go of it; what the device has is given back by this thread.
-            let soon = Deadline::after(TURN);
-            let others =
-                || Arc::strong_count(&self.net) > 1 || Arc::strong_count(&self.net.lives) > 1;
-            while others() && !soon.expired() {
-                std::thread::yield_now();
-            }
-        }
+        let is_used =
+            |net: &Arc<Net>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
+        streams::close(&mut self.streams, &self.net, Net::close, is_used);
     }
 }
 
-impl Transport for Verbs {
-    fn name(&self) -> &'static str {
-        "verbs"
+impl OverStreams for Verbs {
+    const NAME: &'static str = "verbs";
+    const TAG: Tag = Tag::Verbs;
+
+    fn streams(&self) -> &Streams {
+        self.streams.as_ref().expect("there until it is dropped")
     }
 
-    fn tag(&self) -> Tag {
-        Tag::Verbs
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            asynchronous: true,
-            registers_user_memory: true,
-            maps: false,
-            direct: false,
-            alone: self.net.device.is_alone(),
-            limits: Limits {
-                lines: true,
-                atomics: true,
-                registered: true,
-                inline: self.net.inline as usize,
-                largest: (self.net.port.longest as usize)
-                    .min(self.streams().home().limits().largest),
-                depth: DEPTH as usize,
-            },
+    fn limits(&self) -> Limits {
+        Limits {
+            inline: self.net.inline as usize,
+            ..*self.streams().home().limits()
         }
     }
 
-    fn address(&self) -> Vec<u8> {
-        self.net.address.clone()
+    fn is_alone(&self) -> bool {
+        self.net.device.is_alone()
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
         Address::decode(address).is_some()
     }
 
-    fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
-        self.streams().connect(address, deadline)
-    }
-
-    fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
-        // SAFETY:
-        // - stays mapped longer than the registration.
-        let own = |base| unsafe { region::register(&self.net, base, len, rights, true) };
-        Ok(Box::new(self.streams().allocate(len, rights, own)?))
-    }
-
-    unsafe fn register(
+    unsafe fn register_own(
         &self,
         base: *mut u8,
         len: usize,
-        rights: Rights,
-    ) -> Result<Box<dyn Memory>> {
-        let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            let own = || region::register(&self.net, base, len, rights, write);
-            let registration = self.streams().register(base, len, rights, rights, own)?;
-            Ok(Box::new(registration))
-        }
-    }
-
-    unsafe fn register_local(
-        &self,
-        base: *mut u8,
-        len: usize,
+        peers: Option<Rights>,
         write: bool,
-    ) -> Result<Box<dyn Memory>> {
-        let needed = if write { Rights::WRITE } else { Rights::READ };
+    ) -> Result<OwnPart> {
         // SAFETY:
         // - the caller's word.
         unsafe {
-            let own = || region::register(&self.net, base, len, Rights::empty(), write);
-            let registration = self
-                .streams()
-                .register(base, len, Rights::empty(), needed, own)?;
-            Ok(Box::new(registration))
+            region::register(
+                &self.net,
+                base,
+                len,
+                peers.unwrap_or(Rights::empty()),
+                write,
+            )
         }
     }
 
-    fn open_channel(&self) -> Result<Box<dyn Channel>> {
-        Ok(Box::new(Endpoint::new(
-            self.net.clone(),
-            self.streams().open_channel(),
-        )))
+    fn channel(&self, requests: Requests) -> Box<dyn Channel> {
+        Box::new(Endpoint::new(self.net.clone(), requests))
     }
 
-    fn progress(&self) -> bool {
-        self.streams().progress()
-    }
-
-    fn bell(&self) -> &Bell {
-        self.streams().bell()
-    }
-
-    fn locks(&self) -> &ElementLocks {
-        self.streams().locks()
-    }
-
-    fn hurry(&self, deadline: Deadline) {
-        self.streams().hurry(deadline);
-    }
-
-    fn leave(&self) {
-        self.streams().leave();
-        // The process may end right after this, and what has not left by then never does.
-        let soon = Deadline::after(FAREWELL);
-        while self.streams().home().is_here() && self.net.is_under_way() && !soon.expired() {
-            self.streams().progress();
-            std::thread::yield_now();
-        }
+    fn is_under_way(&self) -> bool {
+        self.net.is_under_way()
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Stream};
+use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::{self, Address};
@@ -33,16 +33,6 @@ use crate::word::Words;
 const RECEIVED: usize = 256;
 /// Messages that may be on their way from here; their memory is touched when it is first needed.
 const SENT: usize = 512;
-
-/// Takes what peers write with a word for this process.
-pub trait Told: Send + Sync {
-    /// That has been done.
-    fn written(&self);
-    /// Calls for a turn of the agent.
-    fn wake(&self);
-    /// Calls for looks at the conversations, from time to time.
-    fn watch_silence(&self);
-}
 
 /// The part.
 pub struct Net {
@@ -105,7 +95,7 @@ pub struct Net {
     holds: AtomicBool,
     /// How often this has been moved on.
     turns: AtomicU32,
-    told: Arc<dyn Told>,
+    owner: Arc<Owner>,
 }
 
 /// By whom riders leave, if no message does.
@@ -136,7 +126,7 @@ pub fn key() -> Result<u64> {
 
 impl Net {
     /// Opens what `info` describes, and is ready to be spoken to. Errors: [`Error::Unreachable`], [`Error::Os`].
-    pub fn open(info: Info, told: Arc<dyn Told>) -> Result<Arc<Self>> {
+    pub fn open(info: Info, owner: Arc<Owner>) -> Result<Arc<Self>> {
         let ip = info.address().filter(|ip| !ip.is_unspecified());
         let here = Here {
             provider: info.provider(),
@@ -205,7 +195,7 @@ impl Net {
             held: Mutex::default(),
             holds: AtomicBool::new(false),
             turns: AtomicU32::new(1),
-            told,
+            owner,
         });
         while let Some(buffer) = net.receive.take() {
             net.post(buffer);

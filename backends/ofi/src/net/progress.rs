@@ -39,7 +39,7 @@ impl Net {
             && ticket.link().stream().watch()
         {
             // Perhaps there will never be room, since nobody is there any more.
-            self.told.watch_silence();
+            self.owner.watch_silence();
         }
         result
     }
@@ -83,7 +83,7 @@ impl Net {
             self.try_again();
         }
         if taken(&self.turn_calls) && !turn {
-            self.told.wake();
+            self.owner.wake();
         }
         News {
             guests: taken(&self.guests_call),
@@ -121,7 +121,7 @@ impl Net {
                     self.post(buffer);
                 }
                 self.words.take(data);
-                self.told.written();
+                self.owner.written();
             }
             Event::Ended { context: 0, .. } | Event::Failed { context: 0, .. } => {}
             Event::Failed { context, .. } if let Some(tag) = gathered::owner(context) => {

@@ -6,16 +6,7 @@ use unipgas_core::streams::Stream;
 
 use super::calls::{counted, sent};
 use crate::choice::{Wish, choose};
-use crate::net::{Net, Told};
-
-/// Nobody takes turns but the test.
-struct Nobody;
-
-impl Told for Nobody {
-    fn written(&self) {}
-    fn wake(&self) {}
-    fn watch_silence(&self) {}
-}
+use crate::net::Net;
 
 fn net() -> Option<Arc<Net>> {
     let wish = Wish {
@@ -25,7 +16,7 @@ fn net() -> Option<Arc<Net>> {
     let info = choose(&wish, false)
         .inspect_err(|error| eprintln!("skipped: {error}"))
         .ok()?;
-    Some(Net::open(info, Arc::new(Nobody)).unwrap())
+    Some(Net::open(info, Arc::default()).unwrap())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Stream};
+use unipgas_core::streams::{Accepted, Departed, Owner, Stream};
 use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;
 
@@ -45,14 +45,6 @@ const PROMISED_TO_ALL: u32 = 1 << 16;
 
 /// Of a descriptor that the peer is told of.
 const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
-
-/// Takes what peers write with a word for this process.
-pub trait Told: Send + Sync {
-    /// Somebody may have done that.
-    fn written(&self);
-    /// Calls for a turn of the agent.
-    fn wake(&self);
-}
 
 #[derive(Default)]
 struct Conversations {
@@ -124,13 +116,13 @@ pub struct Net {
     pub secret: [u8; SECRET],
     /// How peers reach this process.
     pub address: Address,
-    told: Arc<dyn Told>,
+    owner: Arc<Owner>,
     process: u32,
 }
 
 impl Net {
     /// Opens the machine's library, and is ready to be greeted. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn open(told: Arc<dyn Told>) -> Result<Arc<Self>> {
+    pub fn open(owner: Arc<Owner>) -> Result<Arc<Self>> {
         let library = Library::get().map_err(Error::Unreachable)?;
         let tnis = vcq::tnis(library)?;
         let job = JobName::from_env().ok();
@@ -192,7 +184,7 @@ impl Net {
             me: me.clone(),
             secret,
             address,
-            told,
+            owner,
             lanes,
             process: process::id(),
         }))
@@ -382,14 +374,14 @@ impl Net {
         self.tell_of(error);
         one.fail();
         self.call(one);
-        self.told.wake();
+        self.owner.wake();
     }
 
     /// It has ended here. When the peer writes nothing more to its ring, it goes.
     pub fn forget(&self, ended: &Conversation) {
         self.closing.lock().push(ended.number);
         self.wait();
-        self.told.wake();
+        self.owner.wake();
     }
 
     /// Goes through those that are over, and lets go of those that are so there, too.

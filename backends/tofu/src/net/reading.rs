@@ -35,10 +35,10 @@ impl Net {
         if turn {
             self.clock.looked(something);
             // What peers have written comes with no notice.
-            self.told.written();
+            self.owner.written();
         }
         if taken(&self.turn_calls) && !turn {
-            self.told.wake();
+            self.owner.wake();
         }
         News {
             guests: taken(&self.guests_call),

@@ -201,7 +201,7 @@ impl Net {
         for lane in self.lanes.iter() {
             drop(lane.forget(target));
         }
-        self.told.wake();
+        self.owner.wake();
     }
 }
 

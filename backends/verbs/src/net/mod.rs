@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Stream};
+use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
@@ -47,14 +47,6 @@ const PROCESSES: u32 = 64;
 const FIRST_QUEUE: u32 = 16;
 /// A number of a connection is a place, and above it how often that was used.
 const PLACES: u32 = 20;
-
-/// Takes what peers write for which somebody may wait.
-pub trait Told: Send + Sync {
-    /// That has been done.
-    fn written(&self);
-    /// Calls for a turn of the agent.
-    fn wake(&self);
-}
 
 /// What completion queues tell is taken by one thread at a time.
 struct Reader {
@@ -134,7 +126,7 @@ pub struct Net {
     pub secret: [u8; SECRET],
     /// How peers reach this process.
     pub address: Vec<u8>,
-    told: Arc<dyn Told>,
+    owner: Arc<Owner>,
     process: u32,
 }
 
@@ -144,7 +136,7 @@ fn at_most(wanted: u32, limit: i32) -> u32 {
 
 impl Net {
     /// Opens what was chosen, and is ready to be connected to. Errors: [`Error::Unreachable`], [`Error::Os`].
-    pub fn open((context, port): (Context, Port), told: Arc<dyn Told>) -> Result<Arc<Self>> {
+    pub fn open((context, port): (Context, Port), owner: Arc<Owner>) -> Result<Arc<Self>> {
         let device = Device::open(context)?;
         let limits = &device.limits;
         let job = JobName::from_env().ok().and_then(|job| job.size());
@@ -213,7 +205,7 @@ impl Net {
             lanes: Mutex::default(),
             secret,
             address: address.encode(),
-            told,
+            owner,
             device,
             process: process::id(),
         };
@@ -266,7 +258,7 @@ impl Net {
         all.push(new.clone());
         // The channel does not tell of this one yet.
         reader.armed = false;
-        self.told.wake();
+        self.owner.wake();
         Ok(new)
     }
 
@@ -429,7 +421,7 @@ impl Net {
     pub fn has_room(&self, connection: &Connection) {
         if connection.queue().has_room() {
             self.call(connection);
-            self.told.wake();
+            self.owner.wake();
         }
     }
 

@@ -51,7 +51,7 @@ impl Net {
             }
         }
         if taken(&self.turn_calls) && !turn {
-            self.told.wake();
+            self.owner.wake();
         }
         News {
             guests: taken(&self.guests_call),
@@ -129,7 +129,7 @@ impl Net {
                         connection.take(receives.bytes(one.wr_id, one.byte_len as usize));
                         self.call(&connection);
                     }
-                    Kind::Written => self.told.written(),
+                    Kind::Written => self.owner.written(),
                     Kind::Credits => {}
                     Kind::Close => {
                         connection.is_closed();

@@ -6,7 +6,7 @@
 //! the order and the end of operations are kept for both.
 //!
 //! - [`Network`], [`Stream`]: what a backend provides; [`Faults`]: what instruments of tests do besides
-//! - [`Streams`]: what a backend's `Transport` hands most of its calls to
+//! - [`Streams`]: what a backend's `Transport` hands its calls to; [`OverStreams`]: what it says beyond that
 //! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
 //! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there; `gathered`: what ends together
 //! - [`Registration`]: memory that peers may ask for
@@ -32,6 +32,7 @@ mod network;
 mod numbered;
 mod operands;
 mod outgoing;
+mod over;
 mod own;
 mod polls;
 mod registration;
@@ -48,6 +49,7 @@ pub use issue::{Issue, Requests};
 pub use link::Link;
 pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
 pub use operands::{Operand, Operands};
+pub use over::{OverStreams, Owner, close};
 pub use own::{Own, Ticket};
 pub use registration::{OwnPart, Registration, link_of};
 pub use transport::Streams;
