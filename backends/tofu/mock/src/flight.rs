@@ -113,7 +113,8 @@ impl Flight {
         match self.part.kind {
             Kind::Put if awaited => !self.sent,
             _ if awaited => !self.landed,
-            _ => self.came.is_none(),
+            // What came later to the same VCQ may have told.
+            _ => !self.sent && self.came.is_none(),
         }
     }
 }
@@ -314,6 +315,16 @@ mod tests {
             remote: 0,
             length: 8,
         }
+    }
+
+    #[test]
+    fn what_comes_later_tells_that_memory_is_free() {
+        let mut flights = Flights::default();
+        flights.post(put(0), 1, None);
+        flights.post(put(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), 2, None);
+        assert!(flights.user_of(0, 8).is_some());
+        flights.landed(&put(0).notice(), 1, UTOFU_SUCCESS);
+        assert!(flights.user_of(0, 8).is_none());
     }
 
     #[test]

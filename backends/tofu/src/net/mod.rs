@@ -433,6 +433,11 @@ impl Net {
             std::thread::yield_now();
         }
         self.closed.store(true, Ordering::Release);
+        let late = std::mem::take(&mut *self.sending.lock());
+        if !late.is_empty() {
+            // The network may read these yet: so they stay as long as the process.
+            std::mem::forget(late);
+        }
         self.all().iter().for_each(|one| one.fail());
         let mut conversations = self.conversations.write();
         *conversations = Conversations::default();
