@@ -170,12 +170,14 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
+	@$(STEP) "programs that hang" packaging/run-hangs "$(STAGE)"
 	@$(STEP) "foreign launchers" packaging/run-launchers "$(STAGE)"
 	@$(STEP) "several hosts" packaging/run-hosts "$(STAGE)"
 	@$(STEP) "laws on two hosts" packaging/on-hosts "$(STAGE)" --api core --seeds 3
 	@$(STEP) "deaths and replacements on two hosts" packaging/on-hosts "$(STAGE)" --law gaspi.killed,gaspi.replaced --seeds 1
 	@$(STEP) "the link between two hosts" packaging/on-hosts "$(STAGE)" --api gaspi --law .link. --seeds 1
 	@$(STEP) "a launcher that is killed" packaging/on-hosts "$(STAGE)" --law .link.launcher --seeds 1
+	@$(STEP) "aarch64" packaging/test-arm "$(TARGET)" part
 	@$(STEP) "foreign programs" packaging/run-clients "$(STAGE)"
 	@packaging/step "$(TIMES)"
 

@@ -43,7 +43,7 @@ pub use ranked::{central, directory, group, imports, schedule, world};
 pub(crate) use sync::posted;
 #[cfg(loom)]
 pub use sync::posted;
-pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, wait};
+pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, wait, waits};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

@@ -78,7 +78,7 @@ fn is_of_greeting(edata: u64) -> bool {
 
 /// Whether a notice is of something of whose end somebody is told that has gone to this target, and not to another process that had its VCQ.
 pub fn is_awaited(notice: &utofu_mrq_notice, target: u32) -> bool {
-    notice.edata == mark(target).into() || is_of_greeting(notice.edata)
+    notice.edata == u64::from(mark(target)) || is_of_greeting(notice.edata)
 }
 
 impl Queue {
@@ -221,7 +221,9 @@ impl Queue {
             let appeased = is_local(&notice)
                 && self.appeases(|ghost| match ghost.vcq == notice.vcq_id {
                     false => None,
-                    true if notice.edata == mark(ghost.target).into() => Some(&mut ghost.to_come),
+                    true if notice.edata == u64::from(mark(ghost.target)) => {
+                        Some(&mut ghost.to_come)
+                    }
                     true => is_of_greeting(notice.edata).then_some(&mut ghost.greetings),
                 });
             if !appeased {

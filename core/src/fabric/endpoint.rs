@@ -22,7 +22,7 @@ use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::transport::{Channel, LONGEST_MESSAGE};
-use crate::{AtomicOp, Deadline, Error, Result};
+use crate::{AtomicOp, Deadline, Error, Result, waits};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
 struct GetNotice {
@@ -240,7 +240,11 @@ impl Endpoint {
     ) -> Result<()> {
         engine.wait(deadline, check, || Ok(self.posted.close().then_some(())))?;
         let covered = self.posted();
-        let result = engine.wait(deadline, check, || {
+        let mut check = || {
+            waits::pending(self.pending());
+            check()
+        };
+        let result = engine.wait(deadline, &mut check, || {
             self.progress();
             Ok((self.pending() == 0).then_some(()))
         });

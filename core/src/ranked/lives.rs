@@ -7,7 +7,7 @@ use super::world::World;
 use crate::engine::Connection;
 use crate::job::RankState;
 use crate::transport::Life;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, waits};
 
 /// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
 const LOOK: Duration = Duration::from_millis(20);
@@ -171,6 +171,7 @@ impl World {
     /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
     /// notice (start with `None`).
     pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {
+        waits::needs(ranks);
         self.look(false);
         for rank in ranks {
             match self.life(*rank) {

@@ -13,5 +13,6 @@ pub mod posted;
 pub mod published;
 mod this_thread;
 pub mod wait;
+pub mod waits;
 
 pub(crate) use model::*;

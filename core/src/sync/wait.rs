@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, SLICE, slice_of};
+use crate::waits::Told;
 use crate::{Deadline, Error, Result, driver, on_line};
 
 /// Polls between two looks at the clock while spinning.
@@ -192,6 +193,7 @@ impl Patience<'_> {
             std::hint::spin_loop();
         }
         let slice = slice_of(self.company.load(Ordering::Relaxed));
+        let mut told = Told::default();
         loop {
             let mut start = Instant::now();
             while start.elapsed() < YIELD {
@@ -211,7 +213,7 @@ impl Patience<'_> {
                 }
             }
             loop {
-                check()?;
+                told.check(began.elapsed(), &mut *check)?;
                 let listening = self.bell.listen();
                 if let Some(value) = poll() {
                     return Ok(value);

@@ -5,6 +5,7 @@ mod hosts;
 mod info;
 mod join;
 mod mpi;
+mod ps;
 mod run;
 mod stats;
 mod topo;
@@ -35,6 +36,10 @@ enum Cli {
     /// Measures latency, rates, bandwidth and collectives beside the limits of the machine
     #[command(disable_help_flag = true)]
     Bench(Passed),
+    /// Lists the jobs of this user on this host, or what the ranks of one are doing
+    Ps(ps::Args),
+    /// Shows what the ranks of a job are doing, again and again
+    Top(ps::TopArgs),
     /// Draws a job on the network of A64FX machines, and predicts what patterns of puts take there
     Topo(topo::Args),
     /// Starts the ranks of a host, as the launcher of the whole says on standard input
@@ -77,6 +82,8 @@ fn main() -> ExitCode {
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, None, passed.args),
         Cli::Info(args) => info::run(&args),
         Cli::Topo(args) => topo::run(&args),
+        Cli::Ps(args) => ps::run(&args),
+        Cli::Top(args) => ps::top(&args),
         Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
         Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
@@ -114,7 +121,7 @@ fn one_line(error: &clap::Error) -> String {
         error.kind(),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     ) {
-        return "say what to do: run, cc, c++, info, conform, bench or topo; unipgas --help tells more"
+        return "say what to do: run, ps, top, cc, c++, info, conform, bench or topo; unipgas --help tells more"
             .into();
     }
     if error.kind() == ErrorKind::MissingRequiredArgument {

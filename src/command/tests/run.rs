@@ -134,7 +134,7 @@ fn processes_know_the_shape_of_their_network() {
         assert!(output.status.success(), "{}", err(&output));
         let text = out(&output);
         let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
-        assert_eq!(lines.len(), size.parse().unwrap());
+        assert_eq!(lines.len(), size.parse::<usize>().unwrap());
         lines.dedup();
         assert_eq!(lines.len(), 1, "{text}");
         lines.remove(0)

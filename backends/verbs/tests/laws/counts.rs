@@ -122,7 +122,7 @@ fn a_put_is_one_and_one() {
         };
         let seen = |nth: u32| {
             until(&here.transport, || {
-                there.word(8).load(Ordering::Acquire) == nth.into()
+                there.word(8).load(Ordering::Acquire) == u64::from(nth)
             });
         };
         let flags = Flags::INLINE | Flags::GATHERED;

@@ -65,6 +65,7 @@ impl Host {
             (attach(found, size)?, None)
         };
         board.set_this_process(rank)?;
+        board.tell_waits(rank);
         let host = Arc::new(Host {
             board,
             _fd: fd,

@@ -36,6 +36,7 @@ impl Ranked {
         }
         board.set_pid(rank, std::process::id())?;
         board.set_state(rank, RankState::Joined)?;
+        board.tell_waits(rank);
         let hosts = host::played()?.map_or(1, |(hosts, _)| hosts);
         Ok(Ranked {
             incarnation: board.died(rank)?,

@@ -21,10 +21,12 @@ mod lives;
 mod mirror;
 mod replacement;
 mod slot;
+mod watched;
 
 pub use lives::RankState;
 pub(super) use mirror::Told;
 use slot::Slot;
+pub use watched::boards;
 
 /// The largest job that a board can hold, in ranks.
 pub const MAX_SIZE: u32 = 65536;
@@ -98,7 +100,7 @@ unsafe impl Sync for Board {}
 static PUBLISHING: Mutex<()> = Mutex::new(());
 
 fn board_len(size: u32) -> usize {
-    slots_offset(size) + size as usize * SLOTS_PER_RANK * SLOT_BYTES
+    watched::seats_offset(size) + size as usize * watched::SEATS_BYTES
 }
 
 fn slots_offset(size: u32) -> usize {

@@ -2,11 +2,13 @@
 pub mod board;
 mod context;
 pub mod launch;
+pub mod picture;
 
 pub use board::{Board, RankState};
 pub use context::Job;
 pub(crate) use context::process_ended;
 pub use launch::Launch;
+pub use picture::Picture;
 
 /// CPUs that the processes of a job share: those that this one may run on. Launchers bind each process to one of its own: then all of
 /// the machine's.

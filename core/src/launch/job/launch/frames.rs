@@ -44,8 +44,12 @@ pub(super) const INPUT: u8 = 13;
 pub(super) const TAKEN: u8 = 14;
 /// The ranks of a host have been started.
 pub(super) const STARTED: u8 = 15;
+/// What the ranks are doing is asked.
+pub(super) const SHOW: u8 = 16;
+/// What those of a host are doing: a [`Picture`](crate::job::Picture) as JSON.
+pub(super) const SHOWN: u8 = 17;
 /// Frames of this kind and higher are the user's.
-pub const OWN: u8 = 16;
+pub const OWN: u8 = 18;
 
 /// How the process of a rank has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use super::course::{Course, Order, Rules, Then};
 use super::frames::{self, Begin, End, Frames, OWN, Sender};
 use super::{Exit, GRACE};
+use crate::job::Picture;
 use crate::{Error, Result, descriptor, own_thread};
 
 /// How long the remote shells have to end when the ranks have been killed.
@@ -102,6 +103,13 @@ pub enum Told<'a> {
         /// What.
         bytes: &'a [u8],
     },
+    /// What the ranks of a host are doing.
+    Shown {
+        /// The number of the host.
+        host: usize,
+        /// What.
+        picture: Picture,
+    },
     /// Rank 0 has taken the input that it was given.
     Taken,
     /// What has changed on the board of a host.
@@ -156,6 +164,11 @@ impl Hosts {
         Ok(hosts)
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// The name of a host.
     pub fn name(&self, number: usize) -> &str {
         &self.parts[number].host
@@ -203,6 +216,11 @@ impl Hosts {
     /// Ends the ranks as a failure of one of them does: by SIGTERM, and SIGKILL after a while.
     pub fn end(&self) {
         self.wish(Event::End);
+    }
+
+    /// Asks what the ranks are doing: [`Told::Shown`].
+    pub fn show(&self) {
+        self.tell_all(frames::SHOW, &[]);
     }
 
     /// Kills the ranks; their launchers end then.
@@ -349,6 +367,10 @@ impl Watch<'_> {
             // As whatever else it tells, it says that the launcher could do its work.
             frames::STARTED => {}
             frames::TAKEN => heard(Told::Taken),
+            frames::SHOWN => {
+                let picture = serde_json::from_slice(payload).ok()?;
+                heard(Told::Shown { host, picture });
+            }
             OWN.. => heard(Told::Own {
                 host,
                 kind,

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::frames::{self, End, Frames, Sender};
-use crate::job::Board;
 use crate::job::board::Told;
+use crate::job::{Board, Picture};
 use crate::{Error, Result, own_thread};
 
 /// Which ranks are on this host, and the pipes by which the launcher of the whole talks to this one: see [`Hosts`](super::Hosts). When the
@@ -89,6 +89,13 @@ impl Part {
         Ok(())
     }
 
+    pub(super) fn tell_picture(&self, picture: &Picture) {
+        // With nobody to tell, the other pipe is closed, too, and that ends the job.
+        if let Ok(text) = serde_json::to_vec(picture) {
+            let _ = self.send(frames::SHOWN, &text);
+        }
+    }
+
     pub(super) fn tell_taken(&self) -> Result<()> {
         self.send(frames::TAKEN, &[])
     }
@@ -100,6 +107,8 @@ pub(super) enum Asked {
     End(u32),
     /// This signal for all.
     Signal(i32),
+    /// What the ranks here are doing.
+    Show,
     /// The end of the job.
     EndAll,
     /// Another process, as this rank.
@@ -219,6 +228,7 @@ fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked> {
             (frames::LOST, Ok(rank)) if board.lose(rank) => continue,
             (frames::END, Ok(rank)) => Asked::End(rank),
             (frames::SIGNAL, Ok(signal)) => Asked::Signal(signal as i32),
+            (frames::SHOW, _) => Asked::Show,
             (frames::END_ALL, _) => Asked::EndAll,
             (frames::START, Ok(rank)) => Asked::Start(rank),
             (frames::GIVEN_UP, Ok(rank)) => Asked::GivenUp(rank),

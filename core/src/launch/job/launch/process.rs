@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
+use super::signals::asks;
 use super::{BindPolicy, Exit, Launch, Output};
 use crate::job::Board;
 use crate::topology::{Binding, Topology, cpu_set};
@@ -96,12 +97,27 @@ impl Process {
         ]
     }
 
-    /// Sends a signal, unless the process has been reaped.
+    /// Sends a signal, unless the process has been reaped, or the signal [is for the launcher](asks).
     pub fn signal(&self, signal: Signal) {
-        if self.exit.is_none() {
+        let wanted = !asks(signal.as_raw()) || self.catches(signal);
+        if self.exit.is_none() && wanted {
             // It can only fail because the process has just ended by itself.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
+    }
+
+    /// Whether it has a handler for the signal, or waits for it.
+    fn catches(&self, signal: Signal) -> bool {
+        let name = format!("/proc/{}/status", self.child.id());
+        let Ok(Some(status)) = descriptor::proc_text(&name) else {
+            return false;
+        };
+        let has = |field: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(field));
+            let set = value.and_then(|value| u64::from_str_radix(value.trim(), 16).ok());
+            set.is_some_and(|set| set >> (signal.as_raw() - 1) & 1 != 0)
+        };
+        has("SigCgt:") || has("SigBlk:")
     }
 
     /// Reaps the process if it has ended.

@@ -44,6 +44,11 @@ pub fn signal_name(signal: i32) -> &'static str {
     }
 }
 
+/// Whether it asks the launcher what the ranks are doing. Such a signal goes to the processes that take it, and ends no other.
+pub(super) fn asks(signal: i32) -> bool {
+    matches!(signal, libc::SIGUSR1 | libc::SIGQUIT)
+}
+
 /// A signal that arrived.
 pub(super) struct Arrived {
     pub signal: i32,

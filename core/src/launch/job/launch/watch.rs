@@ -15,11 +15,11 @@ use super::output::{Sink, Stream};
 use super::part::{Asked, Mirror};
 use super::process::{Process, Starter};
 use super::progress::Progress;
-use super::signals::{self, Inbox, ONE_KEYPRESS};
+use super::signals::{self, Inbox, ONE_KEYPRESS, asks};
 use super::stragglers::{Haste, end_children};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
 use crate::descriptor::Reserved;
-use crate::job::{Board, RankState};
+use crate::job::{Board, Picture, RankState};
 use crate::{Error, Result};
 
 const SIGNALS: u64 = u64::MAX;
@@ -300,10 +300,20 @@ impl Job<'_> {
                 self.say(format_args!(
                     "the job did not end within {seconds} s (--timeout); ending it"
                 ));
+                self.show();
                 self.end_all();
             }
         }
         Ok(())
+    }
+
+    /// Says what the ranks are doing.
+    fn show(&self) {
+        self.say(format_args!("what the ranks are doing:"));
+        if self.launch.tells() {
+            // As in `say`.
+            let _ = write!(std::io::stderr(), "{}", Picture::look(&self.board));
+        }
     }
 
     fn pump(&mut self, index: usize) {
@@ -339,6 +349,9 @@ impl Job<'_> {
                 }
                 self.first_interrupt.get_or_insert(now);
             }
+            if asks(arrived.signal) {
+                self.show();
+            }
             if !arrived.from_terminal
                 && let Some(signal) = Signal::from_named_raw(arrived.signal)
             {
@@ -362,6 +375,12 @@ impl Job<'_> {
                 Asked::Signal(signal) => {
                     if let Some(signal) = Signal::from_named_raw(signal) {
                         self.signal_all(signal);
+                    }
+                }
+                Asked::Show => {
+                    let picture = Picture::look(&self.board);
+                    if let Some(abroad) = &self.abroad {
+                        abroad.part.tell_picture(&picture);
                     }
                 }
                 Asked::EndAll => self.end_all(),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{self, Receiver, Sender};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
@@ -16,13 +17,15 @@ use super::frames::Begin;
 use super::hosts::{Hosts, Told};
 use super::output::write_own;
 use super::progress::Progress;
-use super::signals::{Inbox, ONE_KEYPRESS};
+use super::signals::{Inbox, ONE_KEYPRESS, asks};
 use super::{Exit, JobMark, Launch, Outcome, RankOutcome};
-use crate::job::Board;
+use crate::job::{Board, Picture};
 use crate::{Error, Result, own_thread};
 
 /// Bytes of standard input that are on the way at a time.
 const BLOCK: usize = 64 << 10;
+/// Who has not told by then what its ranks are doing is left out.
+const LATEST: Duration = Duration::from_secs(1);
 
 /// A host, and which ranks begin there.
 #[derive(Debug, Clone)]
@@ -55,6 +58,16 @@ struct Shared<'a> {
     board: &'a Board,
     print: Sender<Print>,
     timed_out: AtomicBool,
+    shown: Mutex<Shown>,
+}
+
+/// What the hosts have told of what their ranks are doing, since that was asked.
+#[derive(Default)]
+struct Shown {
+    hosts: usize,
+    picture: Picture,
+    /// When it is said at the latest, whoever has told then.
+    until: Option<Instant>,
 }
 
 impl Launch {
@@ -100,6 +113,7 @@ impl Launch {
             board: &board,
             print,
             timed_out: AtomicBool::new(false),
+            shown: Mutex::default(),
         };
         let taken = feed(hosts.feeder())?;
         let over = eventfd(0, EventfdFlags::CLOEXEC)
@@ -231,6 +245,7 @@ impl Shared<'_> {
                     .print
                     .send(Print::Output(host, is_stderr, bytes.to_vec()));
             }
+            Told::Shown { host, picture } => self.hear_of(host, picture),
             Told::Taken => {
                 // Standard input may be over.
                 let _ = taken.send(());
@@ -244,6 +259,43 @@ impl Shared<'_> {
             ranks,
             first_failure,
         })
+    }
+
+    /// Asks what the ranks are doing.
+    fn show(&self) {
+        *self.shown.lock() = Shown {
+            until: Instant::now().checked_add(LATEST),
+            ..Shown::default()
+        };
+        self.hosts.show();
+    }
+
+    fn hear_of(&self, host: usize, picture: Picture) {
+        let mut shown = self.shown.lock();
+        if shown.until.is_some() {
+            shown.picture.join(self.hosts.name(host), picture);
+            shown.hosts += 1;
+            if shown.hosts == self.hosts.count() {
+                self.say_shown(&mut shown);
+            }
+        }
+    }
+
+    /// Says what has been told, where it is late.
+    fn say_if(&self, is_late: impl Fn(Option<Instant>) -> bool) {
+        let mut shown = self.shown.lock();
+        if is_late(shown.until) {
+            self.say_shown(&mut shown);
+        }
+    }
+
+    fn say_shown(&self, shown: &mut Shown) {
+        let Shown { picture, .. } = std::mem::take(shown);
+        self.say(
+            format!("what the ranks are doing:\n{picture}")
+                .trim_end()
+                .into(),
+        );
     }
 
     fn tell_end(&self, what: &str, replaced: &str, then: Then) {
@@ -267,7 +319,8 @@ impl Shared<'_> {
         let mut keeper = self.launch.keeper.as_ref();
         let mut first_interrupt = None;
         loop {
-            let next = [end, progress.next()].into_iter().flatten().min();
+            let shown = self.shown.lock().until;
+            let next = [end, progress.next(), shown].into_iter().flatten().min();
             let timeout = next.map(|at| to_timespec(at.saturating_duration_since(Instant::now())));
             let mut fds = vec![
                 PollFd::new(over, PollFlags::IN),
@@ -287,6 +340,9 @@ impl Shared<'_> {
                 self.hosts.kill();
             }
             while let Some(arrived) = inbox.next() {
+                if asks(arrived.signal) {
+                    self.show();
+                }
                 self.hand_on(arrived.signal, &mut first_interrupt);
             }
             let now = Instant::now();
@@ -296,13 +352,18 @@ impl Shared<'_> {
                     "{joined} of {size} ranks have joined the job so far"
                 ));
             }
-            if end.is_some_and(|at| now >= at) {
-                end = None;
-                self.timed_out.store(true, Ordering::Release);
+            let is_late = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+            self.say_if(is_late);
+            if is_late(end) && !self.timed_out.swap(true, Ordering::AcqRel) {
+                // They tell what they are doing before they end.
+                self.show();
+                end = Instant::now().checked_add(LATEST);
                 let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
                 self.say(format!(
                     "the job did not end within {seconds} s (--timeout); ending it"
                 ));
+            } else if is_late(end) {
+                end = None;
                 self.hosts.end();
             }
         }

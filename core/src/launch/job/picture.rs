@@ -1,0 +1,378 @@
+//! What the ranks of a job are doing, as somebody sees who asks: who waits in which call, for whom and since when, who does not wait, and who waits for
+//! each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Board, RankState};
+use crate::descriptor;
+use crate::waits::{NAMED, Waiting};
+
+/// The most ranks that are listed one by one.
+const LISTED: usize = 64;
+
+/// What a rank is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The rank.
+    pub rank: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Where it runs, on another host.
+    pub host: Option<String>,
+    /// What its process does.
+    pub doing: Doing,
+    /// Threads of it that wait in calls, the longest first.
+    pub waits: Vec<Waiting>,
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Doing {
+    /// It has not begun.
+    Absent,
+    /// It has a processor, or could use one.
+    Runs,
+    /// It sleeps.
+    Sleeps,
+    /// It has been stopped by a signal, or a debugger.
+    Stopped,
+    /// It has left the job.
+    Left,
+    /// It has ended without leaving.
+    Dead,
+}
+
+impl fmt::Display for Doing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Doing::Absent => "has not begun",
+            Doing::Runs => "computes",
+            Doing::Sleeps => "sleeps elsewhere",
+            Doing::Stopped => "is stopped",
+            Doing::Left => "has left",
+            Doing::Dead => "is dead",
+        })
+    }
+}
+
+impl Seen {
+    /// Of a rank on this host.
+    fn look(board: &Board, rank: u32) -> Seen {
+        let pid = board.pid(rank).unwrap_or(0);
+        let doing = match board.state(rank).unwrap_or(RankState::Absent) {
+            RankState::Finalized => Doing::Left,
+            RankState::Dead => Doing::Dead,
+            // Programs of uTofu need not join.
+            RankState::Absent if pid == 0 => Doing::Absent,
+            RankState::Absent | RankState::Joined => of_process(pid),
+        };
+        let waits = match doing {
+            Doing::Runs | Doing::Sleeps | Doing::Stopped => board.waits(rank),
+            _ => Vec::new(),
+        };
+        Seen {
+            rank,
+            pid,
+            host: None,
+            doing,
+            waits,
+        }
+    }
+
+    fn longest(&self) -> Option<&Waiting> {
+        self.waits.first()
+    }
+}
+
+/// What the kernel says of it.
+fn of_process(pid: u32) -> Doing {
+    let stat = descriptor::stat_of(pid).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    match state {
+        Some('S' | 'D' | 'I') => Doing::Sleeps,
+        Some('T' | 't') => Doing::Stopped,
+        Some('R') => Doing::Runs,
+        _ => Doing::Dead,
+    }
+}
+
+/// What all of them are doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Ascending.
+    pub ranks: Vec<Seen>,
+}
+
+impl Picture {
+    /// Of those that are on this host.
+    pub fn look(board: &Board) -> Picture {
+        let here = (0..board.size()).filter(|rank| board.is_afar(*rank) == Ok(false));
+        Picture {
+            ranks: here.map(|rank| Seen::look(board, rank)).collect(),
+        }
+    }
+
+    /// Adds what another host tells.
+    pub fn join(&mut self, host: &str, other: Picture) {
+        let there = other.ranks.into_iter().map(|seen| Seen {
+            host: Some(host.into()),
+            ..seen
+        });
+        self.ranks.extend(there);
+        self.ranks.sort_by_key(|seen| seen.rank);
+    }
+
+    /// Ranks that wait for each other, each for the next one and the last for the first: none of them goes on.
+    pub fn cycle(&self) -> Option<Vec<u32>> {
+        let next: BTreeMap<u32, u32> = (self.ranks.iter())
+            .filter_map(|seen| match &seen.longest()?.ranks[..] {
+                [one] => Some((seen.rank, *one)),
+                _ => None,
+            })
+            .collect();
+        next.keys().find_map(|first| {
+            let mut way = vec![*first];
+            loop {
+                let to = *next.get(way.last()?)?;
+                if to == *first {
+                    return Some(way);
+                }
+                if way.contains(&to) {
+                    return None;
+                }
+                way.push(to);
+            }
+        })
+    }
+
+    /// For each call in which ranks wait for the same ones, themselves among those: who is not in it.
+    pub fn missing(&self) -> Vec<(String, Vec<u32>)> {
+        let mut calls: BTreeMap<(&str, &[u32]), BTreeSet<u32>> = BTreeMap::new();
+        for seen in &self.ranks {
+            if let Some(wait) = seen.longest()
+                && wait.needed as usize <= NAMED
+                && wait.ranks.contains(&seen.rank)
+                && wait.ranks.len() > 1
+            {
+                let call = calls.entry((&wait.call, &wait.ranks)).or_default();
+                call.insert(seen.rank);
+            }
+        }
+        calls
+            .into_iter()
+            .filter_map(|((call, needed), here)| {
+                let others = needed.iter().filter(|rank| !here.contains(rank));
+                let others: Vec<u32> = others.copied().collect();
+                (!others.is_empty()).then(|| (call.to_owned(), others))
+            })
+            .collect()
+    }
+}
+
+/// `3`, `0, 4` or `0-7, 9`.
+fn listed(ranks: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < ranks.len() {
+        let mut end = at;
+        while end + 1 < ranks.len() && ranks[end + 1] == ranks[end] + 1 {
+            end += 1;
+        }
+        parts.push(match end - at {
+            0 => ranks[at].to_string(),
+            1 => format!("{}, {}", ranks[at], ranks[end]),
+            _ => format!("{}-{}", ranks[at], ranks[end]),
+        });
+        at = end + 1;
+    }
+    parts.join(", ")
+}
+
+fn for_whom(wait: &Waiting) -> String {
+    let more = wait.needed as usize - wait.ranks.len().min(wait.needed as usize);
+    let mut text = match wait.ranks.len() {
+        0 => String::new(),
+        1 => format!("rank {}", listed(&wait.ranks)),
+        _ => format!("ranks {}", listed(&wait.ranks)),
+    };
+    if more > 0 {
+        text += &format!(" and {more} more");
+    }
+    if wait.pending > 0 {
+        let operations = match wait.pending {
+            1 => "1 operation".to_owned(),
+            many => format!("{many} operations"),
+        };
+        let and = if text.is_empty() { "" } else { ", " };
+        text += &format!("{and}{operations} under way");
+    }
+    match text.is_empty() {
+        true => "anyone".into(),
+        false => text,
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    match span.as_secs() {
+        ..=99 => format!("{:.1} s", span.as_secs_f64()),
+        many => format!("{many} s"),
+    }
+}
+
+/// A table for terminals, and below it what is wrong, as far as that can be seen.
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let places = self.ranks.iter().any(|seen| seen.host.is_some());
+        let mut rows = vec![["rank", "process", "call", "since", "waits for"].map(String::from)];
+        for seen in self.ranks.iter().take(LISTED) {
+            let process = match &seen.host {
+                Some(host) => format!("{} on {host}", seen.pid),
+                None => seen.pid.to_string(),
+            };
+            if seen.waits.is_empty() {
+                let none = String::new;
+                rows.push([
+                    seen.rank.to_string(),
+                    process.clone(),
+                    seen.doing.to_string(),
+                    none(),
+                    none(),
+                ]);
+            }
+            for wait in &seen.waits {
+                let call = match (wait.call.as_str(), seen.doing) {
+                    ("", _) => "a wait".into(),
+                    (call, Doing::Stopped) => format!("{call} (stopped)"),
+                    (call, _) => call.into(),
+                };
+                rows.push([
+                    seen.rank.to_string(),
+                    process.clone(),
+                    call,
+                    seconds(wait.lasted),
+                    for_whom(wait),
+                ]);
+            }
+        }
+        if !places {
+            rows[0][1] = "pid".into();
+        }
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
+        let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
+        for [rank, process, call, since, whom] in &rows {
+            let [a, b, c, d] = widths;
+            let line = format!("{rank:>a$}  {process:>b$}  {call:<c$}  {since:>d$}  {whom}");
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        if self.ranks.len() > LISTED {
+            writeln!(f, "and {} ranks more", self.ranks.len() - LISTED)?;
+        }
+        if let Some(cycle) = self.cycle() {
+            match &cycle[..] {
+                [one] => writeln!(f, "rank {one} waits for itself")?,
+                [first, ..] => {
+                    let way: Vec<_> = cycle.iter().map(u32::to_string).collect();
+                    let way = way.join(" waits for ");
+                    writeln!(f, "deadlock: rank {way} waits for {first}")?;
+                }
+                [] => {}
+            }
+        }
+        for (call, others) in self.missing() {
+            let ranks = match others.len() {
+                1 => "rank",
+                _ => "ranks",
+            };
+            writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(rank: u32, call: &str, ranks: &[u32]) -> Seen {
+        Seen {
+            rank,
+            pid: 100 + rank,
+            host: None,
+            doing: Doing::Sleeps,
+            waits: vec![Waiting {
+                thread: 100 + rank,
+                call: call.into(),
+                lasted: Duration::from_millis(2500),
+                ranks: ranks.to_vec(),
+                needed: ranks.len() as u32,
+                pending: 0,
+                sleeps: 3,
+            }],
+        }
+    }
+
+    #[test]
+    fn who_waits_for_each_other_is_named() {
+        let recv = |rank, from| waiting(rank, "RCCE_recv", &[from]);
+        let mut all = Picture {
+            ranks: vec![recv(0, 1), recv(1, 2), recv(2, 1), recv(3, 0)],
+        };
+        assert_eq!(all.cycle(), Some(vec![1, 2]));
+        let text = all.to_string();
+        assert!(
+            text.contains("deadlock: rank 1 waits for 2 waits for 1"),
+            "{text}"
+        );
+        all.ranks[2].waits.clear();
+        assert_eq!(all.cycle(), None);
+        let text = all.to_string();
+        assert!(text.contains("2  102  sleeps elsewhere"), "{text}");
+        assert!(
+            text.contains("3  103  RCCE_recv         2.5 s  rank 0"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn who_is_not_in_a_barrier_is_named() {
+        let members = [0, 1, 2, 3];
+        let mut all = Picture {
+            ranks: [0, 1, 3]
+                .map(|rank| waiting(rank, "gaspi_barrier", &members))
+                .into(),
+        };
+        let missing = vec![("gaspi_barrier".to_owned(), vec![2])];
+        assert_eq!(all.missing(), missing);
+        let mut other = Picture {
+            ranks: vec![waiting(2, "", &[])],
+        };
+        other.ranks[0].waits.clear();
+        other.ranks[0].doing = Doing::Runs;
+        all.join("far", other);
+        let text = all.to_string();
+        assert!(text.contains("2  102 on far  computes"), "{text}");
+        assert!(text.contains("ranks 0-3"), "{text}");
+        assert!(text.ends_with("not in gaspi_barrier: rank 2\n"), "{text}");
+    }
+
+    #[test]
+    fn it_goes_from_host_to_host() {
+        let all = Picture {
+            ranks: vec![waiting(5, "gaspi_wait", &[1, 7])],
+        };
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Picture>(&text).unwrap(), all);
+    }
+
+    #[test]
+    fn ranks_are_listed_shortly() {
+        assert_eq!(listed(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9, 10");
+    }
+}

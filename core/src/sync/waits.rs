@@ -1,0 +1,291 @@
+//! What long waits of this process tell: in which call of an interface a thread is, for whom and since when, in memory that others can read. Waits that
+//! are shorter than [`LONG`] tell nothing, and cost nothing.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// A wait is told of when it has lasted so long.
+pub const LONG: Duration = Duration::from_millis(200);
+/// Threads of a process that can tell at a time.
+pub const SEATS: usize = 4;
+/// Ranks that a wait names at most.
+pub const NAMED: usize = 48;
+/// Bytes of a call's name.
+const NAME: usize = 40;
+/// Frames of the stack that are looked at.
+const FRAMES: usize = 64;
+/// What calls of the interfaces are called.
+const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
+
+/// What one thread tells.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Seat {
+    /// The thread's ID; 0: the seat is free.
+    thread: AtomicU32,
+    /// How many ranks are needed; the first [`NAMED`] are named.
+    needed: AtomicU32,
+    /// When the wait began, in nanoseconds of the host's monotonic clock.
+    since: AtomicU64,
+    /// Operations whose end is waited for.
+    pending: AtomicU32,
+    /// How often the thread has slept.
+    sleeps: AtomicU32,
+    name: [AtomicU64; NAME / 8],
+    ranks: [AtomicU32; NAMED],
+}
+
+/// What a thread waits for, as somebody else reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The thread's ID.
+    pub thread: u32,
+    /// The call of an interface, where that is known.
+    pub call: String,
+    /// How long the wait has lasted; as JSON, in seconds.
+    #[serde(with = "seconds")]
+    pub lasted: Duration,
+    /// The ranks without which it does not end, as far as that is known; the first [`NAMED`] of them.
+    pub ranks: Vec<u32>,
+    /// How many there are.
+    pub needed: u32,
+    /// Operations whose end is waited for.
+    pub pending: u32,
+    /// How often the thread has slept.
+    pub sleeps: u32,
+}
+
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(span.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let span = f64::deserialize(from)?;
+        Duration::try_from_secs_f64(span).map_err(serde::de::Error::custom)
+    }
+}
+
+static MINE: AtomicPtr<[Seat; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    /// The seat of a thread whose wait is looking at who is needed just now.
+    static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    /// What the call is called where no symbol tells.
+    static NAMED_CALL: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Has long waits of this process told here from now on.
+pub fn tell_at(seats: &'static [Seat; SEATS]) {
+    // Another process may have had them, and has died.
+    (seats.iter()).for_each(|seat| seat.thread.store(0, Ordering::Relaxed));
+    MINE.store(std::ptr::from_ref(seats).cast_mut(), Ordering::Release);
+}
+
+/// What `wait` waits in is a call of this name: for calls that have no symbol of their own, as those behind tables of functions.
+#[inline]
+pub fn named<T>(name: &'static str, wait: impl FnOnce() -> T) -> T {
+    let before = NAMED_CALL.replace(Some(name));
+    let value = wait();
+    NAMED_CALL.set(before);
+    value
+}
+
+/// For checks of waits: these ranks are needed.
+#[inline]
+pub fn needs(ranks: &[u32]) {
+    if let Some(seat) = ASKED.get() {
+        seat.need(ranks);
+    }
+}
+
+/// For checks of waits: the end of so many operations is waited for.
+#[inline]
+pub fn pending(operations: usize) {
+    if let Some(seat) = ASKED.get() {
+        let many = operations.try_into().unwrap_or(u32::MAX);
+        seat.pending.store(many, Ordering::Relaxed);
+    }
+}
+
+/// A wait that may become long.
+#[derive(Default)]
+pub(crate) struct Told {
+    seat: Option<&'static Seat>,
+    tried: bool,
+}
+
+impl Told {
+    /// Does `check`. Of a wait that has lasted `lasted`, others learn who is needed.
+    pub fn check<T>(&mut self, lasted: Duration, check: impl FnOnce() -> T) -> T {
+        if lasted >= LONG && !self.tried {
+            self.tried = true;
+            self.seat = take(lasted);
+        }
+        let Some(seat) = self.seat else {
+            return check();
+        };
+        seat.sleeps.fetch_add(1, Ordering::Relaxed);
+        let before = ASKED.replace(Some(seat));
+        let found = check();
+        ASKED.set(before);
+        found
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat {
+            seat.thread.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// A seat for this thread, if one is free.
+#[cold]
+fn take(lasted: Duration) -> Option<&'static Seat> {
+    // SAFETY:
+    // - null, or from a reference that lives as long as the process.
+    let seats = unsafe { MINE.load(Ordering::Acquire).as_ref() }?;
+    let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let free = |seat: &&Seat| {
+        let taken = seat
+            .thread
+            .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed);
+        taken.is_ok()
+    };
+    let seat = seats.iter().find(free)?;
+    seat.needed.store(0, Ordering::Relaxed);
+    seat.pending.store(0, Ordering::Relaxed);
+    seat.sleeps.store(0, Ordering::Relaxed);
+    let began = now().saturating_sub(lasted);
+    seat.set_name(NAMED_CALL.get().map_or_else(calling, str::to_owned));
+    seat.since.store(began.as_nanos() as u64, Ordering::Release);
+    Some(seat)
+}
+
+/// Of the host: the same for all processes on it.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+impl Seat {
+    fn need(&self, ranks: &[u32]) {
+        for (place, rank) in self.ranks.iter().zip(ranks) {
+            place.store(*rank, Ordering::Relaxed);
+        }
+        self.needed.store(ranks.len() as u32, Ordering::Release);
+    }
+
+    fn set_name(&self, name: String) {
+        let mut words = [0u64; NAME / 8];
+        let bytes = bytemuck::bytes_of_mut(&mut words);
+        let len = name.len().min(NAME);
+        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+        for (place, word) in self.name.iter().zip(words) {
+            place.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// What it tells, if it tells anything.
+    pub fn read(&self) -> Option<Waiting> {
+        let thread = self.thread.load(Ordering::Acquire);
+        let since = Duration::from_nanos(self.since.load(Ordering::Acquire));
+        let needed = self.needed.load(Ordering::Acquire);
+        let ranks = self.ranks.iter().take(needed as usize);
+        let mut words = [0u64; NAME / 8];
+        for (word, place) in words.iter_mut().zip(&self.name) {
+            *word = place.load(Ordering::Relaxed);
+        }
+        let name = bytemuck::bytes_of(&words);
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+        let waiting = Waiting {
+            thread,
+            call: String::from_utf8_lossy(&name[..end]).into_owned(),
+            lasted: now().saturating_sub(since),
+            ranks: ranks.map(|rank| rank.load(Ordering::Relaxed)).collect(),
+            needed,
+            pending: self.pending.load(Ordering::Relaxed),
+            sleeps: self.sleeps.load(Ordering::Relaxed),
+        };
+        // It may have been given up, and taken by another thread, meanwhile.
+        let same = thread != 0
+            && self.thread.load(Ordering::Acquire) == thread
+            && Duration::from_nanos(self.since.load(Ordering::Acquire)) == since;
+        same.then_some(waiting)
+    }
+}
+
+/// The outermost call of an interface on this thread's stack, by the symbols of this library.
+fn calling() -> String {
+    let mut frames = [std::ptr::null_mut::<c_void>(); FRAMES];
+    // SAFETY:
+    // - room for so many.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
+    let frames = &frames[..count.clamp(0, FRAMES as i32) as usize];
+    let mut named = frames.iter().rev().filter_map(|frame| symbol(*frame));
+    named.next().unwrap_or_default()
+}
+
+fn symbol(address: *mut c_void) -> Option<String> {
+    // SAFETY:
+    // - any address may be asked about; the structure is plain, and filled where this says so.
+    let name = unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &raw mut found) == 0 || found.dli_sname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(found.dli_sname).to_str().ok()?
+    };
+    let is_call = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    is_call.then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_long_waits_are_told() {
+        // SAFETY:
+        // - zeros are free seats.
+        let seats: [Seat; SEATS] = unsafe { std::mem::zeroed() };
+        let seats = Box::leak(Box::new(seats));
+        tell_at(seats);
+        let told = || seats.iter().find_map(Seat::read);
+        {
+            let mut wait = Told::default();
+            wait.check(LONG / 2, || needs(&[7]));
+            assert_eq!(told(), None);
+            named("fi_cq_sread", || {
+                wait.check(LONG, || {
+                    needs(&[3, 1]);
+                    pending(2);
+                });
+            });
+            let seen = told().unwrap();
+            assert_eq!(
+                (seen.call.as_str(), seen.ranks),
+                ("fi_cq_sread", vec![3, 1])
+            );
+            assert_eq!((seen.needed, seen.pending, seen.sleeps), (2, 2, 1));
+            assert!(seen.lasted >= LONG);
+        }
+        assert_eq!(told(), None);
+        let many: Vec<u32> = (0..100).collect();
+        let mut wait = Told::default();
+        wait.check(LONG, || needs(&many));
+        let seen = told().unwrap();
+        assert_eq!((seen.needed, seen.ranks.len()), (100, NAMED));
+    }
+}

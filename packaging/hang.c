@@ -1,0 +1,47 @@
+/* hang WHAT: programs that hang, for run-hangs. */
+#include <GASPI.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(call) do { if ((call) != GASPI_SUCCESS) return 1; } while (0)
+
+int main (int argc, char **argv)
+{
+  const char *what = argc > 1 ? argv[1] : "";
+  gaspi_rank_t me, size;
+  CHECK (gaspi_proc_init (GASPI_BLOCK));
+  CHECK (gaspi_proc_rank (&me));
+  CHECK (gaspi_proc_num (&size));
+  CHECK (gaspi_segment_create (0, 4096, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
+  if (!strcmp (what, "barrier"))
+    {
+      /* One of them never comes. */
+      if (me == 1)
+        for (;;)
+          pause ();
+      CHECK (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+    }
+  else if (!strcmp (what, "reduce"))
+    {
+      int one = 1, sum;
+      if (me == size - 1)
+        for (;;)
+          ;
+      CHECK (gaspi_allreduce (&one, &sum, 1, GASPI_OP_SUM, GASPI_TYPE_INT, GASPI_GROUP_ALL, GASPI_BLOCK));
+    }
+  else if (!strcmp (what, "notify"))
+    {
+      gaspi_notification_id_t first;
+      CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
+    }
+  else
+    {
+      gaspi_rank_t from;
+      char bytes[8];
+      if (me == 0)
+        CHECK (gaspi_passive_receive (0, 0, &from, sizeof bytes, GASPI_BLOCK));
+      else
+        CHECK (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+    }
+  return 0;
+}
