@@ -83,9 +83,10 @@ fn after_head() -> usize {
     })
 }
 
-/// As the GNU C library has it on x86-64, where a thread's id is the thread pointer that the offset counts from. On aarch64 the thread's own
-/// variables lie behind its block, and nothing of the program's begins there.
-#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_env = "gnu"
+))]
 fn exact_after_head() -> Option<usize> {
     const RSEQ_AREA: usize = 32;
     // SAFETY:
@@ -94,14 +95,44 @@ fn exact_after_head() -> Option<usize> {
         let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
         symbol.cast::<isize>().as_ref().copied()
     }?;
-    // SAFETY:
-    // - pthread_self has no preconditions
-    let block = unsafe { libc::pthread_self() } as usize;
-    let end = block.checked_add_signed(offset)?.checked_add(RSEQ_AREA)?;
-    end.checked_sub(robust_list_head(0)?)
+    let pointer = thread_pointer();
+    let area_end = pointer.checked_add_signed(offset)?.checked_add(RSEQ_AREA)?;
+    area_end
+        .max(pointer + BEHIND_POINTER)
+        .checked_sub(robust_list_head(0)?)
 }
 
-#[cfg(not(all(target_arch = "x86_64", target_env = "gnu")))]
+/// Bytes of the control block from the thread pointer on. On x86-64 the area's end says more; on aarch64 the block ends with two words there, and the thread's own
+/// variables follow.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_env = "gnu"
+))]
+const BEHIND_POINTER: usize = if cfg!(target_arch = "aarch64") { 16 } else { 0 };
+
+/// What the offset of the area counts from.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn thread_pointer() -> usize {
+    // SAFETY:
+    // - pthread_self has no preconditions; it is the thread pointer here
+    unsafe { libc::pthread_self() as usize }
+}
+
+#[cfg(all(target_arch = "aarch64", target_env = "gnu"))]
+fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY:
+    // - reads a register that every thread may read
+    unsafe {
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_env = "gnu"
+)))]
 fn exact_after_head() -> Option<usize> {
     None
 }

@@ -47,6 +47,27 @@ fn the_callers_own_stack() {
     std::hint::black_box(&mut room);
 }
 
+/// A frame of its own, below all that its callers have.
+#[inline(never)]
+fn stack_and_heap(fd: &OwnedFd, round: usize) {
+    let mut mine = [round as u64; 16];
+    let (first, len) = pages_of(mine.as_ptr().cast(), size_of_val(&mine));
+    let heap: Vec<u8> = vec![round as u8; 1 + round * 7 % 5000];
+    let (block, block_len) = pages_of(heap.as_ptr(), heap.len());
+    adopt(fd, 0, first, len).expect("the stack");
+    let heap_is_mine = adopt(fd, 16 * PAGE, block, block_len);
+    mine[3] += 1;
+    std::hint::black_box(&mut mine);
+    // Heap blocks of both threads may share a page; then the second is told so.
+    match heap_is_mine {
+        Ok(()) => release(fd, 16 * PAGE, block, block_len).expect("release the heap"),
+        Err(refusal) => assert_eq!(refusal, Refusal::AlreadyShared),
+    }
+    release(fd, 0, first, len).expect("release the stack");
+    assert!(heap.iter().all(|byte| *byte == round as u8));
+    assert_eq!((mine[2], mine[3]), (round as u64, round as u64 + 1));
+}
+
 #[test]
 fn two_threads_adopt_their_own_stacks_while_both_allocate() {
     std::thread::scope(|scope| {
@@ -56,24 +77,7 @@ fn two_threads_adopt_their_own_stacks_while_both_allocate() {
                 let mut room = [0_u8; 2 * PAGE];
                 std::hint::black_box(&mut room);
                 for round in 0..rounds_of(1000) {
-                    let mut mine = [round as u64; 16];
-                    let (first, len) = pages_of(mine.as_ptr().cast(), size_of_val(&mine));
-                    let heap: Vec<u8> = vec![round as u8; 1 + round * 7 % 5000];
-                    let (block, block_len) = pages_of(heap.as_ptr(), heap.len());
-                    adopt(&fd, 0, first, len).expect("the stack");
-                    let heap_is_mine = adopt(&fd, 16 * PAGE, block, block_len);
-                    mine[3] += 1;
-                    std::hint::black_box(&mut mine);
-                    // Heap blocks of both threads may share a page; then the second is told so.
-                    match heap_is_mine {
-                        Ok(()) => {
-                            release(&fd, 16 * PAGE, block, block_len).expect("release the heap")
-                        }
-                        Err(refusal) => assert_eq!(refusal, Refusal::AlreadyShared),
-                    }
-                    release(&fd, 0, first, len).expect("release the stack");
-                    assert!(heap.iter().all(|byte| *byte == round as u8));
-                    assert_eq!((mine[2], mine[3]), (round as u64, round as u64 + 1));
+                    stack_and_heap(&fd, round);
                 }
                 std::hint::black_box(&mut room);
             });
