@@ -18,7 +18,7 @@ use clap::error::ErrorKind;
 
 /// One-sided communication for parallel programs
 #[derive(Parser)]
-#[command(name = "unipgas", version, disable_help_subcommand = true)]
+#[command(name = "unipgas", version)]
 enum Cli {
     /// Starts a program on N processes and sees it through
     Run(run::Args),

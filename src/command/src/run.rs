@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{fail, hosts, join, shown};
 /// the launcher of the cluster does so on the hosts that are named, or
 /// this command itself, by ssh.
 #[derive(clap::Args)]
-#[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES)]
+#[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
     /// Number of processes (also -np N); not needed if all hosts have numbers
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
@@ -37,6 +37,15 @@ pub struct Args {
     /// What each process is tied to
     #[arg(long, value_enum, default_value_t = Bind::None)]
     bind: Bind,
+    /// Tells what each process is tied to
+    #[arg(long)]
+    report_bindings: bool,
+    /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)
+    #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = variable)]
+    export: Vec<(String, OsString)>,
+    /// The directory of the processes (also -wdir)
+    #[arg(long, value_name = "DIRECTORY")]
+    wdir: Option<PathBuf>,
     /// Begins each line of output with the rank that wrote it
     #[arg(long)]
     tag: bool,
@@ -99,6 +108,19 @@ fn processes(text: &str) -> Result<u32, String> {
     }
 }
 
+/// Errors: a line.
+fn variable(text: &str) -> Result<(String, OsString), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.into())),
+        None => (text, std::env::var_os(text)),
+    };
+    if name.is_empty() {
+        return Err("want the name of a variable".into());
+    }
+    let value = value.ok_or_else(|| format!("the environment has no {name}: -x {name}=VALUE"))?;
+    Ok((name.into(), value))
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let wish = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
     wish.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -106,8 +128,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 13] = [
+const WITH_VALUE: [&str; 15] = [
     "-n",
+    "-x",
+    "--wdir",
     "--np",
     "--backend",
     "--seed",
@@ -122,15 +146,17 @@ const WITH_VALUE: [&str; 13] = [
     "--launcher-args",
 ];
 
-/// Puts `--` before PROGRAM, so that whatever follows it is the program's alone, and makes `-np` what it stands for.
+/// Puts `--` before PROGRAM, so that whatever follows it is the program's alone, and makes `-np` and `-wdir` what they stand for.
 pub fn mark_program(mut args: Vec<OsString>) -> Vec<OsString> {
     if args.get(1).is_none_or(|arg| arg != "run") {
         return args;
     }
     let mut at = 2;
     while at < args.len() {
-        if args[at] == "-np" {
-            args[at] = "--np".into();
+        if args[at] == "-np" || args[at] == "-wdir" {
+            let mut long = OsString::from("-");
+            long.push(&args[at]);
+            args[at] = long;
         }
         match args[at].to_str() {
             Some("--") => break,
@@ -239,6 +265,11 @@ pub fn run(args: Args) -> ExitCode {
                 "--rank and --job go together: unipgas run --rank R --job PID ./program",
             );
         }
+    }
+    if let Some(directory) = &args.wdir
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        return fail(2, &format!("--wdir {}: {error}", directory.display()));
     }
     let shares = match args.place.shares(args.processes) {
         Ok(shares) => shares,
@@ -430,7 +461,8 @@ fn variables_of(
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     let counted = args.stats.map(|_| stats::variables()).into_iter().flatten();
-    Ok(set.chain(counted).collect())
+    let exported = args.export.iter().cloned();
+    Ok(set.chain(counted).chain(exported).collect())
 }
 
 fn check_chaos(backend: Option<&str>) -> Result<(), String> {
@@ -457,6 +489,11 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch
         .env
         .extend(shape.map(|shape| ("UNIPGAS_TOFU_SHAPE".into(), shape.to_string().into())));
+    let exported = args.export.into_iter();
+    launch
+        .env
+        .extend(exported.map(|(name, value)| (name.into(), value)));
+    launch.reports_bindings = args.report_bindings;
     launch.args = words.collect();
     launch.backend = args.backend.or(environment.backend);
     launch.seed = args.seed.or(environment.seed);

@@ -662,3 +662,92 @@ fn many_processes_start_fast() {
     assert_eq!(out(&output).lines().count(), 1000);
     println!("1048 processes: {:?}", start.elapsed());
 }
+
+#[test]
+fn variables_and_a_directory_are_given_to_the_processes() {
+    let output = run(&[
+        "-n",
+        "2",
+        "-x",
+        "GIVEN=a=b c",
+        "-x",
+        "PATH",
+        "-wdir",
+        "/",
+        "sh",
+        "-c",
+        "echo $GIVEN $PWD",
+    ]);
+    assert_eq!(out(&output), "a=b c /\n".repeat(2), "{}", err(&output));
+    for (args, part) in [
+        (["-x", "NOT_IN_ANY_ENVIRONMENT"], "the environment has no"),
+        (["-x", "=1"], "the name of a variable"),
+        (["--wdir", "/no/such"], "/no/such: No such file"),
+    ] {
+        let output = run(&[&["-n", "1"], &args[..], &["true"]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let text = err(&output);
+        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+}
+
+#[test]
+fn the_last_of_repeated_options_counts() {
+    let output = run(&[
+        "-n",
+        "5",
+        "-n",
+        "2",
+        "--tag",
+        "--tag",
+        "sh",
+        "-c",
+        "echo $UNIPGAS_SIZE",
+    ]);
+    assert_eq!(out(&output).lines().count(), 2, "{}", err(&output));
+}
+
+#[test]
+fn bindings_are_reported() {
+    let report = |args: &[&str]| {
+        let output = run(&[args, &["--report-bindings", "true"]].concat());
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output)
+    };
+    let text = report(&["-n", "1"]);
+    assert!(
+        text.contains("rank 0 on ") && text.contains(" is not bound"),
+        "{text}"
+    );
+    let text = report(&["-n", "2", "--bind", "numa"]);
+    assert!(
+        text.contains("rank 1 on ") && text.contains(" is bound to CPU"),
+        "{text}"
+    );
+    assert!(!text.contains("share"), "{text}");
+    // No machine has so many cores.
+    let output = run(&["-n", "300", "--bind", "core", "true"]);
+    assert!(output.status.success(), "{}", err(&output));
+    let text = err(&output);
+    assert!(
+        text.contains("300 ranks share ") && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
+#[test]
+fn what_there_is_not_is_suggested() {
+    let said = |args: &[&str]| {
+        let output = unipgas(args).output().unwrap();
+        (output.status.code(), out(&output), err(&output))
+    };
+    let (status, _, text) = said(&["confrom", "--list"]);
+    assert_eq!(status, Some(2));
+    assert!(
+        text.contains("'conform'") && text.lines().count() == 1,
+        "{text}"
+    );
+    let (status, text, _) = said(&["help", "run"]);
+    assert_eq!(status, Some(0));
+    assert!(text.contains("--report-bindings"), "{text}");
+}

@@ -177,7 +177,7 @@ impl Picture {
 }
 
 /// `3`, `0, 4` or `0-7, 9`.
-fn listed(ranks: &[u32]) -> String {
+pub(super) fn listed(ranks: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut at = 0;
     while at < ranks.len() {

@@ -26,6 +26,7 @@ struct Plan {
     backend: Option<String>,
     seed: Option<u64>,
     bind: String,
+    reports_bindings: bool,
     tag: bool,
     terminal: bool,
     stats: bool,
@@ -180,6 +181,7 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form
         backend: launch.backend.clone(),
         seed: launch.seed,
         bind: launch.bind.name().into(),
+        reports_bindings: launch.reports_bindings,
         tag: launch.output == Output::Tag,
         terminal: launch.terminal,
         stats: stats.is_some(),
@@ -263,6 +265,7 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
         .extend(records.iter().flat_map(Records::variables));
     launch.backend = plan.backend;
     launch.seed = plan.seed;
+    launch.reports_bindings = plan.reports_bindings;
     launch.bind = BindPolicy::named(&plan.bind).unwrap_or_default();
     launch.output = match plan.tag {
         true => Output::Tag,

@@ -94,6 +94,8 @@ pub struct Launch {
     pub seed: Option<u64>,
     /// How ranks are bound to processors.
     pub bind: BindPolicy,
+    /// Whether it is told to which ones.
+    pub reports_bindings: bool,
     /// Whether the other ranks go on when one has failed.
     pub keep_going: bool,
     /// How many processes may take the places of those that fail, one after the other.
@@ -251,6 +253,7 @@ impl Launch {
             backend: None,
             seed: None,
             bind: BindPolicy::None,
+            reports_bindings: false,
             keep_going: false,
             spares: 0,
             output: Output::Inherit,

@@ -16,6 +16,7 @@ use rustix::thread::CpuSet;
 use super::signals::asks;
 use super::{BindPolicy, Exit, Launch, Output};
 use crate::job::Board;
+use crate::job::picture::listed;
 use crate::topology::{Binding, Topology, cpu_set};
 use crate::{Error, Result, descriptor};
 
@@ -158,6 +159,34 @@ impl<'a> Starter<'a> {
             open_files,
             launcher: Some(rustix::process::getpid()),
         })
+    }
+
+    /// To which processors a rank is bound, for people.
+    pub fn binding(&self, rank: u32) -> String {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        let Some(cpus) = self.cpus.get(rank as usize) else {
+            return format!("rank {rank} on {host} is not bound");
+        };
+        let all = (0..CpuSet::MAX_CPU).filter(|cpu| cpus.is_set(*cpu));
+        let all: Vec<u32> = all.map(|cpu| cpu as u32).collect();
+        let word = if all.len() == 1 { "CPU" } else { "CPUs" };
+        format!("rank {rank} on {host} is bound to {word} {}", listed(&all))
+    }
+
+    /// How many of `ranks` have to share what they are bound to one by one, if some do: those, and the cores.
+    pub fn crowding(&self, ranks: &[u32]) -> Option<(usize, usize)> {
+        if self.launch.bind != BindPolicy::Core {
+            return None;
+        }
+        let of = |rank: &u32| self.cpus.get(*rank as usize);
+        let mut cores: Vec<&CpuSet> = Vec::new();
+        for cpus in ranks.iter().filter_map(of) {
+            if !cores.contains(&cpus) {
+                cores.push(cpus);
+            }
+        }
+        (cores.len() < ranks.len()).then_some((ranks.len(), cores.len()))
     }
 
     pub fn start(&self, rank: u32) -> Result<Process> {

@@ -170,7 +170,15 @@ impl Job<'_> {
         if let Some(join) = &self.launch.joins {
             return self.take_place(join.rank);
         }
+        if let Some((ranks, cores)) = self.starter.crowding(&self.here) {
+            self.report(format_args!(
+                "{ranks} ranks share {cores} cores (--bind core): fewer ranks, or --bind numa or none, suit this machine"
+            ));
+        }
         for rank in self.here.clone() {
+            if self.launch.reports_bindings {
+                self.report(format_args!("{}", self.starter.binding(rank)));
+            }
             self.tell_progress(Instant::now());
             self.start_rank(rank)?;
         }
@@ -573,6 +581,19 @@ impl Job<'_> {
             self.say(format_args!(
                 "{joined} of {size} ranks have joined the job so far"
             ));
+        }
+    }
+
+    /// Says what concerns this host alone; who has a part of a job says it through the launcher of the whole.
+    fn report(&self, text: std::fmt::Arguments<'_>) {
+        match &self.abroad {
+            // Without one to tell, the job ends anyway.
+            Some(abroad) => drop(
+                abroad
+                    .part
+                    .tell_output(true, format!("unipgas: {text}\n").as_bytes()),
+            ),
+            None => self.say(text),
         }
     }
 
