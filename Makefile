@@ -4,7 +4,10 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
+DATADIR ?= $(PREFIX)/share
 DESTDIR ?=
+# What runs a program that is built for another machine.
+RUN ?=
 
 CARGO ?= cargo
 INSTALL ?= install
@@ -63,11 +66,15 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	        packaging/$$file.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; \
 	done
 
+	$(RUN) $(RELEASE)/unipgas pages "$(DESTDIR)$(DATADIR)"
+
 uninstall: ## removes from PREFIX what install put there
 	rm -f $(foreach f,unipgas $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
 	    $(foreach f,$(notdir $(HEADERS) $(FORTRAN)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
+	rm -f "$(DESTDIR)$(DATADIR)"/man/man1/unipgas.1 "$(DESTDIR)$(DATADIR)"/man/man1/unipgas-*.1 \
+	    $(foreach f,bash-completion/completions/unipgas zsh/site-functions/_unipgas fish/vendor_completions.d/unipgas.fish,"$(DESTDIR)$(DATADIR)/$(f)")
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" 2>/dev/null
 
 demo: build ## builds everything, compiles a GASPI program and runs it on 4 processes

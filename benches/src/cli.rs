@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 use unipgas_core::print;
@@ -66,6 +66,11 @@ struct Args {
     worker: Option<String>,
     #[arg(long, hide = true, requires = "worker")]
     part: Option<String>,
+}
+
+/// The command line, for man pages and shells.
+pub fn command() -> clap::Command {
+    Args::command()
 }
 
 /// Runs `unipgas bench` with the arguments after it.

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use unipgas::core::print;
 
@@ -12,138 +13,81 @@ use crate::matrix::{self, COLUMNS, Column, Plan};
 use crate::runner::Runner;
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 
-const HELP: &str = "\
-Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
-
-Usage: unipgas conform [OPTIONS]
-
-  --api A         only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
-  --backend B     only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
-                  mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor
-                  (opaque in any order and within narrow limits), mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs
-                  (verbs between them), mixed-tofu, verbs (an RDMA device), verbs-chaos, tofu (the machine's uTofu library), tofu-chaos,
-                  tofu-mock (over packaging/with-mock-tofu), ofi (libfabric), ofi-chaos (chaos around that), loopback
-  --hosts N       ranks on N hosts, one after the other: shm within a host, the job's network between them. The hosts are made of namespaces, by root
-                  (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
-  --law PATTERN   only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
-  --seeds N       laws about order run under N seeds on chaos, at most 50 elsewhere (20)
-  --seed S        the first seed (1); without --seeds all laws run under this seed alone
-  --limit S       a law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
-  --jobs N        runs so many laws at a time (one for each core)
-  --json FILE     writes one record a line (- is standard output, without the table)
-  --pinned        runs laws, too, that are known to be broken in a column, and fail if they are not
-  --list          shows the laws
-  --coverage      shows which laws check which procedure
-  --sentences     shows the normative sentences of the specifications (with --api: of one) and what keeps each
-";
-
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;
 /// Laws have at most so many ranks.
 const MOST_HOSTS: u64 = 48;
 
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
+#[derive(Parser, Debug, Default, PartialEq, Eq)]
+#[command(
+    name = "unipgas conform",
+    args_override_self = true,
+    disable_version_flag = true
+)]
 struct Wishes {
+    /// Only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
+    #[arg(long, value_name = "A", value_parser = api)]
     api: Option<Api>,
+    /// Only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
+    /// mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor (opaque in any order and within narrow limits),
+    /// mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
+    /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over packaging/with-mock-tofu), ofi (libfabric), ofi-chaos (chaos
+    /// around that), loopback
+    #[arg(long, value_name = "B")]
     backend: Option<String>,
+    /// Ranks on N hosts, one after the other: shm within a host, the job's network between them. The hosts are made of namespaces, by root
+    /// (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=MOST_HOSTS))]
     hosts: Option<u64>,
+    /// Only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
+    #[arg(long, value_name = "PATTERN")]
     law: Option<String>,
+    /// Laws about order run under N seeds on chaos, at most 50 elsewhere (20)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
+    /// The first seed (1); without --seeds all laws run under this seed alone
+    #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// A law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: Option<u64>,
+    /// Runs so many laws at a time (one for each core)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_JOBS))]
     jobs: Option<u64>,
+    /// Writes one record a line (- is standard output, without the table)
+    #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Runs laws, too, that are known to be broken in a column, and fails if they are not
+    #[arg(long)]
     pinned: bool,
+    /// Shows the laws
+    #[arg(long)]
     list: bool,
+    /// Shows which laws check which procedure
+    #[arg(long)]
     coverage: bool,
+    /// Shows the normative sentences of the specifications (with --api: of one) and what keeps each
+    #[arg(long)]
     sentences: bool,
-    help: bool,
 }
 
-fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, String> {
-    let mut wishes = Wishes::default();
-    let mut args = args;
-    while let Some(arg) = args.next() {
-        let (name, attached) = match arg.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => {
-                (name.to_string(), Some(value.to_string()))
-            }
-            _ => (arg, None),
-        };
-        let flag = matches!(
-            name.as_str(),
-            "--list" | "--pinned" | "--coverage" | "--sentences" | "--help" | "-h"
-        );
-        let known = [
-            "--api",
-            "--backend",
-            "--hosts",
-            "--law",
-            "--seeds",
-            "--seed",
-            "--limit",
-            "--jobs",
-            "--json",
-        ];
-        if !flag && !known.contains(&name.as_str()) {
-            return Err(format!(
-                "conform knows no {name:?}; --help lists what there is"
-            ));
-        }
-        if flag {
-            if attached.is_some() {
-                return Err(format!("{name} takes no value"));
-            }
-            match name.as_str() {
-                "--list" => wishes.list = true,
-                "--pinned" => wishes.pinned = true,
-                "--coverage" => wishes.coverage = true,
-                "--sentences" => wishes.sentences = true,
-                _ => wishes.help = true,
-            }
-            continue;
-        }
-        let value = attached
-            .or_else(|| args.next())
-            .ok_or_else(|| format!("{name} needs a value"))?;
-        let number = |least: u64| match value.parse::<u64>() {
-            Ok(n) if n >= least => Ok(Some(n)),
-            _ => Err(format!("{name} {value}: must be a number from {least} on")),
-        };
-        match name.as_str() {
-            "--api" => {
-                wishes.api = Some(Api::named(&value).ok_or_else(|| {
-                    let names: Vec<_> = Api::ALL.iter().map(|api| api.name()).collect();
-                    let names = names.join(", ");
-                    format!("there are no laws for the interface {value:?}; there are: {names}")
-                })?);
-            }
-            "--hosts" => {
-                wishes.hosts = number(2)?;
-                if wishes.hosts > Some(MOST_HOSTS) {
-                    return Err(format!("--hosts {value}: must be at most {MOST_HOSTS}"));
-                }
-            }
-            "--seeds" => wishes.seeds = number(1)?,
-            "--seed" => wishes.seed = number(0)?,
-            "--limit" => {
-                wishes.limit = number(1)?;
-                if wishes.limit > Some(86400) {
-                    return Err(format!("--limit {value}: must be at most 86400 seconds"));
-                }
-            }
-            "--jobs" => {
-                wishes.jobs = number(1)?;
-                if wishes.jobs > Some(MOST_JOBS) {
-                    return Err(format!("--jobs {value}: must be at most {MOST_JOBS}"));
-                }
-            }
-            "--backend" => wishes.backend = Some(value),
-            "--law" => wishes.law = Some(value),
-            _ => wishes.json = Some(value),
-        }
-    }
-    Ok(wishes)
+/// Errors: a line.
+fn api(name: &str) -> Result<Api, String> {
+    Api::named(name).ok_or_else(|| {
+        let names: Vec<_> = Api::ALL.iter().map(|api| api.name()).collect();
+        format!("there are: {}", names.join(", "))
+    })
+}
+
+/// The command line, for man pages and shells.
+pub fn command() -> clap::Command {
+    Wishes::command()
+}
+
+/// Errors: what is to be shown instead.
+fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, clap::Error> {
+    Wishes::try_parse_from(std::iter::once("unipgas conform".to_string()).chain(args))
 }
 
 /// Whether `id` is meant by one of `patterns`, which have commas between them.
@@ -230,22 +174,31 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
         Some((first, _)) if first == "--orphans" => return hosts::tell_orphans(),
         _ => {}
     }
-    match parse(args.iter().cloned()).and_then(|wishes| carry_out(&wishes, &args)) {
-        Ok(code) => code,
-        Err(text) => {
-            // With standard error closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "unipgas: {text}");
-            ExitCode::from(2)
-        }
-    }
+    let outcome = match parse(args.iter().cloned()) {
+        Ok(wishes) => carry_out(&wishes, &args),
+        Err(help) if !help.use_stderr() => print(&help.to_string())
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(|e| e.to_string()),
+        Err(wrong) => Err(format!(
+            "{}; --help lists what there is",
+            first_line(&wrong)
+        )),
+    };
+    outcome.unwrap_or_else(|text| {
+        // With standard error closed there is nobody to tell.
+        let _ = writeln!(std::io::stderr(), "unipgas: {text}");
+        ExitCode::from(2)
+    })
+}
+
+fn first_line(wrong: &clap::Error) -> String {
+    let text = wrong.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
 }
 
 fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     let say = |text: &str| print(text).map_err(|e| e.to_string());
-    if wishes.help {
-        say(HELP)?;
-        return Ok(ExitCode::SUCCESS);
-    }
     if wishes.sentences {
         say(&sentences::table(wishes.api))?;
         return Ok(ExitCode::SUCCESS);
@@ -344,7 +297,7 @@ mod tests {
     use super::*;
 
     fn wishes(line: &str) -> Result<Wishes, String> {
-        parse(line.split_whitespace().map(String::from))
+        parse(line.split_whitespace().map(String::from)).map_err(|wrong| first_line(&wrong))
     }
 
     #[test]
@@ -362,16 +315,16 @@ mod tests {
         assert_eq!(wishes(line), Ok(expected));
         for (line, part) in [
             ("--api mpi", "core, gaspi, utofu, rcce"),
-            ("--seeds 0", "from 1 on"),
-            ("--seed x", "from 0 on"),
-            ("--seed", "needs a value"),
-            ("--limit 100000", "at most"),
-            ("--jobs 1000", "at most"),
-            ("--hosts 1", "from 2 on"),
-            ("--hosts 1000", "at most"),
-            ("--list=1", "no value"),
-            ("--frobnicate", "--help"),
-            ("laws", "--help"),
+            ("--seeds 0", "0 is not in 1.."),
+            ("--seed x", "invalid digit"),
+            ("--seed", "a value is required"),
+            ("--limit 100000", "1..=86400"),
+            ("--jobs 1000", "1..=256"),
+            ("--hosts 1", "2..=48"),
+            ("--hosts 1000", "2..=48"),
+            ("--list=1", "unexpected value"),
+            ("--frobnicate", "unexpected argument"),
+            ("laws", "unexpected argument"),
         ] {
             let error = wishes(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -5,6 +5,7 @@ mod hosts;
 mod info;
 mod join;
 mod mpi;
+mod pages;
 mod ps;
 mod run;
 mod stats;
@@ -42,6 +43,9 @@ enum Cli {
     Top(ps::TopArgs),
     /// Draws a job on the network of A64FX machines, and predicts what patterns of puts take there
     Topo(topo::Args),
+    /// Writes man pages, and what shells complete by
+    #[command(hide = true)]
+    Pages(pages::Args),
     /// Starts the ranks of a host, as the launcher of the whole says on standard input
     #[command(hide = true)]
     Part,
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
     match cli {
         Cli::Run(args) => run::run(args),
         Cli::Part => hosts::part(),
+        Cli::Pages(args) => pages::run(&args),
         Cli::Cc(passed) => cc::run(cc::Language::C, None, passed.args),
         Cli::Cxx(passed) => cc::run(cc::Language::Cxx, None, passed.args),
         Cli::Info(args) => info::run(&args),

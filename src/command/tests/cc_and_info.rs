@@ -339,3 +339,32 @@ fn info_says_of_ofi_what_the_backend_says() {
         assert!(said.contains(why), "{provider} {backend}: {why}: {said}");
     }
 }
+
+#[test]
+fn pages_and_completions_are_made_of_the_options() {
+    let place = std::env::temp_dir().join(format!("unipgas-pages-{}", std::process::id()));
+    let output = unipgas(&["pages", place.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
+    for (page, option) in [
+        ("unipgas", "unipgas\\-conform(1)"),
+        ("unipgas-run", "\\-\\-report\\-bindings"),
+        ("unipgas-conform", "\\-\\-sentences"),
+        ("unipgas-bench", "\\-\\-no\\-peers"),
+        ("unipgas-top", "\\-\\-delay"),
+    ] {
+        let text = text(&format!("man/man1/{page}.1"));
+        assert!(text.contains(option), "{page}: {text}");
+    }
+    assert!(!place.join("man/man1/unipgas-part.1").exists());
+    let bash = place.join("bash-completion/completions/unipgas");
+    let checked = Command::new("bash").arg("-n").arg(&bash).status().unwrap();
+    assert!(checked.success());
+    for shell in [
+        "bash-completion/completions/unipgas",
+        "zsh/site-functions/_unipgas",
+    ] {
+        assert!(text(shell).contains("--report-bindings"), "{shell}");
+    }
+    std::fs::remove_dir_all(place).unwrap();
+}
