@@ -129,14 +129,16 @@ fn joins_that_wait_across_the_swap_return() {
 /// A heap may begin right behind a stack, where the thread's control block ends.
 #[test]
 fn the_page_behind_a_threads_control_block_is_adopted() {
-    const STACK: usize = 16 * PAGE;
+    // Some machines have no shorter ones.
+    const STACK: usize = 64 * PAGE;
     extern "C" fn adopts_behind_its_stack(end: *mut libc::c_void) -> *mut libc::c_void {
         let fd = memfd(2 * PAGE);
         let behind = end.cast::<u8>();
-        assert_eq!(
-            adopt(&fd, 0, behind.wrapping_sub(PAGE), PAGE),
-            Err(Refusal::ThreadControl)
-        );
+        // SAFETY:
+        // - no preconditions
+        let block = unsafe { libc::pthread_self() } as *const u8;
+        let (first, len) = pages_of(block, 1);
+        assert_eq!(adopt(&fd, 0, first, len), Err(Refusal::ThreadControl));
         adopt(&fd, 0, behind, PAGE).expect("memory of nobody's but the program's");
         release(&fd, 0, behind, PAGE).expect("release");
         ptr::null_mut()
