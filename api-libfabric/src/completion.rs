@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
-use unipgas_core::{Deadline, Error, descriptor};
+use unipgas_core::{Deadline, Error, descriptor, waits};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -466,6 +466,7 @@ impl CompletionQueue {
         }
         let least = least.clamp(1, most.max(1));
         let mut check = || {
+            waits::call("fi_cq_sread");
             self.attached.look();
             Ok(())
         };

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use unipgas_core::Deadline;
 use unipgas_core::pace::Pace;
+use unipgas_core::{Deadline, waits};
 
 use crate::completion::Attached;
 use crate::domain::Domain;
@@ -157,6 +157,7 @@ impl Counter {
         }
         let errors = self.errors.load(Ordering::Acquire);
         let mut check = || {
+            waits::call("fi_cntr_wait");
             self.attached.look();
             Ok(())
         };

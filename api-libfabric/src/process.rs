@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::job::cores_of_a_job;
+use unipgas_core::job::{cores_of_a_job, tell_waits};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::{Engine, Error, bootstrap, variables};
@@ -63,6 +63,7 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
         ..Opening::on_one_host(processes)
     };
     let engine = Arc::new(Engine::new(open_from_env(&opening)?)?);
+    tell_waits();
     engine.set_crowded(processes > cores_of_a_job());
     let before = opened.replace(Opened {
         pid,

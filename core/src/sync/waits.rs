@@ -80,8 +80,6 @@ static MINE: AtomicPtr<[Seat; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
 thread_local! {
     /// The seat of a thread whose wait is looking at who is needed just now.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
-    /// What the call is called where no symbol tells.
-    static NAMED_CALL: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
 /// Has long waits of this process told here from now on.
@@ -91,13 +89,12 @@ pub fn tell_at(seats: &'static [Seat; SEATS]) {
     MINE.store(std::ptr::from_ref(seats).cast_mut(), Ordering::Release);
 }
 
-/// What `wait` waits in is a call of this name: for calls that have no symbol of their own, as those behind tables of functions.
+/// For checks of waits: they are in a call of this name, which has no symbol of its own, as those behind tables of functions.
 #[inline]
-pub fn named<T>(name: &'static str, wait: impl FnOnce() -> T) -> T {
-    let before = NAMED_CALL.replace(Some(name));
-    let value = wait();
-    NAMED_CALL.set(before);
-    value
+pub fn call(name: &str) {
+    if let Some(seat) = ASKED.get() {
+        seat.set_name(name);
+    }
 }
 
 /// For checks of waits: these ranks are needed.
@@ -168,7 +165,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     seat.pending.store(0, Ordering::Relaxed);
     seat.sleeps.store(0, Ordering::Relaxed);
     let began = now().saturating_sub(lasted);
-    seat.set_name(NAMED_CALL.get().map_or_else(calling, str::to_owned));
+    seat.set_name(&calling());
     seat.since.store(began.as_nanos() as u64, Ordering::Release);
     Some(seat)
 }
@@ -187,7 +184,7 @@ impl Seat {
         self.needed.store(ranks.len() as u32, Ordering::Release);
     }
 
-    fn set_name(&self, name: String) {
+    fn set_name(&self, name: &str) {
         let mut words = [0u64; NAME / 8];
         let bytes = bytemuck::bytes_of_mut(&mut words);
         let len = name.len().min(NAME);
@@ -267,11 +264,10 @@ mod tests {
             let mut wait = Told::default();
             wait.check(LONG / 2, || needs(&[7]));
             assert_eq!(told(), None);
-            named("fi_cq_sread", || {
-                wait.check(LONG, || {
-                    needs(&[3, 1]);
-                    pending(2);
-                });
+            wait.check(LONG, || {
+                call("fi_cq_sread");
+                needs(&[3, 1]);
+                pending(2);
             });
             let seen = told().unwrap();
             assert_eq!(

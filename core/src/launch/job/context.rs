@@ -9,6 +9,21 @@ use super::{Board, RankState};
 use crate::bootstrap::{self, Alone, Bootstrap, Ranked};
 use crate::{Deadline, Error, Result};
 
+/// Has long waits of this process told on the board of `unipgas run`, if that has started it: for processes that join no job.
+pub fn tell_waits() {
+    let found = || {
+        let token = std::env::var("UNIPGAS_JOB").ok()?;
+        let rank: u32 = std::env::var("UNIPGAS_RANK").ok()?.parse().ok()?;
+        Some((Board::attach(&token).ok()?, rank))
+    };
+    if let Some((board, rank)) = found()
+        // Else the rank is a process that has started this one.
+        && (board.state(rank) == Ok(RankState::Absent) || board.pid(rank) == Ok(std::process::id()))
+    {
+        board.tell_waits(rank);
+    }
+}
+
 /// How long a wait at the bootstrap yields before it sleeps.
 const YIELD: Duration = Duration::from_millis(1);
 /// Shortest and longest sleep after that.

@@ -5,8 +5,8 @@ pub mod launch;
 pub mod picture;
 
 pub use board::{Board, RankState};
-pub use context::Job;
 pub(crate) use context::process_ended;
+pub use context::{Job, tell_waits};
 pub use launch::Launch;
 pub use picture::Picture;
 
