@@ -229,7 +229,7 @@ fn wrong_arguments() {
     for (args, part) in [
         (["--law", "nothing-like-this"], "--list"),
         (["--backend", "carrier-pigeon"], "loopback"),
-        (["--seeds", "none"], "number"),
+        (["--seeds", "none"], "invalid digit"),
     ] {
         let output = conform(&args);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -46,6 +46,9 @@ pub struct Args {
     /// The directory of the processes (also -wdir)
     #[arg(long, value_name = "DIRECTORY")]
     wdir: Option<PathBuf>,
+    /// Writes what each process writes into files of this directory, rank.N.out and rank.N.err; on several hosts with --launcher ssh
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "tag")]
+    output: Option<PathBuf>,
     /// Begins each line of output with the rank that wrote it
     #[arg(long)]
     tag: bool,
@@ -128,7 +131,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 15] = [
+const WITH_VALUE: [&str; 16] = [
+    "--output",
     "-n",
     "-x",
     "--wdir",
@@ -446,6 +450,9 @@ fn variables_of(
                 .into(),
         );
     }
+    if args.output.is_some() {
+        return Err("--output: the launcher of the hosts has the output; it has options of its own for that (--launcher-args)".into());
+    }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);
     check_chaos_afar(backend.map(String::as_str), seed)?;
@@ -494,6 +501,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
         .env
         .extend(exported.map(|(name, value)| (name.into(), value)));
     launch.reports_bindings = args.report_bindings;
+    launch.files = args.output;
     launch.args = words.collect();
     launch.backend = args.backend.or(environment.backend);
     launch.seed = args.seed.or(environment.seed);

@@ -751,3 +751,34 @@ fn what_there_is_not_is_suggested() {
     assert_eq!(status, Some(0));
     assert!(text.contains("--report-bindings"), "{text}");
 }
+
+#[test]
+fn output_goes_to_files() {
+    let place = std::env::temp_dir().join(format!("unipgas-output-{}", std::process::id()));
+    let place = place.to_str().unwrap();
+    let text = |rank: u32, kind: &str| {
+        std::fs::read_to_string(format!("{place}/sub/rank.{rank}.{kind}")).unwrap()
+    };
+    let script = "echo out $UNIPGAS_RANK; echo err $UNIPGAS_RANK >&2; [ -n \"$UNIPGAS_INCARNATION\" ] || [ $UNIPGAS_RANK != 1 ]";
+    for _ in 0..2 {
+        let to = format!("{place}/sub");
+        let output = run(&[
+            "-n", "2", "--output", &to, "--spares", "1", "sh", "-c", script,
+        ]);
+        assert!(output.status.success(), "{}", err(&output));
+        assert_eq!(out(&output), "");
+        assert_eq!(
+            (text(0, "out"), text(0, "err")),
+            ("out 0\n".into(), "err 0\n".into())
+        );
+        assert_eq!(text(1, "out"), "out 1\n".repeat(2));
+    }
+    let output = run(&["-n", "2", "--output", "/proc/none", "true"]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = err(&output);
+    assert!(
+        text.contains("cannot write") && text.lines().count() == 1,
+        "{text}"
+    );
+    std::fs::remove_dir_all(place).unwrap();
+}

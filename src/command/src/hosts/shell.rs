@@ -27,6 +27,7 @@ struct Plan {
     seed: Option<u64>,
     bind: String,
     reports_bindings: bool,
+    files: Option<PathBuf>,
     tag: bool,
     terminal: bool,
     stats: bool,
@@ -182,6 +183,7 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form
         seed: launch.seed,
         bind: launch.bind.name().into(),
         reports_bindings: launch.reports_bindings,
+        files: launch.files.clone(),
         tag: launch.output == Output::Tag,
         terminal: launch.terminal,
         stats: stats.is_some(),
@@ -266,6 +268,7 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
     launch.backend = plan.backend;
     launch.seed = plan.seed;
     launch.reports_bindings = plan.reports_bindings;
+    launch.files = plan.files;
     launch.bind = BindPolicy::named(&plan.bind).unwrap_or_default();
     launch.output = match plan.tag {
         true => Output::Tag,

@@ -17,6 +17,7 @@ mod whole;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub struct Launch {
     pub spares: u32,
     /// Where output goes.
     pub output: Output,
+    /// The directory of files that output goes to instead: `rank.N.out` and `rank.N.err`.
+    pub files: Option<PathBuf>,
     /// Where standard output of the ranks is passed on, it is a terminal to them: lines come when they are written.
     pub terminal: bool,
     /// After this time the job is ended.
@@ -262,6 +265,7 @@ impl Launch {
             keeper: None,
             joins: None,
             part: None,
+            files: None,
             foreground: false,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -220,7 +221,12 @@ impl<'a> Starter<'a> {
             }
         }
         let mut terminal = None;
-        if launch.output != Output::Inherit || launch.part.is_some() {
+        if let Some(directory) = &launch.files {
+            let again = self.board.died(rank) != Ok(0);
+            command
+                .stdout(output_file(directory, rank, "out", again)?)
+                .stderr(output_file(directory, rank, "err", again)?);
+        } else if launch.output != Output::Inherit || launch.part.is_some() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             // Without one it is a pipe.
             if let (true, Ok((ours, its))) = (launch.terminal, self::terminal()) {
@@ -342,6 +348,18 @@ fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     )
     .map_err(|e| Error::os("cannot raise the limit of open files", e))?;
     Ok(before)
+}
+
+/// What a process writes goes there. `again`: after what another one has written. Errors: [`Error::InvalidArgument`].
+fn output_file(directory: &Path, rank: u32, kind: &str, again: bool) -> Result<File> {
+    let path = directory.join(format!("rank.{rank}.{kind}"));
+    let cannot = |e| Error::InvalidArgument(format!("cannot write {}: {e}", path.display()));
+    if !again {
+        std::fs::create_dir_all(directory).map_err(cannot)?;
+        File::create(&path).map_err(cannot)?;
+    }
+    // Whatever the process starts writes behind it.
+    OpenOptions::new().append(true).open(&path).map_err(cannot)
 }
 
 /// The processors of each rank; nothing where nothing is bound.
