@@ -120,26 +120,27 @@ fn inline(ctx: &Ctx) -> Verdict {
 fn lines(ctx: &Ctx) -> Verdict {
     const LINES: usize = 5;
     on_nodes(ctx, 4096, |node| {
+        let lines = LINES.min(node.limits().largest / LINE);
         let to = node.at(node.right(), 0);
         for round in 1..16u8 {
             if !node.limits().lines {
                 // SAFETY:
                 // - in bounds of the source; nothing is done.
                 let refused = node.end(|channel, context| unsafe {
-                    channel.put(node.local(0), to, LINES * LINE, Flags::LINES, context)
+                    channel.put(node.local(0), to, lines * LINE, Flags::LINES, context)
                 })?;
                 ensure_eq!(refused, Err(Error::Unsupported), "a put by lines");
             } else if ctx.rank == 0 {
-                node.source().fill_range(0, LINES * LINE, round);
+                node.source().fill_range(0, lines * LINE, round);
                 // SAFETY:
                 // - in bounds of the source, and drained before it changes.
                 node.begin("a put by lines", |channel, context| unsafe {
-                    channel.put(node.local(0), to, LINES * LINE, Flags::LINES, context)
+                    channel.put(node.local(0), to, lines * LINE, Flags::LINES, context)
                 })?;
                 node.drain()?;
             } else {
                 let own = node.own();
-                for line in 0..LINES {
+                for line in 0..lines {
                     let last = (line + 1) * LINE - 8;
                     let whole = u64::from_ne_bytes([round; 8]);
                     until("the last word of a line", || own.get(last) == whole)?;
