@@ -98,7 +98,7 @@ impl Net {
         let get = |vcq: &Vcq, flags| {
             // SAFETY:
             // - the block is kept until the end.
-            unsafe { vcq.get(from, (into, at), len, flags, data_of(&target)) }
+            unsafe { vcq.get(target.route, (into, at), len, flags, data_of(&target)) }
         };
         match self.post(&target, get, || Ends::Fetched(fetched)) {
             Ok(()) => None,
