@@ -77,6 +77,9 @@ mod seconds {
 
 static MINE: AtomicPtr<[Seat; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
 
+/// The process that has the seats, and no child of a fork.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
 thread_local! {
     /// The seat of a thread whose wait is looking at who is needed just now.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
@@ -85,7 +88,11 @@ thread_local! {
 /// Has long waits of this process told here from now on.
 pub fn tell_at(seats: &'static [Seat; SEATS]) {
     // Another process may have had them, and has died.
-    (seats.iter()).for_each(|seat| seat.thread.store(0, Ordering::Relaxed));
+    for seat in seats {
+        seat.since.store(0, Ordering::Relaxed);
+        seat.thread.store(0, Ordering::Relaxed);
+    }
+    OWNER.store(std::process::id(), Ordering::Relaxed);
     MINE.store(std::ptr::from_ref(seats).cast_mut(), Ordering::Release);
 }
 
@@ -142,6 +149,7 @@ impl Told {
 impl Drop for Told {
     fn drop(&mut self) {
         if let Some(seat) = self.seat {
+            seat.since.store(0, Ordering::Release);
             seat.thread.store(0, Ordering::Release);
         }
     }
@@ -153,6 +161,10 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     // SAFETY:
     // - null, or from a reference that lives as long as the process.
     let seats = unsafe { MINE.load(Ordering::Acquire).as_ref() }?;
+    if OWNER.load(Ordering::Relaxed) != std::process::id() {
+        return None;
+    }
+    let name = calling();
     let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
     let free = |seat: &&Seat| {
         let taken = seat
@@ -165,7 +177,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     seat.pending.store(0, Ordering::Relaxed);
     seat.sleeps.store(0, Ordering::Relaxed);
     let began = now().saturating_sub(lasted);
-    seat.set_name(&calling());
+    seat.set_name(&name);
     seat.since.store(began.as_nanos() as u64, Ordering::Release);
     Some(seat)
 }
@@ -217,6 +229,7 @@ impl Seat {
         };
         // It may have been given up, and taken by another thread, meanwhile.
         let same = thread != 0
+            && !since.is_zero()
             && self.thread.load(Ordering::Acquire) == thread
             && Duration::from_nanos(self.since.load(Ordering::Acquire)) == since;
         same.then_some(waiting)

@@ -76,7 +76,7 @@ impl Job {
                     format!("{pid} is no process of a job on this host; unipgas ps lists the jobs")
                 })
             }
-            None => match (all.len(), all.pop()) {
+            None => match only(&mut all) {
                 (1, Some(job)) => Ok(job),
                 (0, _) => Err("no job runs on this host".into()),
                 (many, _) => Err(format!(
@@ -117,6 +117,14 @@ impl Job {
     }
 
     fn text(&self) -> String {
+        if self.picture.ranks.is_empty() {
+            let pid = self.board.launcher_pid();
+            return format!(
+                "job {pid}, {} ranks, started by others: {}\nkill -USR1 {pid} has its launcher tell what they are doing\n",
+                self.board.size(),
+                self.command()
+            );
+        }
         let here = self.picture.ranks.len();
         let of = match here == self.board.size() as usize {
             true => String::new(),
@@ -135,6 +143,12 @@ fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// How many jobs have ranks here, and one of them: that of a launcher whose ranks others have started is none to look at.
+fn only(all: &mut Vec<Job>) -> (usize, Option<Job>) {
+    all.retain(|job| !job.picture.ranks.is_empty());
+    (all.len(), all.pop())
 }
 
 /// `unipgas ps`.

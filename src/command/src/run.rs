@@ -259,7 +259,7 @@ fn check_mpi(program: &Path, processes: u32, args: &Args) -> Result<Links, Strin
 pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
-pub fn run(args: Args) -> ExitCode {
+pub fn run(mut args: Args) -> ExitCode {
     match (args.rank, args.job) {
         (Some(rank), Some(pid)) => return take_place(args, rank, pid),
         (None, None) => {}
@@ -270,15 +270,21 @@ pub fn run(args: Args) -> ExitCode {
             );
         }
     }
+    let shares = match args.place.shares(args.processes) {
+        Ok(shares) => shares,
+        Err(why) => return fail(2, &why),
+    };
+    // Names of files among the options are those that they are here.
+    if let Some(files) = &mut args.output
+        && let Ok(whole) = std::path::absolute(&*files)
+    {
+        *files = whole;
+    }
     if let Some(directory) = &args.wdir
         && let Err(error) = std::env::set_current_dir(directory)
     {
         return fail(2, &format!("--wdir {}: {error}", directory.display()));
     }
-    let shares = match args.place.shares(args.processes) {
-        Ok(shares) => shares,
-        Err(why) => return fail(2, &why),
-    };
     let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
     let Some(processes) = args.processes.or_else(|| shares.as_ref().map(of_hosts)) else {
         return fail(2, NO_NUMBER);
@@ -447,6 +453,12 @@ fn variables_of(
     if args.timeout.is_some() {
         return Err(
             "--timeout: put timeout(1) before unipgas run --hosts, where another launcher starts the processes"
+                .into(),
+        );
+    }
+    if args.report_bindings {
+        return Err(
+            "--report-bindings: the launcher of the hosts has an option for that (--launcher-args)"
                 .into(),
         );
     }

@@ -83,10 +83,6 @@ impl Seen {
             waits,
         }
     }
-
-    fn longest(&self) -> Option<&Waiting> {
-        self.waits.first()
-    }
 }
 
 /// What the kernel says of it.
@@ -129,50 +125,58 @@ impl Picture {
         self.ranks.sort_by_key(|seen| seen.rank);
     }
 
-    /// Ranks that wait for each other, each for the next one and the last for the first: none of them goes on.
+    /// Ranks that wait for each other, each for the next one and the last for the first: none of them goes on. Only of those of which one thread waits, and
+    /// which are not stopped.
     pub fn cycle(&self) -> Option<Vec<u32>> {
         let next: BTreeMap<u32, u32> = (self.ranks.iter())
-            .filter_map(|seen| match &seen.longest()?.ranks[..] {
-                [one] => Some((seen.rank, *one)),
+            .filter(|seen| seen.doing != Doing::Stopped)
+            .filter_map(|seen| match &seen.waits[..] {
+                [wait] if wait.needed == 1 => Some((seen.rank, *wait.ranks.first()?)),
                 _ => None,
             })
             .collect();
-        next.keys().find_map(|first| {
-            let mut way = vec![*first];
-            loop {
-                let to = *next.get(way.last()?)?;
-                if to == *first {
-                    return Some(way);
+        // Those from which no cycle is reached.
+        let mut done = BTreeSet::new();
+        for first in next.keys() {
+            let mut way = Vec::new();
+            let mut places = BTreeMap::new();
+            let mut at = *first;
+            while !done.contains(&at) {
+                if let Some(begin) = places.insert(at, way.len()) {
+                    return Some(way.split_off(begin));
                 }
-                if way.contains(&to) {
-                    return None;
+                way.push(at);
+                match next.get(&at) {
+                    Some(to) => at = *to,
+                    None => break,
                 }
-                way.push(to);
             }
-        })
+            done.extend(way);
+        }
+        None
     }
 
-    /// For each call in which ranks wait for the same ones, themselves among those: who is not in it.
+    /// For each call in which ranks wait for the same ones, themselves among those: who of those that are seen is not in it.
     pub fn missing(&self) -> Vec<(String, Vec<u32>)> {
         let mut calls: BTreeMap<(&str, &[u32]), BTreeSet<u32>> = BTreeMap::new();
         for seen in &self.ranks {
-            if let Some(wait) = seen.longest()
-                && wait.needed as usize <= NAMED
-                && wait.ranks.contains(&seen.rank)
-                && wait.ranks.len() > 1
-            {
-                let call = calls.entry((&wait.call, &wait.ranks)).or_default();
-                call.insert(seen.rank);
+            for wait in &seen.waits {
+                let all_named = wait.needed as usize <= NAMED && wait.ranks.len() > 1;
+                if all_named && wait.ranks.contains(&seen.rank) {
+                    let call = calls.entry((&wait.call, &wait.ranks)).or_default();
+                    call.insert(seen.rank);
+                }
             }
         }
-        calls
-            .into_iter()
-            .filter_map(|((call, needed), here)| {
-                let others = needed.iter().filter(|rank| !here.contains(rank));
-                let others: Vec<u32> = others.copied().collect();
-                (!others.is_empty()).then(|| (call.to_owned(), others))
-            })
-            .collect()
+        let known: BTreeSet<u32> = self.ranks.iter().map(|seen| seen.rank).collect();
+        let missing = |((call, needed), here): ((&str, &[u32]), BTreeSet<u32>)| {
+            let others = needed
+                .iter()
+                .filter(|rank| known.contains(rank) && !here.contains(rank));
+            let others: Vec<u32> = others.copied().collect();
+            (!others.is_empty()).then(|| (call.to_owned(), others))
+        };
+        calls.into_iter().filter_map(missing).collect()
     }
 }
 
@@ -349,13 +353,14 @@ mod tests {
                 .into(),
         };
         let missing = vec![("gaspi_barrier".to_owned(), vec![2])];
-        assert_eq!(all.missing(), missing);
+        assert_eq!(all.missing(), [], "nobody has looked at it");
         let mut other = Picture {
             ranks: vec![waiting(2, "", &[])],
         };
         other.ranks[0].waits.clear();
         other.ranks[0].doing = Doing::Runs;
         all.join("far", other);
+        assert_eq!(all.missing(), missing);
         let text = all.to_string();
         assert!(text.contains("2  102 on far  computes"), "{text}");
         assert!(text.contains("ranks 0-3"), "{text}");

@@ -1,5 +1,6 @@
 //! What ranks tell of their long waits: on the board, behind the values that they publish.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
@@ -92,6 +93,9 @@ impl Board {
         // - in the board, as the rank is; aligned; accessed through atomics only; whatever is there is a seat.
         let seats = unsafe { &*seats };
         let mut found: Vec<Waiting> = seats.iter().filter_map(Seat::read).collect();
+        // One that was killed has not given its seat up.
+        let pid = self.pid(rank).unwrap_or(0);
+        found.retain(|wait| Path::new(&format!("/proc/{pid}/task/{}", wait.thread)).exists());
         found.sort_by_key(|wait| std::cmp::Reverse(wait.lasted));
         found
     }

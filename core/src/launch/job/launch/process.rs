@@ -354,12 +354,14 @@ fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
 fn output_file(directory: &Path, rank: u32, kind: &str, again: bool) -> Result<File> {
     let path = directory.join(format!("rank.{rank}.{kind}"));
     let cannot = |e| Error::InvalidArgument(format!("cannot write {}: {e}", path.display()));
+    std::fs::create_dir_all(directory).map_err(cannot)?;
     if !again {
-        std::fs::create_dir_all(directory).map_err(cannot)?;
         File::create(&path).map_err(cannot)?;
     }
     // Whatever the process starts writes behind it.
-    OpenOptions::new().append(true).open(&path).map_err(cannot)
+    (OpenOptions::new().append(true).create(true))
+        .open(&path)
+        .map_err(cannot)
 }
 
 /// The processors of each rank; nothing where nothing is bound.

@@ -1,5 +1,6 @@
 //! The launcher of a job on several hosts: it sees the job through as [`Launch::run`] does on one.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,8 +65,7 @@ struct Shared<'a> {
 /// What the hosts have told of what their ranks are doing, since that was asked.
 #[derive(Default)]
 struct Shown {
-    hosts: usize,
-    picture: Picture,
+    pictures: BTreeMap<usize, Picture>,
     /// When it is said at the latest, whoever has told then.
     until: Option<Instant>,
 }
@@ -263,19 +263,18 @@ impl Shared<'_> {
 
     /// Asks what the ranks are doing.
     fn show(&self) {
-        *self.shown.lock() = Shown {
-            until: Instant::now().checked_add(LATEST),
-            ..Shown::default()
-        };
-        self.hosts.show();
+        let mut shown = self.shown.lock();
+        if shown.until.is_none() {
+            shown.until = Instant::now().checked_add(LATEST);
+            self.hosts.show();
+        }
     }
 
     fn hear_of(&self, host: usize, picture: Picture) {
         let mut shown = self.shown.lock();
         if shown.until.is_some() {
-            shown.picture.join(self.hosts.name(host), picture);
-            shown.hosts += 1;
-            if shown.hosts == self.hosts.count() {
+            shown.pictures.insert(host, picture);
+            if shown.pictures.len() == self.hosts.count() {
                 self.say_shown(&mut shown);
             }
         }
@@ -290,7 +289,10 @@ impl Shared<'_> {
     }
 
     fn say_shown(&self, shown: &mut Shown) {
-        let Shown { picture, .. } = std::mem::take(shown);
+        let mut picture = Picture::default();
+        for (host, part) in std::mem::take(shown).pictures {
+            picture.join(self.hosts.name(host), part);
+        }
         self.say(
             format!("what the ranks are doing:\n{picture}")
                 .trim_end()
