@@ -93,13 +93,17 @@ pub fn process(pid: Pid) -> rustix::io::Result<OwnedFd> {
 
 /// The text of a small file, such as those of /proc. Errors: as open(2) and read(2); [`Errno::ILSEQ`] for what is no text.
 pub fn read_text(path: impl AsRef<Path>) -> rustix::io::Result<String> {
+    String::from_utf8(read_bytes(path)?).map_err(|_| Errno::ILSEQ)
+}
+
+fn read_bytes(path: impl AsRef<Path>) -> rustix::io::Result<Vec<u8>> {
     let file = open(path, OFlags::RDONLY, Mode::empty())?;
     // Files of /proc do not say how long they are: most are read at once so.
     let mut bytes = Vec::with_capacity(1024);
     std::fs::File::from(file)
         .read_to_end(&mut bytes)
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
-    String::from_utf8(bytes).map_err(|_| Errno::ILSEQ)
+    Ok(bytes)
 }
 
 /// What /proc/PID/stat says. Errors: [`Error::PeerDead`] where there is no such process; [`Error::Os`] where /proc does not tell.
@@ -107,10 +111,10 @@ pub fn stat_of(pid: u32) -> Result<String> {
     proc_text(&format!("/proc/{pid}/stat"))?.ok_or(Error::PeerDead)
 }
 
-/// The text of a file of /proc, if there is such a one. Errors: [`Error::Os`] where it cannot be read, with the remedy.
+/// The text of a file of /proc, if there is such a one; the kernel cuts names of programs within a character, perhaps. Errors: [`Error::Os`] where it cannot be read, with the remedy.
 pub fn proc_text(name: &str) -> Result<Option<String>> {
-    match read_text(name) {
-        Ok(text) => Ok(Some(text)),
+    match read_bytes(name) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(Errno::NOENT) if !Path::new("/proc/self/stat").exists() => Err(Error::Os(
             "/proc is not there: mount it (mount -t proc proc /proc)".into(),
         )),
@@ -144,6 +148,19 @@ pub fn set_len(file: impl AsFd, len: u64, what: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads /proc")]
+    fn names_that_are_no_text_are_read() {
+        let named = std::thread::spawn(|| {
+            // SAFETY:
+            // - a C string, which is copied.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"cut\xc3".as_ptr()) };
+            proc_text("/proc/thread-self/stat")
+        });
+        let text = named.join().unwrap().unwrap().unwrap();
+        assert!(text.contains("(cut\u{fffd})"), "{text}");
+    }
 
     /// The numbers that the others of this process's threads do not care for are those of a child.
     #[test]
