@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A library; it stays for good.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +59,27 @@ fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
     }
 }
 
-/// As libc wants it.
+/// An environment as libc wants it, which stays for good.
+struct Environment {
+    strings: Vec<CString>,
+    array: AtomicPtr<*mut c_char>,
+}
+
+/// One array for equal environments: a process may begin and end many times.
 fn for_good(environment: Vec<CString>) -> *mut *mut c_char {
-    let strings = environment.into_iter().map(CString::into_raw);
+    static KEPT: Mutex<Vec<Environment>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(same) = kept.iter().find(|kept| kept.strings == environment) {
+        return same.array.load(Ordering::Relaxed);
+    }
+    let strings = environment.iter().map(|one| one.clone().into_raw());
     let all: Vec<_> = strings.chain([std::ptr::null_mut()]).collect();
-    Box::leak(all.into_boxed_slice()).as_mut_ptr()
+    let array = Box::leak(all.into_boxed_slice()).as_mut_ptr();
+    kept.push(Environment {
+        strings: environment,
+        array: AtomicPtr::new(array),
+    });
+    array
 }
 
 /// Calls `what`, during which `environment` (`NAME=value` each) is all that getenv(3) finds. Other threads may read variables meanwhile; where one sets
@@ -216,6 +233,13 @@ mod tests {
         // SAFETY:
         // - takes nothing, and changes nothing.
         assert_eq!(unsafe { (some.pid)() } as u32, std::process::id());
+    }
+
+    #[test]
+    fn equal_environments_are_kept_once() {
+        let of = |value: &CStr| for_good(vec![c"A=1".to_owned(), value.to_owned()]);
+        assert_eq!(of(c"B=2"), of(c"B=2"));
+        assert_ne!(of(c"B=2"), of(c"B=3"));
     }
 
     #[test]
