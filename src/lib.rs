@@ -15,6 +15,8 @@ pub use unipgas_tofu as tofu;
 pub use unipgas_utofu as utofu;
 pub use unipgas_verbs as verbs;
 
+mod log;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -24,6 +26,7 @@ use unipgas_core::{Error, Result};
 
 /// Fills the table of backends. The shared and the static library do this when they are loaded; Rust programs call it first.
 pub fn init() {
+    unipgas_core::log::listen_by(log::listen);
     register(Backend {
         name: "shm",
         open: open_shm,

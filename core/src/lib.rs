@@ -11,6 +11,7 @@ pub mod error;
 mod fabric;
 pub mod held;
 mod launch;
+pub mod log;
 mod memory;
 #[cfg(not(loom))]
 pub mod message;

@@ -2,10 +2,11 @@
 //!
 //! One table for all interfaces, so that a misspelt name is found, and what is told of the variables is true.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use parking_lot::Once;
+use parking_lot::{Mutex, Once};
 
 use crate::{Error, Result, tell};
 
@@ -23,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 33] = [
+pub const VARIABLES: [Variable; 34] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -82,6 +83,10 @@ pub const VARIABLES: [Variable; 33] = [
     variable(
         "UNIPGAS_OFI_INTERFACE",
         "the interface that ofi uses: a domain as fi_info prints them, like eth0, or an address of this host",
+    ),
+    variable(
+        "UNIPGAS_LOG",
+        "what is told of choices and events, on standard error: error, warn, info, debug, trace, or targets with levels like unipgas::route=debug",
     ),
     variable(
         "UNIPGAS_CHECK",
@@ -155,12 +160,21 @@ const TEST_PREFIX: &str = "UNIPGAS_TEST_";
 /// Another spelling in the uTofu User's Guide.
 const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
 
+static OTHERWISE: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
+
+/// The value of a variable where the environment has none: who loads this library may have a way of its own to set it.
+pub fn set_otherwise(name: &'static str, value: &str) {
+    OTHERWISE.lock().insert(name, value.to_owned());
+}
+
 /// The value of a variable without blanks around it; none if it is not set or empty.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for what is not UTF-8.
 pub fn get(name: &str) -> Result<Option<String>> {
-    text(name, std::env::var_os(name).as_deref())
+    let otherwise = || OTHERWISE.lock().get(name).map(OsString::from);
+    let value = std::env::var_os(name).or_else(otherwise);
+    text(name, value.as_deref())
 }
 
 fn text(name: &str, value: Option<&OsStr>) -> Result<Option<String>> {

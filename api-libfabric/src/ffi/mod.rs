@@ -32,6 +32,7 @@ mod provider;
 mod queue;
 mod rma;
 mod shared;
+mod told;
 mod trigger;
 mod wait;
 

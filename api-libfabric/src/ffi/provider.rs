@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fabric::open_fabric;
-use super::info::getinfo;
+use super::{info::getinfo, told};
 use crate::sys::{fi_context, fi_provider, version};
 
 /// The version of the interface that the tables are made for. libfabric takes no provider that knows less than itself; ours leave out
@@ -40,7 +40,12 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
         Ordering::Acquire,
     );
     match place {
-        Ok(_) => fresh,
+        Ok(_) => {
+            // SAFETY:
+            // - it stays.
+            unsafe { told::begin(fresh) };
+            fresh
+        }
         Err(first) => {
             // SAFETY:
             // - made above, and shown to nobody.

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use unipgas_core::descriptor::{self, file_limit};
+use unipgas_core::log;
 
 use crate::adopt::{self, Refusal};
 use crate::pool::PAGE;
@@ -100,7 +101,7 @@ impl Mirror {
                 );
             }
             // They stay shared, which works as before; or the program has unmapped them.
-            Err(refusal) => tracing::debug!(%refusal, "pages stay adopted"),
+            Err(refusal) => tracing::debug!(target: log::MEMORY, "pages stay adopted: {refusal}"),
         }
     }
 }

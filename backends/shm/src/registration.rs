@@ -12,7 +12,7 @@ use unipgas_core::driver::Driver;
 use unipgas_core::process;
 use unipgas_core::region::Memory;
 use unipgas_core::transport::Handler;
-use unipgas_core::{Error, Result, Rights};
+use unipgas_core::{Error, Result, Rights, log};
 
 use crate::agent::Agent;
 use crate::control::{Entry, Kind, SLOTS};
@@ -136,8 +136,13 @@ impl Home {
                 None => unreachable!("just made"),
             }
         })();
-        if let Err(refusal) = &result {
-            tracing::debug!(%refusal, len, "memory of the user is not adopted: copies by the kernel");
+        match &result {
+            Ok(()) => {
+                tracing::debug!(target: log::MEMORY, ?base, len, "memory of the program is adopted: peers reach it in place")
+            }
+            Err(refusal) => {
+                tracing::debug!(target: log::MEMORY, ?base, len, "memory of the program is not adopted, the kernel copies: {refusal}");
+            }
         }
         result.is_ok()
     }

@@ -12,7 +12,9 @@ use unipgas_core::bell::{Bell, barriers_available, register_for_barriers};
 use unipgas_core::bundle::Tag;
 use unipgas_core::region::Memory;
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Error, Result, Rights, descriptor, host, user_memory, variables};
+use unipgas_core::{
+    Deadline, Error, Result, Rights, descriptor, host, log, user_memory, variables,
+};
 
 use crate::adopt;
 use crate::agent::{self, Agent};
@@ -86,7 +88,7 @@ impl Shm {
             // - the program's own data stays where it is; a process with several threads is refused.
             let settled = unsafe { crate::adopt::settle_static_data() };
             if let Err(refusal) = settled {
-                tracing::debug!(%refusal, "initialised data of the program cannot be adopted");
+                tracing::debug!(target: log::MEMORY, "initialised data of the program cannot be adopted: {refusal}");
             }
         }
         let pool = Pool::create(peers)?;

@@ -17,7 +17,7 @@ use crate::registration::Registrations;
 use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::{BURST, Patience, SHORT_BURST};
-use crate::{Deadline, Error, Result, user_memory};
+use crate::{Deadline, Error, Result, log, user_memory};
 
 /// See [`Engine::patience`].
 const PATIENCE: u32 = 1024;
@@ -133,7 +133,9 @@ impl Engine {
     /// Connects to the process behind `address` over the first transport that both have. Errors: those of [`Transport::connect`], of the first network
     /// that both are in.
     pub fn connect(&self, address: &Address) -> Result<Connection> {
-        self.connect_within(address, Deadline::Never)
+        let connection = self.connect_within(address, Deadline::Never)?;
+        tracing::debug!(target: log::ROUTE, "a process is reached by {}", self.describe(&connection));
+        Ok(connection)
     }
 
     /// As [`Engine::connect`]; [`Error::Timeout`] where the process has to answer, and does not: call again.
@@ -168,6 +170,15 @@ impl Engine {
             }
         }
         Err(why)
+    }
+
+    /// How a connection goes, for people.
+    pub(crate) fn describe(&self, connection: &Connection) -> String {
+        let name = self.transports[usize::from(connection.route)].name();
+        match &connection.detour {
+            None => name.to_owned(),
+            Some(detour) => format!("{name}, and its atomic operations by {}", detour.by()),
+        }
     }
 
     /// The way to a peer's device, for one that another transport leads to.

@@ -32,6 +32,11 @@ impl Detour {
         self.transport.tag()
     }
 
+    /// What carries it, for people.
+    pub(crate) fn by(&self) -> &'static str {
+        self.transport.name()
+    }
+
     fn peer(&self, deadline: Deadline) -> Result<Arc<dyn Peer>> {
         let known = self.peer.lock().clone();
         match known {

@@ -12,7 +12,7 @@ use crate::host;
 use crate::job::Job;
 use crate::rendezvous::{JobName, Launcher};
 use crate::transport::Transport;
-use crate::{Error, Result, variables};
+use crate::{Error, Result, log, variables};
 
 /// What a backend is told when it is opened.
 #[derive(Clone)]
@@ -125,6 +125,7 @@ pub fn backends() -> Vec<Backend> {
 /// names: each two processes go by the first one that both have. Errors: [`Error::InvalidArgument`] for a name that is not in the table, and what else
 /// the environment says wrongly; [`Error::Unreachable`] where no network is left.
 pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
+    log::begin()?;
     // One process of a job tells; that is `unipgas run` if it has started it.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
     if JobName::from_env().is_ok_and(|job| tells(&job)) {
@@ -140,7 +141,7 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
         let names: Vec<_> = backends.iter().map(|b| b.name).collect();
         Error::InvalidArgument(format!(
             "UNIPGAS_BACKEND={} is not a backend of this library; it has: {}",
-            wish.unwrap_or_default(),
+            wish.as_deref().unwrap_or_default(),
             names.join(", ")
         ))
     })?;
@@ -150,7 +151,12 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
         other_hosts: opening.other_hosts || host::played()?.is_some(),
         ..opening.clone()
     };
+    let why = match &wish {
+        Some(_) => "asked for by UNIPGAS_BACKEND",
+        None => "the default",
+    };
     let mut open = vec![(backend.open)(&opening)?];
+    tracing::info!(target: log::BACKEND, processes_here = opening.local_processes, other_hosts = opening.other_hosts, "{}: {why}", backend.name);
     if backend.network || !opening.other_hosts {
         return Ok(open);
     }
@@ -161,9 +167,17 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     let mut missing = Vec::new();
     for network in networks {
         match (network.open)(&beside) {
-            Ok(another) if wished.is_some() || has_room(&open, &*another) => open.push(another),
-            Ok(_) => {}
-            Err(Error::Unreachable(reason)) => missing.push(format!("{}: {reason}", network.name)),
+            Ok(another) if wished.is_some() || has_room(&open, &*another) => {
+                tracing::info!(target: log::BACKEND, "{} beside it: it reaches other hosts", network.name);
+                open.push(another);
+            }
+            Ok(_) => {
+                tracing::info!(target: log::BACKEND, "{} is not used: an address has no room for more networks", network.name);
+            }
+            Err(Error::Unreachable(reason)) => {
+                tracing::info!(target: log::BACKEND, "{} cannot be used: {reason}", network.name);
+                missing.push(format!("{}: {reason}", network.name));
+            }
             Err(error) => return Err(error),
         }
     }

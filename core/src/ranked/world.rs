@@ -19,7 +19,7 @@ use crate::job::Job;
 use crate::limbo::{Limbo, Reader};
 use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
-use crate::{Deadline, Endpoint, Error, Result};
+use crate::{Deadline, Endpoint, Error, Result, log};
 
 /// How long a rank that has just answered has for it to answer again, whatever the deadline.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
@@ -201,6 +201,7 @@ impl World {
             self.engine.connect_within(&address, until)
         });
         let new = new.map_err(|e| self.blame(rank, e))?;
+        tracing::debug!(target: log::ROUTE, "rank {rank} is reached by {}", self.engine.describe(&new));
         let mut place = place.lock();
         if place.incarnation != incarnation {
             return Err(Error::RankDead(rank));

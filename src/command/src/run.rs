@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use unipgas::core::job::board::MAX_SIZE;
 use unipgas::core::job::launch::{BindPolicy, Launch, Output, ProgramError, find_program, keep};
-use unipgas::core::{Error, registry, tell, variables};
+use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
 
@@ -195,7 +195,9 @@ struct Environment {
 impl Environment {
     /// Errors: a line about a wrong variable.
     fn read() -> Result<Self, String> {
-        variables::check().map_err(|e| e.to_string())?;
+        variables::check()
+            .and_then(|()| log::begin())
+            .map_err(|e| e.to_string())?;
         variables::tell_of_unknown();
         unipgas::ircce::launch::Wishes::from_env()?;
         let read = || -> unipgas::core::Result<_> {

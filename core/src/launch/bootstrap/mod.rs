@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::job::{Board, RankState};
 use crate::rendezvous::{JobName, Launcher};
-use crate::{Deadline, Error, Result, variables};
+use crate::{Deadline, Error, Result, log, variables};
 
 /// What a job needs from whoever has started its processes.
 ///
@@ -151,6 +151,7 @@ pub trait Bootstrap: Send + Sync {
 /// processes; [`Error::Unreachable`] if the launcher has gone or cannot be talked to.
 pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     variables::check()?;
+    log::begin()?;
     if let Some(token) = variables::get("UNIPGAS_JOB")? {
         return Ok(Arc::new(by_token(&token)?));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{Board, RankState};
 use crate::bootstrap::{self, Alone, Bootstrap, Ranked};
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, log};
 
 /// Has long waits of this process told on the board of `unipgas run`, if that has started it: for processes that join no job.
 pub fn tell_waits() {
@@ -48,7 +48,18 @@ unsafe impl Sync for Job {}
 impl Job {
     /// The job that the environment names; a job of one if nothing there tells of another. Errors: as [`bootstrap::from_env`].
     pub fn from_env() -> Result<Self> {
-        Ok(Job::new(bootstrap::from_env()?))
+        let job = Job::new(bootstrap::from_env()?);
+        tracing::info!(
+            target: log::JOB,
+            here = job.neighbours(),
+            hosts = job.bootstrap.hosts(),
+            cpus = job.bootstrap.cpus(),
+            bound_by = std::env::var("UNIPGAS_BIND").ok().as_deref(),
+            "rank {} of {}",
+            job.rank,
+            job.size
+        );
+        Ok(job)
     }
 
     /// The job that `bootstrap` tells of.

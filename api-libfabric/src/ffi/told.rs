@@ -1,0 +1,172 @@
+//! What libfabric does for its providers: it writes lines as FI_LOG_LEVEL says, and has parameters, which `fi_info -e` lists.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::sync::OnceLock;
+
+use unipgas_core::dynamic::{Library, in_this_process};
+use unipgas_core::log::{self, Level, Sink};
+use unipgas_core::variables::{self, VARIABLES};
+
+use crate::sys::fi_provider;
+
+type LogEnabled = unsafe extern "C" fn(*const fi_provider, c_int, c_int) -> c_int;
+type Log = unsafe extern "C" fn(
+    *const fi_provider,
+    c_int,
+    c_int,
+    *const c_char,
+    c_int,
+    *const c_char,
+    ...
+);
+type ParamDefine =
+    unsafe extern "C" fn(*const fi_provider, *const c_char, c_int, *const c_char, ...) -> c_int;
+type ParamGet = unsafe extern "C" fn(*mut fi_provider, *const c_char, *mut c_void) -> c_int;
+
+/// enum fi_log_level.
+const LEVELS: [(Level, c_int); 3] = [(Level::DEBUG, 3), (Level::INFO, 2), (Level::WARN, 0)];
+/// enum fi_log_subsys: core, endpoints, registration.
+const CORE: c_int = 0;
+const EP_CTRL: c_int = 3;
+const MR: c_int = 8;
+/// enum fi_param_type.
+const STRING: c_int = 0;
+
+/// FI_UNIPGAS_BACKEND is another name of UNIPGAS_BACKEND, and so on.
+const PARAMETERS: [(&CStr, &str); 7] = [
+    (c"backend", "UNIPGAS_BACKEND"),
+    (c"networks", "UNIPGAS_NETWORKS"),
+    (c"seed", "UNIPGAS_SEED"),
+    (c"shm_adopt", "UNIPGAS_SHM_ADOPT"),
+    (c"verbs_device", "UNIPGAS_VERBS_DEVICE"),
+    (c"verbs_gid", "UNIPGAS_VERBS_GID"),
+    (c"verbs_timeout", "UNIPGAS_VERBS_TIMEOUT"),
+];
+
+/// The provider, as libfabric has it, and libfabric's functions for it.
+struct Told {
+    provider: *mut fi_provider,
+    enabled: LogEnabled,
+    log: Log,
+}
+
+// SAFETY:
+// - libfabric's functions may be called by any thread; the provider stays for as long as the process.
+unsafe impl Send for Told {}
+// SAFETY:
+// - as above.
+unsafe impl Sync for Told {}
+
+static TOLD: OnceLock<Told> = OnceLock::new();
+
+/// A function of the libfabric that has loaded this provider. Programs may contain one.
+fn function(name: &CStr) -> Option<*mut c_void> {
+    in_this_process(name).or_else(|| Library::loaded(c"libfabric.so.1")?.find(name).ok())
+}
+
+/// Tells libfabric the provider's parameters, takes their values, and has the provider's events written by libfabric.
+///
+/// # Safety
+/// `provider` is valid for good.
+pub(super) unsafe fn begin(provider: *mut fi_provider) {
+    if let (Some(define), Some(get)) = (function(c"fi_param_define"), function(c"fi_param_get")) {
+        // SAFETY:
+        // - the functions of these names have these types.
+        let (define, get) = unsafe {
+            (
+                transmute::<*mut c_void, ParamDefine>(define),
+                transmute::<*mut c_void, ParamGet>(get),
+            )
+        };
+        for (name, variable) in PARAMETERS {
+            // SAFETY:
+            // - the provider is the caller's word, the rest are C strings.
+            unsafe { parameter(provider, (define, get), name, variable) };
+        }
+    }
+    if let (Some(enabled), Some(log)) = (function(c"fi_log_enabled"), function(c"fi_log")) {
+        // SAFETY:
+        // - the functions of these names have these types.
+        let (enabled, log) = unsafe {
+            (
+                transmute::<*mut c_void, LogEnabled>(enabled),
+                transmute::<*mut c_void, Log>(log),
+            )
+        };
+        let _ = TOLD.set(Told {
+            provider,
+            enabled,
+            log,
+        });
+        log::tell_also(Sink { level, write });
+    }
+}
+
+/// # Safety
+/// `provider` is valid, and the functions are libfabric's.
+unsafe fn parameter(
+    provider: *mut fi_provider,
+    (define, get): (ParamDefine, ParamGet),
+    name: &CStr,
+    variable: &'static str,
+) {
+    let meaning = VARIABLES
+        .iter()
+        .find(|one| one.name == variable)
+        .map_or("", |one| one.meaning);
+    // A text that is formatted.
+    let Ok(help) = CString::new(format!("{meaning}; also {variable}").replace('%', "%%")) else {
+        return;
+    };
+    let mut value: *mut c_char = std::ptr::null_mut();
+    // SAFETY:
+    // - C strings; the format has no arguments.
+    // - the value of a parameter of text is a pointer, to a string that libfabric keeps.
+    let text = unsafe {
+        define(provider, name.as_ptr(), STRING, help.as_ptr());
+        match get(provider, name.as_ptr(), (&raw mut value).cast()) {
+            0 if !value.is_null() => CStr::from_ptr(value),
+            _ => return,
+        }
+    };
+    variables::set_otherwise(variable, &text.to_string_lossy());
+}
+
+fn level() -> Option<Level> {
+    let told = TOLD.get()?;
+    // SAFETY:
+    // - the provider stays.
+    let wanted = |level: c_int| unsafe { (told.enabled)(told.provider, level, CORE) } != 0;
+    LEVELS
+        .into_iter()
+        .find(|(_, level)| wanted(*level))
+        .map(|(level, _)| level)
+}
+
+fn write(level: Level, target: &str, line: &str) {
+    let Some(told) = TOLD.get() else { return };
+    let level = LEVELS.into_iter().rev().find(|(most, _)| level <= *most);
+    let (Some((_, level)), Ok(place), Ok(line)) = (level, CString::new(target), CString::new(line))
+    else {
+        return;
+    };
+    let part = match target {
+        log::ROUTE => EP_CTRL,
+        log::MEMORY => MR,
+        _ => CORE,
+    };
+    // SAFETY:
+    // - the provider stays; C strings; the format takes one.
+    unsafe {
+        (told.log)(
+            told.provider,
+            level,
+            part,
+            place.as_ptr(),
+            0,
+            c"%s\n".as_ptr(),
+            line.as_ptr(),
+        )
+    };
+}

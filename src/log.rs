@@ -1,0 +1,132 @@
+//! What the library tells of its choices, for programs that have no subscriber of `tracing`: as lines on standard error where UNIPGAS_LOG asks for them, and to
+//! who else writes lines.
+
+use std::fmt::{self, Write};
+use std::time::Instant;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+use unipgas_core::log::{Sink, Wishes};
+use unipgas_core::variables::wrong;
+use unipgas_core::{Error, Result};
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+const MUST: &str = "must be off, error, warn, info, debug or trace, or targets with levels and commas between them: unipgas::route=debug,warn";
+
+/// Has events written from now on. Where the program has a subscriber of its own, all is left to that one. Errors:
+/// [`Error::InvalidArgument`].
+pub fn listen(wishes: Wishes) -> Result<()> {
+    let lines = wishes.filter.as_deref().map(|filter| {
+        let layer = tracing_subscriber::fmt::layer()
+            .with_writer(std::io::stderr)
+            .event_format(Lines {
+                who: wishes.who,
+                began: Instant::now(),
+                event: Format::default().without_time().with_ansi(false),
+            });
+        Ok::<_, Error>(layer.with_filter(parse(filter)?))
+    });
+    let sink = wishes
+        .sink
+        .map(|(level, sink)| Forward(sink).with_filter(LevelFilter::from_level(level)));
+    let subscriber = tracing_subscriber::registry()
+        .with(lines.transpose()?)
+        .with(sink);
+    let _ = subscriber.try_init();
+    Ok(())
+}
+
+fn parse(filter: &str) -> Result<EnvFilter> {
+    // A word that is no level would be taken for a target, of which all is told.
+    let known = |part: &str| {
+        let word = part.trim().to_ascii_lowercase();
+        part.contains('=') || word.starts_with("unipgas") || LEVELS.contains(&&*word)
+    };
+    let filters = filter.split(',').all(known);
+    let parsed = filters.then(|| EnvFilter::try_new(filter).ok()).flatten();
+    parsed.ok_or_else(|| wrong("UNIPGAS_LOG", filter, MUST))
+}
+
+/// `unipgas: rank 2 on node1: 0.001523 DEBUG unipgas::route: rank 0 is reached by shm`; the time in seconds.
+struct Lines {
+    who: String,
+    began: Instant,
+    event: Format<Full, ()>,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let time = self.began.elapsed().as_secs_f64();
+        write!(line, "unipgas: {}: {time:.6} ", self.who)?;
+        self.event.format_event(context, line, event)
+    }
+}
+
+struct Forward(Sink);
+
+impl<S: Subscriber> Layer<S> for Forward {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let line = text.message + &text.fields;
+        (self.0.write)(*event.metadata().level(), event.metadata().target(), &line);
+    }
+}
+
+/// An event's message, and ` name=value` for each field.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_filter_is_refused() {
+        let right = [
+            "info",
+            "OFF",
+            "debug,unipgas::route=trace",
+            "unipgas_verbs",
+            "unipgas::memory=debug, warn",
+        ];
+        for filter in right {
+            assert!(parse(filter).is_ok(), "{filter}");
+        }
+        for filter in ["chatty", "2", "debug,loud", "unipgas::route=loud", "=x="] {
+            let error = parse(filter).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("UNIPGAS_LOG={filter}: must be off")),
+                "{error}"
+            );
+        }
+    }
+}
