@@ -2,7 +2,8 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A library; it stays for good.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +61,7 @@ struct Environment {
 /// One array for equal environments: a process may begin and end many times.
 fn for_good(environment: Vec<CString>) -> *mut *mut c_char {
     static KEPT: Mutex<Vec<Environment>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     if let Some(same) = kept.iter().find(|kept| kept.strings == environment) {
         return same.array.load(Ordering::Relaxed);
     }

@@ -21,6 +21,7 @@ mod queues;
 mod ranked;
 mod sync;
 mod tell;
+pub mod trace;
 pub mod variables;
 
 #[cfg(not(loom))]

@@ -24,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 34] = [
+pub const VARIABLES: [Variable; 35] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -87,6 +87,10 @@ pub const VARIABLES: [Variable; 34] = [
     variable(
         "UNIPGAS_LOG",
         "what is told of choices and events, on standard error: error, warn, info, debug, trace, or targets with levels like unipgas::route=debug",
+    ),
+    variable(
+        "UNIPGAS_TRACE",
+        "the file to which each process appends its timeline, in the Trace Event Format: --trace",
     ),
     variable(
         "UNIPGAS_CHECK",

@@ -1,5 +1,7 @@
 //! Copies between memory that other processes may be using at the same time.
 
+use crate::trace;
+
 /// The widest register of every machine of this kind.
 #[cfg(target_arch = "x86_64")]
 type Piece = std::arch::x86_64::__m128i;
@@ -14,7 +16,7 @@ pub(crate) const SHORT: usize = 128;
 // the reads of lines that are written whole), and stores around the cache (`STNP`) are a hint there, which need no fence of their own.
 
 /// From this many bytes on `spread` is faster than memmove: the two ends no longer fit into the caches of a core.
-const LARGE: usize = 4 << 20;
+const SPREAD: usize = 4 << 20;
 
 /// Copies `len` bytes as memmove does; the ranges may overlap.
 ///
@@ -30,7 +32,7 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
             copy_short(src, dst, len)
         } else if len < 8 {
             copy_bytes(src, dst, len)
-        } else if len < LARGE {
+        } else if len < trace::LARGE {
             std::ptr::copy(src, dst, len)
         } else {
             copy_large(src, dst, len)
@@ -107,13 +109,28 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As for `copy`; `LARGE` <= `len`.
+/// As for `copy`.
 #[cold]
 unsafe fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
+    let span = trace::transfer(len);
+    // SAFETY:
+    // - the caller's word.
+    unsafe { copy_untold(src, dst, len) };
+    if let Some(span) = span {
+        span.ended("copy", serde_json::json!({ "bytes": len }));
+    }
+}
+
+/// # Safety
+/// As for `copy`.
+unsafe fn copy_untold(src: *const u8, dst: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    if (src as usize).abs_diff(dst as usize) >= len && is_x86_feature_detected!("avx") {
+    if len >= SPREAD
+        && (src as usize).abs_diff(dst as usize) >= len
+        && is_x86_feature_detected!("avx")
+    {
         // SAFETY:
-        // - disjoint ranges of at least `LARGE` bytes; AVX was detected.
+        // - disjoint ranges of at least `SPREAD` bytes; AVX was detected.
         return unsafe { spread(src, dst, len) };
     }
     // SAFETY:
@@ -190,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_copies_exactly() {
-        let long = [4096, LARGE - 1, LARGE, LARGE + 12_345];
+        let long = [4096, SPREAD - 1, SPREAD, SPREAD + 12_345];
         let lengths = (0..=SHORT + 2)
             .chain(long)
             .filter(|len| !cfg!(miri) || *len <= 4096);
@@ -209,7 +226,7 @@ mod tests {
 
     #[test]
     fn overlapping_ranges_behave_as_memmove() {
-        let long = if cfg!(miri) { 4096 } else { LARGE };
+        let long = if cfg!(miri) { 4096 } else { SPREAD };
         for len in (8..=SHORT).chain([long]) {
             for (from, to) in [(0, 5), (5, 0), (100, 0), (0, 100)] {
                 let mut bytes: Vec<u8> = (0..len + 100).map(|i| (i % 253) as u8).collect();

@@ -13,7 +13,7 @@ use super::window::Window;
 use crate::bundle::BUNDLE_LEN;
 use crate::op::{Flags, Local, Outcome, Remote};
 use crate::region::RemoteRegion;
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 impl Mailbox {
     /// Takes the first message that fits into `capacity` bytes at `buffer`, now or later.
@@ -286,6 +286,7 @@ impl Mailbox {
 
     /// Gets an offered payload, or asks for it.
     fn fetch(&mut self, key: usize, source: u32, head: &Head, offer: &Offer) {
+        let span = trace::span();
         let mut coming = Coming {
             received: received(source, head),
             ticket: head.ticket,
@@ -317,6 +318,9 @@ impl Mailbox {
                 outcome
             })
         };
+        if let (Some(span), Ok(_)) = (span, &result) {
+            trace::message_came(span, source, head.ticket, head.len);
+        }
         match result {
             Ok(Outcome::Complete) => {
                 self.end_receive(key, Ok(coming.received));

@@ -10,7 +10,7 @@ use super::outgoing::{Bytes, Waiting};
 use super::staging::Staging;
 use super::state::{APART, Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
 use crate::engine::Engine;
-use crate::{Error, Result};
+use crate::{Error, Result, trace};
 
 /// Payloads from this length on are streamed by senders that wait for nothing else: both sides copy at once, which is faster than
 /// one copy by the receiver.
@@ -82,7 +82,11 @@ impl Mailbox {
     /// Writes a letter's line, or puts it where letters wait for room.
     fn start(&mut self, to: u32, letter: Letter) -> Result<SendTicket> {
         let waits = !self.outgoing(to)?.waiting.is_empty();
+        let span = trace::span();
         let sent = !waits && self.announce(to, &letter.head, &letter.freight())?;
+        if let Some(span) = span {
+            trace::message_left(span, to, letter.head.ticket, letter.head.len);
+        }
         if !sent {
             self.wait_for_room(to, Waiting::Send(letter.head.ticket))?;
         }

@@ -3,11 +3,13 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::world::World;
 use crate::engine::Connection;
 use crate::job::RankState;
 use crate::transport::Life;
-use crate::{Deadline, Error, Result, waits};
+use crate::{Deadline, Error, Result, trace, waits};
 
 /// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
 const LOOK: Duration = Duration::from_millis(20);
@@ -78,6 +80,7 @@ impl World {
         if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
             self.deaths.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(rank, "a rank has died");
+            trace::happened("a rank has died", json!({ "rank": rank }));
             if let Some(connection) = connection {
                 connection.declare_dead();
             }

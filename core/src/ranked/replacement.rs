@@ -6,11 +6,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use serde_json::json;
+
 use super::directory::incarnation_word;
 use super::lives::HEALTHY;
 use super::look::Sought;
 use super::world::{PeerPlace, World};
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, trace};
 
 impl World {
     /// Which process of `rank` this one knows: how many had the rank before. For the own rank, how many had it before this one.
@@ -93,6 +95,10 @@ impl World {
         self.shown[rank as usize].store(false, Ordering::Release);
         self.lives[rank as usize].store(HEALTHY, Ordering::Release);
         drop(place);
+        trace::happened(
+            "a process has taken the place of a dead one",
+            json!({ "rank": rank }),
+        );
         tracing::info!(
             rank,
             incarnation,

@@ -177,6 +177,7 @@ impl Patience<'_> {
             }
         }
         let began = Instant::now();
+        let mut told = Told::begins();
         while !self.crowded && spins() && began.elapsed() < SPIN {
             progress();
             for _ in 0..burst() {
@@ -193,7 +194,6 @@ impl Patience<'_> {
             std::hint::spin_loop();
         }
         let slice = slice_of(self.company.load(Ordering::Relaxed));
-        let mut told = Told::default();
         loop {
             let mut start = Instant::now();
             while start.elapsed() < YIELD {

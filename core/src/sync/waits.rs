@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::trace;
+
 /// A wait is told of when it has lasted so long.
 pub const LONG: Duration = Duration::from_millis(200);
 /// Threads of a process that can tell at a time.
@@ -126,28 +128,48 @@ pub fn pending(operations: usize) {
 pub(crate) struct Told {
     seat: Option<&'static Seat>,
     tried: bool,
+    traced: Option<trace::Wait>,
 }
 
 impl Told {
+    #[inline(always)]
+    pub fn begins() -> Self {
+        Told {
+            traced: trace::Wait::begins(),
+            ..Told::default()
+        }
+    }
+
     /// Does `check`. Of a wait that has lasted `lasted`, others learn who is needed.
     pub fn check<T>(&mut self, lasted: Duration, check: impl FnOnce() -> T) -> T {
         if lasted >= LONG && !self.tried {
             self.tried = true;
             self.seat = take(lasted);
         }
-        let Some(seat) = self.seat else {
+        let own = || self.traced.is_some().then(Seat::of_this_thread);
+        let Some(seat) = self.seat.or_else(own) else {
             return check();
         };
         seat.sleeps.fetch_add(1, Ordering::Relaxed);
         let before = ASKED.replace(Some(seat));
         let found = check();
         ASKED.set(before);
+        if let (Some(traced), Some(seat)) = (&mut self.traced, self.seat) {
+            traced.stays(&seat.name(), || seat.for_whom());
+        }
         found
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
+        if let Some(traced) = self.traced.take() {
+            traced.ends(|| match self.seat {
+                Some(seat) => seat.for_whom(),
+                None => Seat::of_this_thread().for_whom(),
+            });
+            Seat::of_this_thread().empty();
+        }
         if let Some(seat) = self.seat {
             seat.since.store(0, Ordering::Release);
             seat.thread.store(0, Ordering::Release);
@@ -173,9 +195,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
         taken.is_ok()
     };
     let seat = seats.iter().find(free)?;
-    seat.needed.store(0, Ordering::Relaxed);
-    seat.pending.store(0, Ordering::Relaxed);
-    seat.sleeps.store(0, Ordering::Relaxed);
+    seat.empty();
     let began = now().saturating_sub(lasted);
     seat.set_name(&name);
     seat.since.store(began.as_nanos() as u64, Ordering::Release);
@@ -188,7 +208,57 @@ fn now() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+thread_local! {
+    /// What nobody else reads.
+    static OWN: &'static Seat = Box::leak(Box::new(Seat::free()));
+}
+
 impl Seat {
+    const fn free() -> Self {
+        Seat {
+            thread: AtomicU32::new(0),
+            needed: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            pending: AtomicU32::new(0),
+            sleeps: AtomicU32::new(0),
+            name: [const { AtomicU64::new(0) }; NAME / 8],
+            ranks: [const { AtomicU32::new(0) }; NAMED],
+        }
+    }
+
+    /// Where a traced wait notes whom it needs.
+    fn of_this_thread() -> &'static Seat {
+        OWN.with(|seat| *seat)
+    }
+
+    fn empty(&self) {
+        self.needed.store(0, Ordering::Relaxed);
+        self.pending.store(0, Ordering::Relaxed);
+        self.sleeps.store(0, Ordering::Relaxed);
+    }
+
+    /// For a timeline.
+    fn for_whom(&self) -> serde_json::Value {
+        let needed = self.needed.load(Ordering::Relaxed);
+        let ranks = self.ranks.iter().take(needed as usize);
+        let ranks: Vec<_> = ranks.map(|rank| rank.load(Ordering::Relaxed)).collect();
+        let mut known = serde_json::Map::new();
+        if !ranks.is_empty() {
+            known.insert("waits for".into(), ranks.into());
+        }
+        let counted = [
+            ("operations pending", &self.pending),
+            ("sleeps", &self.sleeps),
+        ];
+        for (name, count) in counted {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                known.insert(name.into(), count.into());
+            }
+        }
+        known.into()
+    }
+
     fn need(&self, ranks: &[u32]) {
         for (place, rank) in self.ranks.iter().zip(ranks) {
             place.store(*rank, Ordering::Relaxed);
@@ -206,21 +276,25 @@ impl Seat {
         }
     }
 
-    /// What it tells, if it tells anything.
-    pub fn read(&self) -> Option<Waiting> {
-        let thread = self.thread.load(Ordering::Acquire);
-        let since = Duration::from_nanos(self.since.load(Ordering::Acquire));
-        let needed = self.needed.load(Ordering::Acquire);
-        let ranks = self.ranks.iter().take(needed as usize);
+    fn name(&self) -> String {
         let mut words = [0u64; NAME / 8];
         for (word, place) in words.iter_mut().zip(&self.name) {
             *word = place.load(Ordering::Relaxed);
         }
         let name = bytemuck::bytes_of(&words);
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
+        String::from_utf8_lossy(&name[..end]).into_owned()
+    }
+
+    /// What it tells, if it tells anything.
+    pub fn read(&self) -> Option<Waiting> {
+        let thread = self.thread.load(Ordering::Acquire);
+        let since = Duration::from_nanos(self.since.load(Ordering::Acquire));
+        let needed = self.needed.load(Ordering::Acquire);
+        let ranks = self.ranks.iter().take(needed as usize);
         let waiting = Waiting {
             thread,
-            call: String::from_utf8_lossy(&name[..end]).into_owned(),
+            call: self.name(),
             lasted: now().saturating_sub(since),
             ranks: ranks.map(|rank| rank.load(Ordering::Relaxed)).collect(),
             needed,
@@ -237,7 +311,7 @@ impl Seat {
 }
 
 /// The outermost call of an interface on this thread's stack, by the symbols of this library.
-fn calling() -> String {
+pub(crate) fn calling() -> String {
     let mut frames = [std::ptr::null_mut::<c_void>(); FRAMES];
     // SAFETY:
     // - room for so many.
@@ -267,10 +341,7 @@ mod tests {
 
     #[test]
     fn only_long_waits_are_told() {
-        // SAFETY:
-        // - zeros are free seats.
-        let seats: [Seat; SEATS] = unsafe { std::mem::zeroed() };
-        let seats = Box::leak(Box::new(seats));
+        let seats = Box::leak(Box::new([const { Seat::free() }; SEATS]));
         tell_at(seats);
         let told = || seats.iter().find_map(Seat::read);
         {

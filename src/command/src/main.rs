@@ -7,9 +7,11 @@ mod join;
 mod mpi;
 mod pages;
 mod ps;
+mod records;
 mod run;
 mod stats;
 mod topo;
+mod trace;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

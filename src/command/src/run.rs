@@ -15,8 +15,9 @@ use unipgas::utofu::shape::{MAX_NODES, Shape};
 
 use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};
-use crate::stats::{self, Form, Records};
-use crate::{fail, hosts, join, shown};
+use crate::records::Records;
+use crate::stats::{self, Form};
+use crate::{fail, hosts, join, shown, trace};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
 /// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
@@ -68,6 +69,9 @@ pub struct Args {
     /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
+    /// Writes a timeline of the job into FILE: waits, large transfers, messages, deaths; Perfetto, Chrome and speedscope show it
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Ends the job after this time, with status 124; on several hosts with --launcher ssh
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = seconds)]
     timeout: Option<Duration>,
@@ -131,8 +135,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 16] = [
+const WITH_VALUE: [&str; 17] = [
     "--output",
+    "--trace",
     "-n",
     "-x",
     "--wdir",
@@ -287,6 +292,12 @@ pub fn run(mut args: Args) -> ExitCode {
     {
         return fail(2, &format!("--wdir {}: {error}", directory.display()));
     }
+    if let Some(file) = &mut args.trace {
+        match trace::begin(file) {
+            Ok(whole) => *file = whole,
+            Err(why) => return fail(2, &why),
+        }
+    }
     let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
     let Some(processes) = args.processes.or_else(|| shares.as_ref().map(of_hosts)) else {
         return fail(2, NO_NUMBER);
@@ -333,18 +344,36 @@ pub fn run(mut args: Args) -> ExitCode {
         Ok(linked) => linked,
         Err(why) => return fail(2, &why),
     };
-    let form = args.stats;
+    let wishes = Told::of(&args);
     let launch = launch(args, processes, environment);
     if let Err(why) = check_chaos(launch.backend.as_deref()) {
         return fail(2, &why);
     }
-    see_through(launch, &linked, form)
+    see_through(launch, &linked, wishes)
 }
 
-fn see_through(mut launch: Launch, linked: &Links, form: Option<Form>) -> ExitCode {
+/// What is told when the job has ended.
+#[derive(Clone)]
+pub struct Told {
+    /// Statistics, in this form.
+    pub stats: Option<Form>,
+    /// A timeline, in this file.
+    pub trace: Option<PathBuf>,
+}
+
+impl Told {
+    fn of(args: &Args) -> Self {
+        Told {
+            stats: args.stats,
+            trace: args.trace.clone(),
+        }
+    }
+}
+
+fn see_through(mut launch: Launch, linked: &Links, wishes: Told) -> ExitCode {
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
-        carry_out(launch, linked, form)
+        carry_out(launch, linked, wishes)
     });
     // Processes that were killed had no time to.
     unipgas::core::rendezvous::sweep();
@@ -375,7 +404,11 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.terminal = std::io::stdout().is_terminal();
     launch.joins = Some(join);
     launch.foreground = true;
-    see_through(launch, &Links::NoMpi, args.stats)
+    let wishes = Told {
+        stats: args.stats,
+        trace: args.trace,
+    };
+    see_through(launch, &Links::NoMpi, wishes)
 }
 
 fn output(tag: bool) -> Output {
@@ -433,9 +466,9 @@ fn by_shell(
     if let Err(why) = checked {
         return fail(2, &why);
     }
-    let form = args.stats;
+    let wishes = Told::of(&args);
     let launch = launch(args, processes, environment);
-    hosts::run(launch, &places, program, form)
+    hosts::run(launch, &places, program, wishes)
 }
 
 fn check_chaos_afar(backend: Option<&str>, seed: Option<u64>) -> Result<(), String> {
@@ -463,6 +496,9 @@ fn variables_of(
             "--report-bindings: the launcher of the hosts has an option for that (--launcher-args)"
                 .into(),
         );
+    }
+    if args.trace.is_some() {
+        return Err("--trace: another launcher starts the processes; -x UNIPGAS_TRACE=FILE has those of each host append to a file there".into());
     }
     if args.output.is_some() {
         return Err("--output: the launcher of the hosts has the output; it has options of its own for that (--launcher-args)".into());
@@ -530,28 +566,40 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
 }
 
 /// The job itself, in the process that launches it; its exit status.
-fn carry_out(mut launch: Launch, linked: &Links, form: Option<Form>) -> u8 {
+fn carry_out(mut launch: Launch, linked: &Links, wishes: Told) -> u8 {
     let chaos = launch.backend.as_deref() == Some("chaos");
     let drawn = launch.seed.is_none();
     let told = |status: u8, text: &str| {
         tell(text);
         status
     };
-    let records = match form.map(|_| Records::new()).transpose() {
-        Ok(records) => records,
-        Err(why) => return told(1, &why),
+    let collect = |wanted: bool| wanted.then(Records::new).transpose();
+    let (counted, timeline) = match (
+        collect(wishes.stats.is_some()),
+        collect(wishes.trace.is_some()),
+    ) {
+        (Ok(counted), Ok(timeline)) => (counted, timeline),
+        (Err(why), _) | (_, Err(why)) => return told(1, &why),
     };
-    let variables = records.iter().flat_map(Records::variables);
-    launch.env.extend(variables);
+    launch.env.extend(counted.iter().flat_map(stats::collected));
+    launch
+        .env
+        .extend(timeline.iter().flat_map(trace::variables));
     let processes = launch.size;
     let outcome = match launch.run() {
         Ok(outcome) => outcome,
         Err(error @ Error::InvalidArgument(_)) => return told(2, &error.to_string()),
         Err(error) => return told(1, &error.to_string()),
     };
-    if let Some((records, form)) = records.zip(form) {
+    if let Some((records, form)) = counted.zip(wishes.stats) {
         match records.text() {
             Ok(text) => form.tell(&text, processes),
+            Err(why) => tell(&why),
+        }
+    }
+    if let Some((records, file)) = timeline.zip(wishes.trace) {
+        match records.text() {
+            Ok(text) => trace::end(&file, &text, processes),
             Err(why) => tell(&why),
         }
     }

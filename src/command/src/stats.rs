@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Seek};
-use std::os::fd::AsRawFd;
 
 use clap::ValueEnum;
-use rustix::fs::{MemfdFlags, memfd_create};
 use serde::Deserialize;
 use unipgas::core::tell;
+
+use crate::records::Records;
 
 /// How they are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,9 +22,6 @@ pub enum Form {
 const LEVEL: &str = "2";
 /// The most ranks that have columns of their own.
 const COLUMNS: usize = 8;
-
-/// Where the ranks of this host append what they have counted.
-pub struct Records(File);
 
 /// What a rank has counted.
 #[derive(Deserialize)]
@@ -54,33 +49,12 @@ pub fn variables() -> [(String, OsString); 1] {
     [("UNIPGAS_STATS".into(), LEVEL.into())]
 }
 
-impl Records {
-    /// Errors: a line.
-    pub fn new() -> Result<Self, String> {
-        let file = memfd_create("unipgas-stats", MemfdFlags::CLOEXEC);
-        file.map(|file| Records(file.into()))
-            .map_err(|error| format!("no file for the statistics: {error}"))
-    }
-
-    /// What the ranks have to know.
-    pub fn variables(&self) -> [(OsString, OsString); 2] {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd());
-        [
-            ("UNIPGAS_STATS".into(), LEVEL.into()),
-            ("UNIPGAS_STATS_TO".into(), path.into()),
-        ]
-    }
-
-    /// What has come. Errors: a line.
-    pub fn text(mut self) -> Result<String, String> {
-        let mut text = String::new();
-        let read = self
-            .0
-            .rewind()
-            .and_then(|()| self.0.read_to_string(&mut text));
-        read.map_err(|error| format!("the statistics cannot be read: {error}"))?;
-        Ok(text)
-    }
+/// What the ranks have to know whose statistics are collected.
+pub fn collected(records: &Records) -> [(OsString, OsString); 2] {
+    [
+        ("UNIPGAS_STATS".into(), LEVEL.into()),
+        ("UNIPGAS_STATS_TO".into(), records.path().into()),
+    ]
 }
 
 impl Form {

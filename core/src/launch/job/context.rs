@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 
 use super::{Board, RankState};
 use crate::bootstrap::{self, Alone, Bootstrap, Ranked};
-use crate::{Deadline, Error, Result, log};
+use crate::{Deadline, Error, Result, log, trace};
 
 /// Has long waits of this process told on the board of `unipgas run`, if that has started it: for processes that join no job.
 pub fn tell_waits() {
+    trace::begin(
+        std::env::var("UNIPGAS_RANK")
+            .ok()
+            .and_then(|rank| rank.parse().ok()),
+    );
     let found = || {
         let token = std::env::var("UNIPGAS_JOB").ok()?;
         let rank: u32 = std::env::var("UNIPGAS_RANK").ok()?.parse().ok()?;
@@ -49,6 +54,7 @@ impl Job {
     /// The job that the environment names; a job of one if nothing there tells of another. Errors: as [`bootstrap::from_env`].
     pub fn from_env() -> Result<Self> {
         let job = Job::new(bootstrap::from_env()?);
+        trace::begin(Some(job.rank));
         tracing::info!(
             target: log::JOB,
             here = job.neighbours(),

@@ -13,7 +13,9 @@ use unipgas::core::{Error, tell};
 
 use super::list::Share;
 use crate::fail;
-use crate::stats::{Form, Records};
+use crate::records::{Records, pieces};
+use crate::run::Told;
+use crate::{stats, trace};
 
 /// What a launcher of a host has to be told to start the ranks there.
 #[derive(Debug, Serialize, Deserialize)]
@@ -31,10 +33,13 @@ struct Plan {
     tag: bool,
     terminal: bool,
     stats: bool,
+    trace: bool,
 }
 
 /// What the ranks of a host have counted.
 const STATISTICS: u8 = OWN;
+/// What they have done when.
+const TIMELINE: u8 = OWN + 1;
 
 /// How the hosts are reached.
 #[derive(Debug, PartialEq, Eq)]
@@ -168,7 +173,7 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// Sees the job through, on these hosts.
-pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form>) -> ExitCode {
+pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> ExitCode {
     let directory = match std::env::current_dir() {
         Ok(directory) => directory,
         Err(error) => return fail(2, &format!("cannot tell the directory: {error}")),
@@ -186,7 +191,8 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form
         files: launch.files.clone(),
         tag: launch.output == Output::Tag,
         terminal: launch.terminal,
-        stats: stats.is_some(),
+        stats: wishes.stats.is_some(),
+        trace: wishes.trace.is_some(),
     };
     let plan = match serde_json::to_vec(&plan) {
         Ok(plan) => plan,
@@ -194,16 +200,19 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, stats: Option<Form
     };
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
-        let mut records = String::new();
-        let outcome = launch.run_on(places, &plan, |_, kind, bytes| {
-            if kind == STATISTICS {
-                records += &String::from_utf8_lossy(bytes);
-            }
+        let (mut records, mut timeline) = (String::new(), String::new());
+        let outcome = launch.run_on(places, &plan, |_, kind, bytes| match kind {
+            STATISTICS => records += &String::from_utf8_lossy(bytes),
+            TIMELINE => timeline += &String::from_utf8_lossy(bytes),
+            _ => {}
         });
         match outcome {
             Ok(outcome) => {
-                if let Some(form) = stats {
+                if let Some(form) = wishes.stats {
                     form.tell(&records, launch.size);
+                }
+                if let Some(file) = wishes.trace {
+                    trace::end(&file, &timeline, launch.size);
                 }
                 u8::try_from(outcome.status()).unwrap_or(1)
             }
@@ -257,14 +266,16 @@ fn begin() -> Result<(Part, Plan), Error> {
 fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
     std::env::set_current_dir(&plan.directory)
         .map_err(|e| Error::os(&format!("no directory {}", plan.directory.display()), e))?;
-    let records = plan.stats.then(Records::new).transpose();
-    let records = records.map_err(Error::Os)?;
+    let collect = |wanted: bool| wanted.then(Records::new).transpose().map_err(Error::Os);
+    let records = collect(plan.stats)?;
+    let timeline = collect(plan.trace)?;
     let mut launch = Launch::new(plan.size, plan.program);
     launch.args = plan.args;
     launch.env = plan.env;
+    launch.env.extend(records.iter().flat_map(stats::collected));
     launch
         .env
-        .extend(records.iter().flat_map(Records::variables));
+        .extend(timeline.iter().flat_map(trace::variables));
     launch.backend = plan.backend;
     launch.seed = plan.seed;
     launch.reports_bindings = plan.reports_bindings;
@@ -281,6 +292,11 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
     launch.run()?;
     if let Some(records) = records {
         part.send(STATISTICS, records.text().map_err(Error::Os)?.as_bytes())?;
+    }
+    if let Some(timeline) = timeline {
+        for piece in pieces(&timeline.text().map_err(Error::Os)?) {
+            part.send(TIMELINE, piece.as_bytes())?;
+        }
     }
     // What the ranks have written went by frames: nothing is left in a buffer.
     let _ = std::io::stdout().flush();

@@ -1,0 +1,75 @@
+//! `unipgas run --trace FILE`: the timeline of a job, made of what its processes leave.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use unipgas::core::tell;
+
+use crate::records::Records;
+
+/// What the ranks have to know.
+pub fn variables(records: &Records) -> [(OsString, OsString); 1] {
+    [("UNIPGAS_TRACE".into(), records.path().into())]
+}
+
+/// Makes sure that the file can be written, before there is anything to write. Errors: a line.
+pub fn begin(path: &Path) -> Result<PathBuf, String> {
+    let made =
+        std::path::absolute(path).and_then(|path| std::fs::write(&path, b"[]\n").map(|()| path));
+    made.map_err(|error| format!("--trace {}: {error}", path.display()))
+}
+
+/// Writes what has come, in order, with times from the first event on.
+pub fn end(path: &Path, text: &str, processes: u32) {
+    let events = events(text);
+    let told = events
+        .iter()
+        .filter(|event| event["name"] == "process_name")
+        .count();
+    let whole = json!({
+        "displayTimeUnit": "ns",
+        "otherData": { "unipgas": env!("CARGO_PKG_VERSION"), "processes": processes, "command": std::env::args().collect::<Vec<_>>().join(" ") },
+        "traceEvents": events,
+    });
+    if let Err(error) = std::fs::write(path, format!("{whole}\n")) {
+        return tell(&format!("--trace {}: {error}", path.display()));
+    }
+    if told < processes as usize {
+        tell(&format!(
+            "{} of {processes} ranks have no timeline: they have not begun to communicate",
+            processes as usize - told
+        ));
+    }
+}
+
+/// One a line, with a comma behind.
+fn events(text: &str) -> Vec<Map<String, Value>> {
+    let line = |line: &str| serde_json::from_str(line.strip_suffix(',')?).ok();
+    let mut events: Vec<Map<String, Value>> = text.lines().filter_map(line).collect();
+    let time = |event: &Map<String, Value>| event.get("ts").and_then(Value::as_f64).unwrap_or(0.0);
+    events.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    let first = events.first().map_or(0.0, time);
+    for event in &mut events {
+        // To a nanosecond.
+        let since = ((time(event) - first) * 1e3).round() / 1e3;
+        event.insert("ts".into(), since.into());
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_put_in_order() {
+        let text = "[\n{\"name\":\"b\",\"ts\":1500.25},\n{\"name\":\"a\",\"ts\":1000.0},\n{\"name\":\"cut o";
+        let found = events(text);
+        let shown: Vec<_> = found
+            .iter()
+            .map(|event| (event["name"].as_str(), event["ts"].as_f64()))
+            .collect();
+        assert_eq!(shown, [(Some("a"), Some(0.0)), (Some("b"), Some(500.25))]);
+    }
+}
