@@ -22,14 +22,14 @@ const KEPT: Duration = Duration::from_millis(500);
 const MUCH: usize = 64 << 10;
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// As [`Recorder::number`].
-static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// Of this process, as messages name it.
+static RANK: AtomicU32 = AtomicU32::new(0);
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
 /// Where the events of this process go.
 struct Recorder {
     file: File,
-    /// What viewers call a process: the rank.
+    /// What viewers call a process; 0 is nobody's to them.
     number: u32,
     /// Of this process, and not of one that it has started by fork.
     pid: u32,
@@ -51,7 +51,7 @@ struct Event<'a> {
     tid: i32,
     /// What joins the two ends of an arrow.
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
+    id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'a str>,
     args: Value,
@@ -82,7 +82,7 @@ pub fn begin(rank: Option<u32>) {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let fresh = Recorder {
         file,
-        number: rank.unwrap_or(process::id()),
+        number: rank.map_or(process::id(), |rank| rank + 1),
         pid: process::id(),
         text: Vec::new(),
         written: Instant::now(),
@@ -95,7 +95,7 @@ pub fn begin(rank: Option<u32>) {
         None => format!("process {} on {host}", process::id()),
     };
     let is_first = recorder.replace(fresh).is_none();
-    NUMBER.store(rank.unwrap_or(process::id()), Ordering::Relaxed);
+    RANK.store(rank.unwrap_or(process::id()), Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     if let Some(recorder) = &mut *recorder {
         recorder.append("process_name", "M", None, None, json!({ "name": name }));
@@ -106,6 +106,8 @@ pub fn begin(rank: Option<u32>) {
             None,
             json!({ "sort_index": recorder.number }),
         );
+        // Also of a process that is ended before it has done anything.
+        recorder.write();
     }
     if is_first {
         // SAFETY:
@@ -150,7 +152,7 @@ impl Recorder {
         name: &str,
         ph: &str,
         began: Option<Instant>,
-        id: Option<String>,
+        id: Option<u64>,
         args: Value,
     ) {
         let now = Instant::now();
@@ -195,7 +197,7 @@ impl Recorder {
 }
 
 #[cold]
-fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<String>, args: Value) {
+fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<u64>, args: Value) {
     if let Some(recorder) = &mut *RECORDER.lock()
         && recorder.pid == process::id()
     {
@@ -237,7 +239,10 @@ impl Span {
     ) {
         let args = json!({ "from": from, "to": to, "bytes": bytes });
         record(what, "X", Some(self.0), None, args);
-        let id = format!("{from}-{to}-{number}");
+        // Numbers of JSON are exact to 53 bits.
+        let id = (u64::from(from & 0xFFFF) << 36)
+            | (u64::from(to & 0xFFFF) << 20)
+            | u64::from(number & 0xF_FFFF);
         record("message", ph, Some(self.0), Some(id), Value::Null);
     }
 }
@@ -252,14 +257,14 @@ pub fn happened(name: &str, args: Value) {
 /// A message of so many bytes has left for `to`; `number` is the sender's: of messages under way between the two no other has it.
 #[cold]
 pub(crate) fn message_left(span: Span, to: u32, number: u32, bytes: usize) {
-    let from = NUMBER.load(Ordering::Relaxed);
+    let from = RANK.load(Ordering::Relaxed);
     span.end_of_message("message leaves", "s", (from, to, number), bytes);
 }
 
 /// The payload of a message is got, of which [`message_left`] has told at the sender.
 #[cold]
 pub(crate) fn message_came(span: Span, from: u32, number: u32, bytes: usize) {
-    let to = NUMBER.load(Ordering::Relaxed);
+    let to = RANK.load(Ordering::Relaxed);
     span.end_of_message("message comes", "f", (from, to, number), bytes);
 }
 
