@@ -1,5 +1,5 @@
 /* Instructions of uTofu's calls between two processes of a host. */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE
 
 #include "../../examples/utofu/job.h"
 #include "step.h"
