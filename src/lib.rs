@@ -5,13 +5,17 @@
 
 pub use unipgas_chaos as chaos;
 pub use unipgas_core as core;
+#[cfg(feature = "gaspi")]
 pub use unipgas_gaspi as gaspi;
+#[cfg(feature = "ircce")]
 pub use unipgas_ircce as ircce;
+#[cfg(feature = "libfabric")]
 pub use unipgas_libfabric as libfabric;
 pub use unipgas_ofi as ofi;
 pub use unipgas_opaque as opaque;
 pub use unipgas_shm as shm;
 pub use unipgas_tofu as tofu;
+#[cfg(feature = "utofu")]
 pub use unipgas_utofu as utofu;
 pub use unipgas_verbs as verbs;
 
