@@ -10,6 +10,8 @@ use unipgas::core::variables;
 
 use crate::{fail, shown};
 
+mod place;
+
 /// What is compiled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Language {
@@ -87,13 +89,6 @@ enum Show {
     Link,
 }
 
-/// Where things are.
-struct Place {
-    include: PathBuf,
-    lib: PathBuf,
-    library: &'static str,
-}
-
 /// The language and the interface that a link to this program is named for, such as `gaspicxx`.
 pub fn named(program: &OsStr) -> Option<(Language, &'static str)> {
     let name = Path::new(program).file_name()?.to_str()?;
@@ -152,7 +147,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
         Ok(compiler) => compiler,
         Err(error) => return fail(2, &error.to_string()),
     };
-    let place = match find(api) {
+    let place = match place::find(api) {
         Ok(place) => place,
         Err(text) => return fail(1, &text),
     };
@@ -161,11 +156,11 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
         .chain(&beside)
         .map(|folder| joined("-I", folder))
         .collect();
-    let mut link = vec![
-        joined("-L", &place.lib),
-        joined("-Wl,-rpath,", &place.lib),
-        format!("-l{}", place.library).into(),
-    ];
+    let mut link = vec![joined("-L", &place.lib)];
+    if place.rpath {
+        link.push(joined("-Wl,-rpath,", &place.lib));
+    }
+    link.push(format!("-l{}", place.library).into());
     if rest
         .iter()
         .any(|arg| arg == "-static" || arg == "-static-pie")
@@ -254,53 +249,6 @@ fn links(args: &[OsString]) -> bool {
     };
     let is_input = |arg: &OsString| !arg.to_string_lossy().starts_with('-') || arg == "-";
     args.iter().any(is_input) && !args.iter().any(ends_before)
-}
-
-/// The installed files beside this program; or, in a build directory, those of the build.
-fn find(api: &Api) -> Result<Place, String> {
-    let exe = std::env::current_exe()
-        .map_err(|e| format!("cannot find out where this program is: {e}"))?;
-    let bin = exe.parent().unwrap_or(Path::new("/"));
-    let prefix = bin.parent().unwrap_or(Path::new("/"));
-    let include = prefix.join("include");
-    if include.join(api.header).is_file() {
-        let file = format!("lib{}.so", api.library);
-        let places =
-            ["lib", "lib64", concat!("lib/", "x86_64-linux-gnu")].map(|lib| prefix.join(lib));
-        return match places.into_iter().find(|lib| lib.join(&file).exists()) {
-            Some(lib) => Ok(Place {
-                include,
-                lib,
-                library: api.library,
-            }),
-            None => Err(format!(
-                "{} has no lib/{file}: install again (make install PREFIX=...)",
-                prefix.display()
-            )),
-        };
-    }
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../api-{}/include", api.source));
-    let built = bin.join("libunipgas.so");
-    if let (Ok(include), true) = (source.canonicalize(), built.is_file()) {
-        // Programs look for the library by its soname.
-        let soname = bin.join("libunipgas.so.0");
-        if !soname.exists() {
-            std::os::unix::fs::symlink("libunipgas.so", &soname)
-                .or_else(|e| if soname.exists() { Ok(()) } else { Err(e) })
-                .map_err(|e| format!("cannot make {}: {e}", soname.display()))?;
-        }
-        return Ok(Place {
-            include,
-            lib: bin.to_owned(),
-            library: "unipgas",
-        });
-    }
-    Err(format!(
-        "neither {} nor {} exists: install (make install PREFIX=...) or build the library (cargo build -p unipgas)",
-        include.join(api.header).display(),
-        built.display()
-    ))
 }
 
 /// Prints words such that a shell reads them back.
