@@ -14,7 +14,9 @@ INSTALL ?= install
 OBJCOPY ?= objcopy
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
-RELEASE := $(TARGET)/release
+# Cargo's folder for another target is named for that.
+FOR := $(patsubst %.json,%,$(notdir $(CARGO_BUILD_TARGET)))
+RELEASE := $(TARGET)/$(if $(FOR),$(FOR)/)release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # What Rust's own library needs when libunipgas.a is linked; libgcc, the compiler adds itself.
 NATIVE_LIBS := -lutil -lrt -lpthread -lm -ldl -lc
@@ -34,20 +36,31 @@ FORTRAN := api-gaspi/fortran/gaspi.f90
 # In a folder of its own, as an MPI may have a header of that name.
 MPI_HEADER := fjmpi/mpi-ext.h
 PKGCONFIG := unipgas.pc GPI2.pc tofucom.pc RCCE.pc iRCCE.pc
+CMAKE := $(foreach package,unipgas GPI2,$(package)/$(package)Config.cmake $(package)/$(package)ConfigVersion.cmake)
+# Of Environment Modules, and of Lmod.
+MODULES := $(VERSION) $(VERSION).lua
+FILL := PREFIX="$(PREFIX)" BINDIR="$(BINDIR)" LIBDIR="$(LIBDIR)" INCLUDEDIR="$(INCLUDEDIR)" DATADIR="$(DATADIR)" VERSION="$(VERSION)" \
+    NATIVE_LIBS="$(NATIVE_LIBS)" packaging/fill
+# Pages about several commands, which have links to them.
+PAGES := $(foreach page,gaspi_run rccerun,$(page).1)
+PAGE_LINKS := gaspi_cleanup.1=gaspi_run.1 gaspi_logger.1=gaspi_run.1 irccerun.1=rccerun.1 $(COMPILERS:%=%.1=unipgas-cc.1)
 
 DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
 
 .DEFAULT_GOAL := build
-.PHONY: build install uninstall demo test test-all test-verbs test-arm order miri lint prepare clean help
+.PHONY: build compile install uninstall demo test test-all test-verbs test-arm order miri lint prepare clean help
 
-build: prepare ## the command and the libraries, optimised (the default)
-	$(CARGO) build --release -p unipgas-command
+build: prepare ## the command and the libraries, optimised (the default); root gets missing packages installed
+	@$(MAKE) --no-print-directory compile
+
+compile: ## the same, where packages are never installed
+	packaging/optimised $(CARGO) build --release -p unipgas-command
 	# By themselves: beside an rlib cargo does not optimise them across crates. Last: the build above leaves such ones behind.
-	$(CARGO) rustc --release -p unipgas --lib --crate-type cdylib,staticlib
+	packaging/optimised $(CARGO) rustc --release -p unipgas --lib --crate-type cdylib,staticlib
 
-install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built
-	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || $(MAKE) build
+install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built; installs no packages
+	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || { packaging/prepare look && $(MAKE) --no-print-directory compile; }
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
 	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
 	for link in $(COMPILERS); do ln -sf unipgas "$(DESTDIR)$(BINDIR)/$$link" || exit 1; done
@@ -58,24 +71,28 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(OBJCOPY) --wildcard $(WEAK:%=--weaken-symbol='%') $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
-	absolute() { realpath -ms -- "$$1"; }; \
-	for file in $(PKGCONFIG); do \
-	    sed -e "s|@PREFIX@|$$(absolute "$(PREFIX)")|" -e "s|@LIBDIR@|$$(absolute "$(LIBDIR)")|" \
-	        -e "s|@INCLUDEDIR@|$$(absolute "$(INCLUDEDIR)")|" \
-	        -e 's|@VERSION@|$(VERSION)|' -e 's|@NATIVE_LIBS@|$(NATIVE_LIBS)|' \
-	        packaging/$$file.in >"$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; \
-	done
-
+	for file in $(PKGCONFIG); do $(FILL) packaging/$$file.in "$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; done
+	for file in $(CMAKE); do $(FILL) packaging/cmake/$${file#*/}.in "$(DESTDIR)$(LIBDIR)/cmake/$$file" || exit 1; done
+	$(FILL) packaging/modules/unipgas.tcl.in "$(DESTDIR)$(DATADIR)/modulefiles/unipgas/$(VERSION)"
+	$(FILL) packaging/modules/unipgas.lua.in "$(DESTDIR)$(DATADIR)/modulefiles/unipgas/$(VERSION).lua"
 	$(RUN) $(RELEASE)/unipgas pages "$(DESTDIR)$(DATADIR)"
+	$(INSTALL) -m 644 $(PAGES:%=packaging/man/%) "$(DESTDIR)$(DATADIR)/man/man1/"
+	for link in $(PAGE_LINKS); do ln -sf $${link#*=} "$(DESTDIR)$(DATADIR)/man/man1/$${link%=*}" || exit 1; done
+	# Where the loader looks by itself it looks into its cache. Packages bring it up to date when they are installed.
+	@test -n "$(DESTDIR)" || grep -q rpath "$(LIBDIR)/pkgconfig/unipgas.pc" || PATH="$$PATH:/usr/sbin:/sbin" ldconfig \
+	    || echo "make install: the loader does not know $(SONAME) yet: as root, run ldconfig" >&2
 
 uninstall: ## removes from PREFIX what install put there
 	rm -f $(foreach f,unipgas $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
 	    $(foreach f,$(notdir $(HEADERS) $(FORTRAN)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
-	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)")
+	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)") \
+	    $(foreach f,$(CMAKE),"$(DESTDIR)$(LIBDIR)/cmake/$(f)") $(foreach f,$(MODULES),"$(DESTDIR)$(DATADIR)/modulefiles/unipgas/$(f)") \
+	    $(foreach f,$(PAGES) $(foreach link,$(PAGE_LINKS),$(firstword $(subst =, ,$(link)))),"$(DESTDIR)$(DATADIR)/man/man1/$(f)")
 	rm -f "$(DESTDIR)$(DATADIR)"/man/man1/unipgas.1 "$(DESTDIR)$(DATADIR)"/man/man1/unipgas-*.1 \
 	    $(foreach f,bash-completion/completions/unipgas zsh/site-functions/_unipgas fish/vendor_completions.d/unipgas.fish,"$(DESTDIR)$(DATADIR)/$(f)")
-	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" 2>/dev/null
+	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" "$(DESTDIR)$(LIBDIR)/cmake/unipgas" "$(DESTDIR)$(LIBDIR)/cmake/GPI2" \
+	    "$(DESTDIR)$(DATADIR)/modulefiles/unipgas" 2>/dev/null
 
 demo: build ## builds everything, compiles a GASPI program and runs it on 4 processes
 	@$(MAKE) --no-print-directory install PREFIX="$(DEMO)" DESTDIR= >/dev/null
@@ -174,6 +191,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "laws of networks in a guest with RDMA" packaging/on-verbs "$(STAGE)" --law core.transport --seeds 1
 	@$(STEP) "programs between two guests with RDMA" packaging/on-verbs "$(STAGE)" --hosts 2 --law core.put-notify,core.atomic.exclusive,core.barrier --seeds 1
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
+	@$(STEP) "packages" packaging/run-packages "$(STAGE)" "$(TARGET)"
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
