@@ -12,6 +12,9 @@ pub mod domain;
 pub mod endpoint;
 mod fast_path;
 pub mod ffi;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod memory;
 pub mod messages;
 pub mod name;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::pace::Pace;
-use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying};
+use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process};
 
 use crate::av::AddressVector;
 use crate::completion::Entry;
@@ -601,7 +601,7 @@ impl State {
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
         self.look_is_due = false;
-        self.inbox.pass_over(has_ended);
+        self.inbox.pass_over(process::has_ended);
         for target in self.targets.iter().flatten() {
             if target.has_gone()
                 && let (Some(number), Some(messages)) = (target.number, &mut self.messages)
@@ -631,11 +631,4 @@ fn target_of<'a>(
 ) -> Option<&'a mut Target> {
     let target = targets.get_mut(operation.to as usize)?.as_mut()?;
     (target.name.id() == operation.peer).then_some(target)
-}
-
-fn has_ended(pid: u32) -> bool {
-    // SAFETY:
-    // - signal 0 only asks whether the process exists.
-    let answer = unsafe { libc::kill(pid as i32, 0) };
-    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }

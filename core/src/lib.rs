@@ -9,6 +9,9 @@ pub mod descriptor;
 pub mod dynamic;
 pub mod error;
 mod fabric;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod held;
 mod launch;
 pub mod log;

@@ -19,6 +19,9 @@ mod contact;
 mod conversation;
 mod endpoint;
 mod fabric;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gathered;
 #[expect(missing_docs, reason = "functions of C, named as there")]
 pub mod library;

@@ -12,6 +12,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod network;
 mod options;
 mod pulse;

@@ -4,6 +4,9 @@
 //! It uses the same CPU atomics as everybody else, so that the program's own atomics on that memory mix correctly with
 //! the peers'. Requests lie in the control block; a requester that dies while it holds one is found by its pid.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -11,7 +14,7 @@ use unipgas_core::atomic::Exclusion;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
 use unipgas_core::op::{AtomicRequest, Outcome, Remote, Reply};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
-use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic};
+use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, process};
 
 use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request, TAKEN};
 use crate::peer::{PeerProcess, ShmPeer};
@@ -207,7 +210,7 @@ fn execute(control: &Control, request: &Request) -> u32 {
     let operand = load(&request.operand);
     let compare = load(&request.compare);
     let mut result = Value::default();
-    let target = (entry.address + offset) as *mut u8;
+    let target = entry.address.wrapping_add(offset) as *mut u8;
     let exclusion = if entry.rights.contains(Rights::EXCLUSIVE) {
         Exclusion::Locks(&control.locks)
     } else {
@@ -249,12 +252,7 @@ fn free_orphans(control: &Control) {
             DONE => request.requester.load(Ordering::Relaxed),
             pid => pid,
         };
-        // SAFETY:
-        // - signal 0 only asks whether the process exists.
-        let gone = pid == GIVEN_UP
-            || unsafe { libc::kill(pid as i32, 0) } == -1
-                && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        if gone {
+        if pid == GIVEN_UP || process::has_ended(pid) {
             let _ = request
                 .state
                 .compare_exchange(state, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -9,6 +9,9 @@ pub mod adopt;
 mod agent;
 mod channel;
 pub mod control;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod kernel_copy;
 mod mirror;
 mod peer;

@@ -1,5 +1,8 @@
 //! Another process of this node: its pool, mapped here, and its life.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -12,12 +15,11 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::Pid;
 use unipgas_core::alarm::{Alarm, Connected};
 use unipgas_core::job::board::process_is_ending;
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{Deadline, Error, RemoteRegion, Result, descriptor};
+use unipgas_core::{Deadline, Error, RemoteRegion, Result, descriptor, process};
 
 use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, is_running, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
@@ -161,7 +163,7 @@ impl PeerProcess {
 
     /// Opens the pool of the process that `address` names.
     pub fn open(address: &ShmAddress, index: u32) -> Result<Self> {
-        let pid = Pid::from_raw(address.pid as i32)
+        let pid = process::named(address.pid)
             .ok_or_else(|| Error::Unreachable("the address names no process".into()))?;
         // First hold on to the process, then make sure that it is the one meant: its pid cannot be reused in between.
         let watch = match descriptor::process(pid) {
@@ -312,7 +314,9 @@ impl PeerProcess {
 
     fn mirror_view(&self, address: u64, len: u64) -> Result<(Arc<Mapping>, *mut u8)> {
         let first = address & !(PAGE as u64 - 1);
-        let last = (address + len).next_multiple_of(PAGE as u64);
+        let end = address.checked_add(len);
+        let last = end.and_then(|end| end.checked_next_multiple_of(PAGE as u64));
+        let last = last.ok_or(Error::StaleRegion)?;
         let mut mirror = self.mirror.lock();
         if let Some((start, view)) = mirror.views.range(..=first).next_back()
             && last <= start + view.bytes() as u64
@@ -463,7 +467,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_and_was_not_reaped_is_dead_whoever_asks() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let life = descriptor::process(Pid::from_child(&child)).unwrap();
+        let life = descriptor::process(rustix::process::Pid::from_child(&child)).unwrap();
         poll(&mut [PollFd::new(&life, PollFlags::IN)], None).unwrap();
         let opened = open_fd(child.id(), 3);
         assert!(matches!(opened, Err(Error::PeerDead)), "{opened:?}");

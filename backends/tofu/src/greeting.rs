@@ -2,6 +2,9 @@
 //! a card of his own, and a word that says nothing at the peer's door, whose notice names him and the card. The peer fetches the card, and
 //! writes the answer on it.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::pages::Pages;
 use unipgas_core::streams::greeting::SECRET;
@@ -9,6 +12,7 @@ use unipgas_core::{Error, Result};
 
 use crate::address::{Address, PROTOCOL};
 use crate::blocks::Block;
+use crate::mail;
 
 /// Streams that may be beginning here at once.
 pub const CARDS: usize = 64;
@@ -62,6 +66,20 @@ pub struct End {
     pub promised: u32,
     /// The number of the first one, by chance: what was meant for a process that had the VCQ before has other numbers.
     pub first: u64,
+}
+
+impl End {
+    /// Whether messages can be put there: what a peer says is used to reckon with.
+    pub fn is_possible(&self) -> bool {
+        let lens = mail::LEAST as u32..=mail::LONGEST as u32;
+        lens.contains(&self.len)
+            && self.len.is_multiple_of(LINE as u32)
+            && self.promised > 1
+            && self
+                .ring
+                .checked_add((LINE + mail::LONGEST) as u64)
+                .is_some()
+    }
 }
 
 /// What who begins says.
@@ -187,18 +205,42 @@ impl Desk {
         // SAFETY:
         // - one of the cards, aligned to a line; it has been written before the notice.
         let answer = unsafe { at.cast::<Answer>().read_volatile() };
-        if answer.magic != MAGIC {
+        answer.to(ring)
+    }
+}
+
+impl Answer {
+    /// As [`Desk::read`].
+    fn to(&self, ring: u64) -> Result<Option<Verdict>> {
+        if self.magic != MAGIC {
             return Err(Error::PeerDead);
         }
-        if answer.asked != ring {
+        if self.asked != ring {
             return Ok(None);
         }
-        match answer.verdict {
-            ACCEPTED => Ok(Some(Verdict::Accepted(answer.end))),
+        match self.verdict {
+            ACCEPTED if self.end.is_possible() => Ok(Some(Verdict::Accepted(self.end))),
             STRANGER => Ok(Some(Verdict::Stranger)),
             OTHER_VERSION => Ok(Some(Verdict::OtherVersion)),
             FULL => Ok(Some(Verdict::Full)),
             _ => Err(Error::PeerDead),
+        }
+    }
+}
+
+impl Said {
+    /// As [`Fetched::read`], of who has the VCQ `from`.
+    fn stranger(&self, from: u64) -> std::result::Result<Stranger, Verdict> {
+        if self.magic != MAGIC || self.protocol != PROTOCOL || !self.end.is_possible() {
+            return Err(Verdict::OtherVersion);
+        }
+        match self.from.vcq == from {
+            true => Ok(Stranger {
+                secret: self.secret,
+                address: self.from,
+                end: self.end,
+            }),
+            false => Err(Verdict::Stranger),
         }
     }
 }
@@ -242,18 +284,7 @@ impl Fetched {
 
     /// What it says, once it is here. Errors: another version, or no greeting.
     pub fn read(&self) -> std::result::Result<Stranger, Verdict> {
-        let said = self.said();
-        if said.magic != MAGIC || said.protocol != PROTOCOL {
-            return Err(Verdict::OtherVersion);
-        }
-        match said.from.vcq == self.from {
-            true => Ok(Stranger {
-                secret: said.secret,
-                address: said.from,
-                end: said.end,
-            }),
-            false => Err(Verdict::Stranger),
-        }
+        self.said().stranger(self.from)
     }
 
     /// Writes the answer.

@@ -21,6 +21,9 @@ mod blocks;
 mod clock;
 mod conversation;
 mod endpoint;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod gates;
 mod greeting;
 mod lanes;

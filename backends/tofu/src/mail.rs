@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 const TRAILER: usize = size_of::<u64>();
 /// The most bytes of a message, with it.
 pub const MESSAGE: usize = 2048;
+/// The smallest ring, and the longest: in bytes.
+pub const LEAST: usize = 1 << 10;
+pub const LONGEST: usize = 1 << 24;
 /// Behind a ring, where its peer writes.
 pub const BEHIND: usize = 256;
 /// Room in a ring that is kept for the last message.

@@ -23,6 +23,9 @@ pub mod counts;
 mod desk;
 mod device;
 mod endpoint;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod library;
 mod native;
 mod net;

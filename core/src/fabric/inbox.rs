@@ -12,6 +12,9 @@
 //! slot is written by producers alone and at once: its record, then its lap. That the record before it has been taken is seen
 //! at the head.
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
+
 use crate::cache::OwnLine;
 use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, Ordering::*};

@@ -34,7 +34,7 @@ pub fn processors(node: u32) -> Result<Vec<u32>> {
 }
 
 /// A list such as `0-3,8`.
-fn parse(text: &str) -> Option<Vec<u32>> {
+pub(super) fn parse(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

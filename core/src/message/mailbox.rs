@@ -216,9 +216,7 @@ impl Mailbox {
                     false
                 }
                 ReceiveStage::Posted => receiving.pattern.source == Some(peer),
-                ReceiveStage::Coming(coming) => {
-                    coming.from.is_none() && coming.received.source == peer
-                }
+                ReceiveStage::Coming(coming) => coming.streams_from(peer),
                 ReceiveStage::Ended(_) => false,
             };
             if waits {

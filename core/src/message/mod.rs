@@ -10,6 +10,8 @@
 
 mod abandon;
 mod fast_path;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod layout;
 mod mailbox;
 mod messenger;

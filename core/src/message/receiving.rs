@@ -392,7 +392,7 @@ impl Mailbox {
     fn gone(&mut self, peer: u32, key: usize) {
         let receiving = self.receives.get(key);
         if let Some(ReceiveStage::Coming(coming)) = receiving.map(|receiving| &receiving.stage)
-            && coming.received.source == peer
+            && coming.streams_from(peer)
         {
             self.end_receive(key, Err(Error::StaleRegion));
         }
@@ -415,7 +415,7 @@ impl Mailbox {
             return;
         };
         let offset = head.tag as usize;
-        if coming.received.source != peer || coming.done != offset {
+        if !coming.streams_from(peer) || coming.done != offset {
             return;
         }
         let room = receiving.capacity.saturating_sub(offset).min(bytes.len);

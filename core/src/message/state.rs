@@ -230,6 +230,13 @@ pub(super) struct Coming {
     pub from: Option<RemoteRegion>,
 }
 
+impl Coming {
+    /// Whether `peer` may say what becomes of it. What is fetched is written to the buffer until that has ended, whatever anybody says.
+    pub fn streams_from(&self, peer: u32) -> bool {
+        self.from.is_none() && self.received.source == peer
+    }
+}
+
 /// A message that nobody has asked for yet.
 pub(super) struct Arrival {
     pub source: u32,

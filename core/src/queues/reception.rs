@@ -1,6 +1,9 @@
 //! Bytes that a process hands out at a port of TCP, to whoever asks there, by the name or address of its host: how processes of several hosts find
 //! each other that nobody has started together. What is handed out is no secret.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,16 +182,13 @@ impl Inquiry {
             Err(Errno::AGAIN | Errno::INTR) => false,
             Err(error) => return Err(no_way(&self.at, error)),
         };
-        let known = self.heard.len().min(MAGIC.len());
-        if self.heard[..known] != MAGIC[..known] {
+        let said = said(&self.heard).ok_or_else(|| {
             let at = self.at;
-            return Err(Error::Unreachable(format!(
+            Error::Unreachable(format!(
                 "another program listens at {at}: the service is at another port, or on another host"
-            )));
-        }
-        if let Some((len, said)) = self.heard.get(MAGIC.len()..).and_then(<[u8]>::split_first)
-            && let Some(said) = said.get(..usize::from(*len))
-        {
+            ))
+        })?;
+        if let Some(said) = said {
             return Ok(Reply::Said(said.to_vec()));
         }
         match (ended, self.late.expired()) {
@@ -200,6 +200,16 @@ impl Inquiry {
             ))),
         }
     }
+}
+
+/// What is handed out, once it is whole. `None`: no process of this library has said that.
+fn said(heard: &[u8]) -> Option<Option<&[u8]>> {
+    let known = heard.len().min(MAGIC.len());
+    if heard[..known] != MAGIC[..known] {
+        return None;
+    }
+    let rest = heard.get(MAGIC.len()..).and_then(<[u8]>::split_first);
+    Some(rest.and_then(|(len, said)| said.get(..usize::from(*len))))
 }
 
 fn no_way(at: &SocketAddr, error: Errno) -> Error {

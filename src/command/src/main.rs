@@ -1,6 +1,8 @@
 //! The command `unipgas`.
 
 mod cc;
+#[cfg(test)]
+mod fuzz;
 mod hosts;
 mod info;
 mod join;

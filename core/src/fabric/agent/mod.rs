@@ -5,6 +5,8 @@
 //! a peer says: a malformed frame is an error, and a request for what is not registered is answered by one.
 
 mod atomics;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod registered;
 pub mod wire;
 

@@ -19,6 +19,8 @@ mod completion;
 mod departed;
 pub mod envelope;
 mod forward;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod gathered;
 pub mod greeting;
 mod guest;

@@ -242,13 +242,13 @@ pub(super) fn import(
 }
 
 /// What an owner tells of a region, before what its network adds.
-struct Told {
-    len: usize,
+pub(super) struct Told {
+    pub len: usize,
     rights: Rights,
 }
 
 impl Told {
-    fn split(answer: &[u8]) -> Result<(Told, &[u8])> {
+    pub fn split(answer: &[u8]) -> Result<(Told, &[u8])> {
         let whole = answer.split_first_chunk().and_then(|(len, rest)| {
             let (rights, own) = rest.split_first_chunk()?;
             let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;

@@ -9,7 +9,7 @@ mod fence;
 mod foreign;
 mod host;
 mod launched;
-mod pmi;
+pub(crate) mod pmi;
 mod pmix;
 mod ranked;
 

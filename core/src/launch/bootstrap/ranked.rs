@@ -2,13 +2,13 @@
 
 use std::sync::atomic::AtomicU32;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use super::Bootstrap;
 use super::fence::fence;
 use crate::host;
 use crate::job::{Board, RankState};
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, process};
 
 /// A rank of a job on a board.
 pub struct Ranked {
@@ -57,10 +57,10 @@ pub(super) fn interrupt(board: &Board, rank: u32) -> Result<()> {
     if board.is_afar(rank)? {
         return board.want_end(rank);
     }
-    let pid = Pid::from_raw(board.pid(rank)? as i32).ok_or(Error::PeerDead)?;
+    let process = process::named(board.pid(rank)?).ok_or(Error::PeerDead)?;
     board.want_end(rank)?;
     // One that has ended meanwhile needs no signal.
-    let _ = kill_process(pid, Signal::INT);
+    let _ = kill_process(process, Signal::INT);
     Ok(())
 }
 

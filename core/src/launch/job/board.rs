@@ -17,6 +17,8 @@ use rustix::thread::futex;
 
 use crate::{Error, Result, descriptor};
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod lives;
 mod mirror;
 mod replacement;

@@ -178,8 +178,7 @@ impl Job {
 /// Whether no thread of process `pid` runs any more; nobody need have waited for it yet.
 pub(crate) fn process_ended(pid: u32) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::process::Pid;
-    let Some(process) = Pid::from_raw(pid as i32) else {
+    let Some(process) = crate::process::named(pid) else {
         return true;
     };
     match crate::descriptor::process(process) {

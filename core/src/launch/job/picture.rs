@@ -186,7 +186,7 @@ pub(super) fn listed(ranks: &[u32]) -> String {
     let mut at = 0;
     while at < ranks.len() {
         let mut end = at;
-        while end + 1 < ranks.len() && ranks[end + 1] == ranks[end] + 1 {
+        while end + 1 < ranks.len() && Some(ranks[end + 1]) == ranks[end].checked_add(1) {
             end += 1;
         }
         parts.push(match end - at {
@@ -379,5 +379,7 @@ mod tests {
     #[test]
     fn ranks_are_listed_shortly() {
         assert_eq!(listed(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9, 10");
+        // What a rank has written that has gone wild.
+        assert_eq!(listed(&[u32::MAX, 0]), "4294967295, 0");
     }
 }

@@ -139,7 +139,7 @@ fn wait_for(lock: &AtomicU32, me: u32) -> Result<Held<'_>> {
             yield_now();
         }
         let holder = lock.load(Ordering::Relaxed);
-        if holder != 0 && has_ended(holder) && free(holder).is_ok() {
+        if holder != 0 && process::has_ended(holder) && free(holder).is_ok() {
             return Ok(Held(lock));
         }
         if start.elapsed() >= PATIENCE {
@@ -158,13 +158,6 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }
-}
-
-fn has_ended(pid: u32) -> bool {
-    // SAFETY:
-    // - signal 0 only asks whether the process exists.
-    let answer = unsafe { libc::kill(pid as i32, 0) };
-    answer == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@
 //! for the child before their next change.
 
 mod file;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod name;
 mod process;
 mod table;

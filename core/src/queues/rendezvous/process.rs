@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Pid;
 
 use crate::job::board::process_start_time;
 use crate::{Error, Result, descriptor};
@@ -52,7 +51,7 @@ impl Process {
 
 /// Whether there is such a process, with threads that run: its descriptor polls readable once all have ended.
 fn has_threads(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+    let Some(pid) = crate::process::named(pid) else {
         return false;
     };
     let Ok(fd) = descriptor::process(pid) else {
@@ -98,7 +97,7 @@ mod tests {
             .lives(&me)
         );
         child.kill().unwrap();
-        let pidfd = descriptor::process(Pid::from_child(&child)).unwrap();
+        let pidfd = descriptor::process(rustix::process::Pid::from_child(&child)).unwrap();
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).unwrap();
         assert!(!other.lives(&me), "a zombie does not live");
         child.wait().unwrap();

@@ -2,6 +2,9 @@
 
 use unipgas::core::job::board::MAX_SIZE;
 
+/// No host's name is longer, as DNS has it.
+const LONGEST: usize = 253;
+
 /// A host that was named, and how many processes it may have, where that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
@@ -23,8 +26,18 @@ pub fn from_list(text: &str) -> Result<Vec<Named>, String> {
     let mut named = Vec::new();
     for word in outside_brackets(text) {
         named.extend(entry(word.trim())?);
+        check(&named)?;
     }
     Ok(named)
+}
+
+fn check(named: &[Named]) -> Result<(), String> {
+    match named.len() > MAX_SIZE as usize {
+        true => Err(format!(
+            "a job has at most {MAX_SIZE} processes, and no more hosts"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// What a host file names: one host a line, `a`, `a:4` or `a slots=4`; what follows `#` is not read.
@@ -35,6 +48,7 @@ pub fn from_file(name: &str, text: &str) -> Result<Vec<Named>, String> {
     for (number, line) in (1..).zip(text.lines()) {
         let found = line_of_file(line).map_err(|why| format!("{name}, line {number}: {why}"))?;
         named.extend(found);
+        check(&named).map_err(|why| format!("{name}, line {number}: {why}"))?;
     }
     match named.is_empty() {
         true => Err(format!("{name} names no host")),
@@ -116,6 +130,12 @@ fn outside_brackets(text: &str) -> Vec<&str> {
 /// Adds the hosts that a name with or without brackets stands for.
 fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     let wrong = || format!("{name:?} names no host: a name, or as Slurm writes it n[1-4,7]");
+    if name.len() > LONGEST {
+        return Err(format!(
+            "a host's name of {} bytes: it has at most {LONGEST}",
+            name.len()
+        ));
+    }
     let Some((before, rest)) = name.split_once('[') else {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
         // What begins with - would be an option to the launcher.
@@ -130,7 +150,7 @@ fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
         let (from, to) = (number(first)?, number(last)?);
-        if from > to || to - from >= MAX_SIZE || hosts.len() > MAX_SIZE as usize {
+        if from > to || hosts.len() + (to - from) as usize >= MAX_SIZE as usize {
             return Err(wrong());
         }
         for n in from..=to {
@@ -308,6 +328,9 @@ mod tests {
             (list("n[3-1]", Some(2)), "n[3-1]"),
             (list("n[1-4000000000]", Some(2)), "n[1-4000000000]"),
             (list("n[1-2]]", Some(2)), "]"),
+            (list("n[1-60000],m[1-60000]", Some(2)), "no more hosts"),
+            (list("n[1-600][1-600]", Some(2)), "names no host"),
+            (list(&"[1]".repeat(100_000), Some(2)), "253"),
             (list("a,b", None), "-n is missing"),
             (list("a:4,b", Some(2)), "b has no number"),
             (list("a,b,c", Some(2)), "c would have no process"),

@@ -1,7 +1,7 @@
 //! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes, or a launcher of ours on each.
 
 mod launcher;
-mod list;
+pub mod list;
 mod shell;
 
 use std::ffi::{OsStr, OsString};

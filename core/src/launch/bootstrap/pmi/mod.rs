@@ -5,6 +5,8 @@
 
 mod answer;
 mod connection;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod mapping;
 mod stream;
 

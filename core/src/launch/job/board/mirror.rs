@@ -91,8 +91,8 @@ impl Board {
         if told || self.is_afar(rank)? {
             return Ok(told);
         }
-        let pid = rustix::process::Pid::from_raw(self.pid(rank)? as i32);
-        Ok(pid.is_none_or(|pid| rustix::process::test_kill_process(pid).is_err()))
+        let process = crate::process::named(self.pid(rank)?);
+        Ok(process.is_none_or(|process| rustix::process::test_kill_process(process).is_err()))
     }
 
     pub(super) fn tell_mirror(&self) {

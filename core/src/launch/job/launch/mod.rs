@@ -3,6 +3,8 @@
 mod course;
 mod forward;
 mod frames;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod hosts;
 mod keeper;
 mod output;

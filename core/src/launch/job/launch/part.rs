@@ -219,7 +219,7 @@ fn read_frames(input: &OwnedFd, frames: &mut Frames) -> Option<Vec<(u8, Vec<u8>)
 }
 
 /// What is news goes to the board.
-fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked> {
+pub(super) fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked> {
     let mut asked = Vec::new();
     for (kind, payload) in frames {
         let word = <[u8; 4]>::try_from(payload.as_slice()).map(u32::from_le_bytes);

@@ -1,0 +1,65 @@
+//! Names, as programs hand them on: for tests and libFuzzer.
+
+use unipgas_core::bundle::Tag;
+use unipgas_core::{Address, RegionKey};
+
+use crate::name::{Called, Name};
+use crate::service::{Server, Service};
+
+/// A reader: its name, the function, and bytes that make sense to it.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All of this crate.
+pub const READERS: &[Reader] = &[("fabric-name", name, names), ("fabric-text", text, texts)];
+
+fn name(bytes: &[u8]) {
+    let Ok(called) = Called::from_bytes(bytes) else {
+        return;
+    };
+    assert_eq!(called.as_bytes(), bytes);
+    if let Called::Name(name) = called {
+        let _ = (name.address().count(), name.directory().count());
+    }
+    text(called.to_string().as_bytes());
+}
+
+fn text(bytes: &[u8]) {
+    if let Ok(called) = String::from_utf8_lossy(bytes).parse::<Called>() {
+        assert_eq!(Called::from_bytes(called.as_bytes()), Ok(called));
+    }
+}
+
+fn all() -> Vec<Called> {
+    let address = Address::pack([(Tag::Shm, &[3u8; 20][..])]).expect("room");
+    let directory = RegionKey::pack([(Tag::Shm, &[4u8; 8][..])]).expect("room");
+    let name = Name::new(9, &address, &directory).expect("room");
+    let service = Service::new("7471").expect("a port");
+    let server = Server::new(([10, 0, 0, 2], 7471).into()).expect("a port");
+    vec![
+        Called::Name(name),
+        Called::Service(service),
+        Called::Server(server),
+    ]
+}
+
+fn names() -> Vec<Vec<u8>> {
+    all()
+        .iter()
+        .map(|called| called.as_bytes().to_vec())
+        .collect()
+}
+
+fn texts() -> Vec<Vec<u8>> {
+    all()
+        .iter()
+        .map(|called| called.to_string().into())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_nobody_sends_is_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
+}

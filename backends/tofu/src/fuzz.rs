@@ -1,0 +1,31 @@
+//! What comes from the network, or stands in addresses: for tests and libFuzzer.
+
+/// A reader: its name, the function, and bytes that make sense to it.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All of this crate.
+pub const READERS: &[Reader] = &[
+    (
+        "tofu-card",
+        crate::greeting::fuzz::card,
+        crate::greeting::fuzz::cards,
+    ),
+    (
+        "tofu-answer",
+        crate::greeting::fuzz::answer,
+        crate::greeting::fuzz::answers,
+    ),
+    (
+        "tofu-notice",
+        crate::greeting::fuzz::notice,
+        crate::greeting::fuzz::notices,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_nobody_sends_is_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
+}
