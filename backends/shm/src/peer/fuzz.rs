@@ -90,11 +90,11 @@ pub(crate) fn slots() -> Vec<Vec<u8>> {
                 generation: 1,
             };
             let flags = u64::from((kind as u32) << 8 | 7);
-            let record = [1 | flags << 32, 1 << 21, 5000, 1 << 30];
+            let records = [[1 | flags << 32, 1 << 21, 5000, 1 << 30]; 2];
             let parts = [
                 bytemuck::bytes_of(&address),
                 bytemuck::bytes_of(&key),
-                bytemuck::bytes_of(&[record, record]),
+                bytemuck::cast_slice(&records),
             ];
             all.push(parts.concat());
         }
