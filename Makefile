@@ -49,7 +49,7 @@ DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
 
 .DEFAULT_GOAL := build
-.PHONY: build compile install uninstall demo test test-all test-verbs test-arm order miri lint prepare clean help
+.PHONY: build compile install uninstall demo test test-all test-verbs test-arm order miri fuzz lint prepare clean help
 
 build: prepare ## the command and the libraries, optimised (the default); root gets missing packages installed
 	@$(MAKE) --no-print-directory compile
@@ -139,6 +139,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	status=$$?; wait $$build && exit $$status
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 	@UNIPGAS_LIB=$(RELEASE)/libunipgas.so $(STEP) "symbols" $(CARGO) test --workspace --test symbols
+	@$(STEP) "packages of the crates" packaging/run-crates
 	@$(STEP) "laws on shm" "$(STAGE)/bin/unipgas" conform --backend shm
 	@$(STEP) "instructions of fast paths" packaging/run-instructions "$(STAGE)"
 	# As most people run it; where this is root, as a user without privileges.
@@ -209,6 +210,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 
 test-all: test ## what `test` does, all laws in all columns and on hosts, order under 1,000 seeds, Miri (hours)
 	@$(STEP) "Miri" $(MAKE) --no-print-directory miri
+	@$(STEP) "packages of the crates, built" packaging/run-crates verify
 	@$(STEP) "all laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "all laws of the engine on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api core
 	@$(STEP) "all laws of uTofu on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api utofu --seeds 3
@@ -288,6 +290,9 @@ miri: ## the engine's unsafe code under Miri, which sees undefined behaviour (ni
 	@packaging/prepare miri
 	$(MIRI) -p unipgas-core --lib -- descriptor:: fabric:: memory:: message:: panics:: queues:: sync::
 	$(MIRI) -p unipgas-core --test atomic_exclusive --test atomic_table --test atomic_threads --test inbox --test loopback_threads
+
+fuzz: ## what reads foreign bytes, under libFuzzer: a minute for each reader (nightly Rust, cargo-fuzz)
+	@packaging/fuzz
 
 # Laws whose names say that they are about order.
 order: ## the laws about order on chaos, under 1,000 seeds (an hour; after `make build`)

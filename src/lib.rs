@@ -2,6 +2,17 @@
 //!
 //! This crate is the facade: it links the interfaces and the backends into one library, so that a process which uses two
 //! interfaces has one engine.
+//!
+//! A program of GASPI, one process of several that `unipgas run -n 4 ./program` starts:
+//!
+//! ```no_run
+//! use unipgas::gaspi::safe::Gaspi;
+//!
+//! unipgas::init();
+//! let gaspi = Gaspi::init()?;
+//! println!("{} of {}", gaspi.rank(), gaspi.size());
+//! # Ok::<(), unipgas::gaspi::safe::Error>(())
+//! ```
 
 pub use unipgas_chaos as chaos;
 pub use unipgas_core as core;

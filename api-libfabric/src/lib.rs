@@ -3,6 +3,30 @@
 //! This crate translates: domains, address vectors, endpoints, memory keys, completion queues and counters to the engine's
 //! endpoints, regions, key rings, inboxes and mailboxes. Remote memory is reached by the initiator alone: a target that never calls
 //! the library serves all the same. The pages are those of libfabric 1.8 (`fi_atomic(3)` and its neighbours).
+//!
+//! ```
+//! use std::sync::Arc;
+//! use unipgas_core::Engine;
+//! use unipgas_core::loopback::{Loopback, LoopbackNet};
+//! use unipgas_libfabric::completion::Wait;
+//! use unipgas_libfabric::sys::FI_RMA;
+//! use unipgas_libfabric::{AddressVector, CompletionQueue, Domain, DomainOptions, Endpoint, EndpointOptions};
+//!
+//! let net = Arc::new(LoopbackNet::default());
+//! let engine = Arc::new(Engine::new(vec![Arc::new(Loopback::join(&net))])?);
+//! let domain = Domain::on(engine, DomainOptions::default())?;
+//! let av = Arc::new(AddressVector::new(&domain));
+//! let queue = CompletionQueue::new(&domain, 0, Wait::Call)?;
+//! let options = EndpointOptions { caps: FI_RMA, ..EndpointOptions::default() };
+//! let endpoint = Endpoint::new(&domain, options)?;
+//! endpoint.bind_av(&av)?;
+//! endpoint.bind_queue(&queue, true, true, false)?;
+//! endpoint.enable()?;
+//! // Who has this name reaches it.
+//! println!("{}", endpoint.called());
+//! endpoint.detach();
+//! # Ok::<(), unipgas_libfabric::Errno>(())
+//! ```
 
 pub mod atomics;
 pub mod av;

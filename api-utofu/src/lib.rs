@@ -3,6 +3,15 @@
 //! This crate translates: compute node coordinates, VCQ and VBG ids, STADDs, flags, descriptors and return codes to the engine's
 //! places, ports, keys, commands and gates. Whatever moves bytes, waits or is shared with other processes lives in `unipgas-core`.
 //! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
+//!
+//! ```no_run
+//! use unipgas_utofu::owned::VcqHandle;
+//! use unipgas_utofu::vcq::VcqFlags;
+//!
+//! let vcq = VcqHandle::create(0, None, VcqFlags::empty())?;
+//! println!("peers reach it as {:?}", vcq.id());
+//! # Ok::<(), unipgas_utofu::Code>(())
+//! ```
 
 mod asynchronous;
 pub mod caps;

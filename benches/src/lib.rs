@@ -4,6 +4,12 @@
 //! written by hand on plain shared memory), *ours* (the core's Rust interface and the GASPI entry points) and *peers*
 //! (other libraries, when they are installed). Bare and ours run in the same processes, a few milliseconds apart;
 //! peers run in processes of their own between two such jobs. Every figure is a median, every ratio one of medians.
+//!
+//! ```
+//! // What `unipgas bench` takes.
+//! let command = unipgas_bench::cli::command();
+//! assert!(command.get_arguments().any(|option| option.get_id() == "json"));
+//! ```
 
 mod arena;
 mod bare;

@@ -25,7 +25,7 @@ use crate::stall::{LOOK, Seats, Sitting};
 use crate::worker::Item;
 
 /// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
-const WITH_HOSTS: &str = include_str!("../../packaging/with-hosts");
+const WITH_HOSTS: &str = include_str!("../with-hosts");
 /// Names of hosts, with blanks between them.
 const NAMES: &str = "HOSTS";
 /// Is called as ssh is.

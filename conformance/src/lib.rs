@@ -2,6 +2,14 @@
 //!
 //! A [`Law`] is a sentence of a specification with a body that runs on several processes. [`matrix`] runs laws on backends,
 //! [`runner`] starts the jobs and finds out how each law went, and [`cli`] is the command.
+//!
+//! ```
+//! use unipgas_conformance::laws;
+//!
+//! for law in laws::all() {
+//!     println!("{} ({}): {}", law.id, law.clause, law.says);
+//! }
+//! ```
 
 pub mod clauses;
 pub mod cli;

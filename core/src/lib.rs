@@ -4,6 +4,30 @@
 //! An [`Engine`] is one process's place. It allocates and registers [`Region`]s, connects to other processes by their
 //! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`](world::World) adds what programs
 //! with ranks need.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use unipgas_core::loopback::{Loopback, LoopbackNet};
+//! use unipgas_core::{Engine, Flags, Local, Remote, Rights};
+//!
+//! // Two processes, both played by this one.
+//! let net = Arc::new(LoopbackNet::default());
+//! let here = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
+//! let there = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
+//! let memory = there.allocate(4096, Rights::FULL)?;
+//!
+//! let region = here.connect(&there.address()?)?.import(&memory.key())?;
+//! let endpoint = here.endpoint(16)?;
+//! let bytes = *b"hello";
+//! let from = Local { ptr: bytes.as_ptr().cast_mut(), desc: 0 };
+//! let to = Remote { region: &region, offset: 64 };
+//! // SAFETY: the bytes stay until the operation is complete, as it is when the call returns over this network.
+//! unsafe { endpoint.put(from, to, bytes.len(), Flags::empty(), 0)? };
+//! // SAFETY: in bounds, and nobody writes there any more.
+//! let come = unsafe { std::slice::from_raw_parts(memory.base().add(64), bytes.len()) };
+//! assert_eq!(come, b"hello");
+//! # Ok::<(), unipgas_core::Error>(())
+//! ```
 
 pub mod descriptor;
 pub mod dynamic;

@@ -1,5 +1,12 @@
 //! uTofu's C interface, for who offers it and for who calls it: types, constants, and one list of all functions ([`utofu_functions`]).
 //! The values and layouts are those of the header of the A64FX systems (LP64); a test compares them with `utofu.h`.
+//!
+//! ```
+//! use unipgas_utofu_sys::{UTOFU_ONESIDED_FLAG_TCQ_NOTICE, UTOFU_SUCCESS};
+//!
+//! assert_eq!(UTOFU_SUCCESS, 0);
+//! assert_ne!(UTOFU_ONESIDED_FLAG_TCQ_NOTICE, 0);
+//! ```
 #![allow(
     missing_docs,
     reason = "the names are those of the C header, where they are described"

@@ -9,6 +9,14 @@
 //! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
 //! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `contact`: what keeps it from that; `names`: whom it is with;
 //!   `lifeline`: whether somebody is there
+//!
+//! ```
+//! // Whether this host has what it needs.
+//! match unipgas_ofi::probe(true) {
+//!     Ok(()) => println!("it can be used"),
+//!     Err(why) => println!("not here: {why}"),
+//! }
+//! ```
 
 #![warn(missing_docs)]
 

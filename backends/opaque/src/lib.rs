@@ -9,6 +9,14 @@
 //! - [`Opaque`]: this process's place; `network`: what it is made of
 //! - [`Options`]: what it is to do without, or badly, so that the tests see the engine make up for it; `window`: the order in which it serves
 //! - `stream`: sockets and addresses; `pulse`: whether the hosts of peers answer
+//!
+//! ```
+//! // Whether this host has what it needs.
+//! match unipgas_opaque::probe() {
+//!     Ok(()) => println!("it can be used"),
+//!     Err(why) => println!("not here: {why}"),
+//! }
+//! ```
 
 #![warn(missing_docs)]
 

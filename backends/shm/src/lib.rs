@@ -4,6 +4,18 @@
 //! `/proc/<pid>/fd`, map it once, and from then on put, get, notify and use atomics by plain loads, stores and
 //! CPU atomics. Memory of the user is adopted in place where that can be proved safe, else reached by the kernel's
 //! cross-process copies, with atomics done by the owner's [agent](agent).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use unipgas_core::{Engine, Rights};
+//!
+//! // A process that will see about three others on this host.
+//! let engine = Engine::new(vec![Arc::new(unipgas_shm::Shm::open(3)?)])?;
+//! let memory = engine.allocate(1 << 20, Rights::FULL)?;
+//! // Peers need both, by whatever way.
+//! let told = (engine.address()?, memory.key());
+//! # Ok::<(), unipgas_core::Error>(())
+//! ```
 
 pub mod adopt;
 mod agent;

@@ -12,6 +12,14 @@
 //! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
 //! - `gates`: circuits in which groups meet
 //! - `library`: libtofucom.so, loaded when it is needed; `vcq`: a VCQ, where C ends; `address`: how a process is found; `clock`: when to look
+//!
+//! ```
+//! // Whether this host has what it needs.
+//! match unipgas_tofu::probe() {
+//!     Ok(()) => println!("it can be used"),
+//!     Err(why) => println!("not here: {why}"),
+//! }
+//! ```
 
 #![warn(missing_docs)]
 

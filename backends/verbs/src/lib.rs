@@ -12,6 +12,14 @@
 //! - `receive`, `buffers`: messages that come and go
 //! - `choice`: which device, which port; `library`: libibverbs.so.1, loaded when it is needed; `device`, `queues`: its objects, where C ends
 //! - [`counts`]: what the device has been asked to do
+//!
+//! ```
+//! // Whether this host has what it needs.
+//! match unipgas_verbs::probe() {
+//!     Ok(()) => println!("it can be used"),
+//!     Err(why) => println!("not here: {why}"),
+//! }
+//! ```
 
 #![warn(missing_docs)]
 

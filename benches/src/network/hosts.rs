@@ -14,7 +14,7 @@ use crate::job::{outcome_of, worker};
 use crate::peers::tool;
 
 /// What makes hosts of namespaces and runs a command that sees them.
-const WITH_HOSTS: &str = include_str!("../../../packaging/with-hosts");
+const WITH_HOSTS: &str = include_str!("../../peers/with-hosts");
 /// Names of hosts, with blanks between them.
 const NAMES: &str = "HOSTS";
 /// Is called as ssh is.

@@ -33,12 +33,19 @@ pub fn processors(node: u32) -> Result<Vec<u32>> {
     }
 }
 
+/// No kernel has so many processors.
+const MOST: usize = 1 << 16;
+
 /// A list such as `0-3,8`.
 pub(super) fn parse(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        all.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        if last.saturating_sub(first) as usize >= MOST - all.len().min(MOST) {
+            return None;
+        }
+        all.extend(first..=last);
     }
     Some(all)
 }
@@ -53,6 +60,7 @@ mod tests {
         assert_eq!(parse("0-2,5\n"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse("\n"), Some(vec![]));
         assert_eq!(parse("1-x"), None);
+        assert_eq!(parse("0-30003000"), None);
     }
 
     #[test]

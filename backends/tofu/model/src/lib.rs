@@ -11,6 +11,16 @@
 //!   or the processor that posts ([`predict`](predict::predict)).
 //! - Collective operations are simulated ([`sim`]) along the schedules that the engine's groups walk ([`unipgas_core::schedule`]), and the best one for a size is
 //!   chosen from that ([`collectives`]).
+//!
+//! ```
+//! use unipgas_tofud::predict::predict;
+//! use unipgas_tofud::{Figures, Job, Pattern};
+//!
+//! let job = Job::full("4x2x3x2x3x2".parse()?, 1)?;
+//! let near = predict(&job, &Figures::default(), Pattern::Ring, 1 << 20)?;
+//! println!("{near:?}");
+//! # Ok::<(), unipgas_tofud::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod collectives;

@@ -1,5 +1,13 @@
 //! libibverbs' C interface: structures and constants, as far as they are used here. A test compares the layouts with the installed headers; the
 //! binary interface has been the same since release 1.1.
+//!
+//! ```
+//! use unipgas_verbs_sys::{IBV_WR_RDMA_WRITE, ibv_send_wr};
+//!
+//! // SAFETY: a plain structure, as C has it.
+//! let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
+//! request.opcode = IBV_WR_RDMA_WRITE;
+//! ```
 #![allow(
     missing_docs,
     reason = "the names are those of the C header, where they are described"

@@ -28,8 +28,10 @@ pub fn greeting(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
 /// Where whoever sends this greeting listens; `None`: he does not know the secret.
 pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<Who> {
     let (said, own) = said.split_last_chunk::<ADDRESS>()?;
-    let right = said == &greeting(secret, &[])[..HELLO - ADDRESS];
-    right.then_some(*own)
+    let right = greeting(secret, &[]);
+    // In the same time, whatever is wrong.
+    let wrong = said.iter().zip(&right).fold(0, |all, (a, b)| all | (a ^ b));
+    (wrong == 0).then_some(*own)
 }
 
 /// The version that is spoken by whoever sends this greeting, if it is another one.
