@@ -194,6 +194,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 	@$(STEP) "a guest that is destroyed" packaging/on-verbs "$(STAGE)" --lost
 	@$(STEP) "packages" packaging/run-packages "$(STAGE)" "$(TARGET)"
 	@$(STEP) "examples" packaging/run-examples "$(STAGE)" 1 2 5 12
+	@$(STEP) "the book" packaging/run-book "$(STAGE)"
 	@$(STEP) "programs under debugging tools" packaging/run-debuggers "$(STAGE)"
 	@$(STEP) "programs that may not do all" packaging/run-bad-days "$(STAGE)"
 	@$(STEP) "programs that hang" packaging/run-hangs "$(STAGE)"
