@@ -315,7 +315,7 @@ mod tests {
     fn what_is_wrong_is_said_in_a_line() {
         let list = |hosts, processes| shared(hosts, processes).unwrap_err();
         let file = |text| of_file(text, Some(4)).unwrap_err();
-        let long = "[1]".repeat(100_000);
+        let deep = "[1]".repeat(100_000);
         for (text, expected) in [
             (list("", Some(1)), "names no host"),
             (list("a,,b", Some(2)), "names no host"),
@@ -331,7 +331,7 @@ mod tests {
             (list("n[1-2]]", Some(2)), "]"),
             (list("n[1-60000],m[1-60000]", Some(2)), "no more hosts"),
             (list("n[1-600][1-600]", Some(2)), "names no host"),
-            (list(&long, Some(2)), "253"),
+            (list(&deep, Some(2)), "253"),
             (list("a,b", None), "-n is missing"),
             (list("a:4,b", Some(2)), "b has no number"),
             (list("a,b,c", Some(2)), "c would have no process"),
