@@ -1,22 +1,28 @@
 //! `unipgas conform`.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use unipgas::core::print;
+use unipgas::core::{print, tell};
 
 use crate::hosts::{self, Hosts};
-use crate::matrix::{self, COLUMNS, Column, Plan};
+use crate::html::{Report, Run, State};
+use crate::matrix::{COLUMNS, Column, Matrix, Plan};
 use crate::runner::Runner;
+use crate::stop::Stop;
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;
 /// Laws have at most so many ranks.
 const MOST_HOSTS: u64 = 48;
+/// How often the report of a run that goes on is written.
+const ANEW: Duration = Duration::from_secs(30);
 
 /// Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
 #[derive(Parser, Debug, Default, PartialEq, Eq)]
@@ -58,6 +64,10 @@ struct Wishes {
     /// Writes one record a line (- is standard output, without the table)
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+    /// Writes pages for a browser into this directory, from index.html on: what ran, the matrix, each specification sentence by sentence, and each law;
+    /// and the records. They are written anew twice a minute, at the end, and on Ctrl-C
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
     /// Runs laws, too, that are known to be broken in a column, and fails if they are not
     #[arg(long)]
     pinned: bool,
@@ -251,31 +261,95 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
             std::fs::File::create(path).map_err(|e| format!("cannot write {path}: {e}"))?,
         ) as Box<dyn Write>),
     };
-    let bar = progress_bar(matrix::work(&laws, &columns, &plan));
-    let cells = matrix::run(
-        &runner,
-        &laws,
-        &columns,
-        &plan,
-        at_a_time,
-        &|column, done| {
-            bar.set_message(column.name);
-            bar.set_position(done);
-        },
-    )?;
+    if wishes.report.is_some() {
+        runner.stop = Some(Stop::hold());
+    }
+    let matrix = Matrix::new(&runner, &laws, &columns, &plan);
+    let report = match &wishes.report {
+        None => None,
+        Some(dir) => {
+            let run = Run {
+                command: command_line(args),
+                laws: &laws,
+                columns: &columns,
+                plan,
+                work: matrix.work(),
+            };
+            Some(Report::begin(dir, run)?)
+        }
+    };
+    let bar = progress_bar(matrix.work());
+    let progress = |column: &'static Column, done| {
+        bar.set_message(column.name);
+        bar.set_position(done);
+    };
+    let worked = match &report {
+        None => matrix.run(at_a_time, &progress),
+        Some(report) => reported(report, &matrix, || matrix.run(at_a_time, &progress)),
+    };
     bar.finish_and_clear();
+    let cells = matrix.cells();
+    let written = match &report {
+        None => Ok(()),
+        Some(report) => {
+            let state = match &worked {
+                Err(why) => State::Ended(why),
+                Ok(()) if runner.is_stopped() => State::Ended("it was asked to by a signal"),
+                Ok(()) => State::Done,
+            };
+            report.write(&cells, state)
+        }
+    };
+    worked?;
     if let Some(to) = &mut json {
         report::json(&cells, &mut **to)
             .and_then(|()| to.flush())
             .map_err(|e| format!("cannot write the records: {e}"))?;
     }
+    if let (Some(report), true) = (&report, runner.is_stopped()) {
+        match &written {
+            Ok(()) => tell(&format!(
+                "stopped; what is known so far is in {}",
+                report.index().display()
+            )),
+            Err(why) => tell(why),
+        }
+        if let Some(stop) = runner.stop.take() {
+            stop.obey();
+        }
+    }
     if wishes.json.as_deref() != Some("-") {
         say(&report::table(&laws, &columns, &cells))?;
     }
+    written?;
     Ok(match report::counts(&cells).failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Does `work`, and writes the report now and then meanwhile.
+fn reported<T>(report: &Report<'_>, matrix: &Matrix<'_>, work: impl FnOnce() -> T) -> T {
+    let (over, is_over) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_over.recv_timeout(ANEW) == Err(RecvTimeoutError::Timeout) {
+                // What cannot be written is told at the end.
+                let _ = report.write(&matrix.cells(), State::Running);
+            }
+        });
+        let worked = work();
+        drop(over);
+        worked
+    })
+}
+
+/// This command as a line of a shell.
+fn command_line(args: &[String]) -> String {
+    let words = ["unipgas", "conform"].into_iter();
+    let words = words.chain(args.iter().map(String::as_str));
+    // A word that ends in the middle cannot be: the arguments of a process have no zeroes.
+    shlex::try_join(words).unwrap_or_default()
 }
 
 fn progress_bar(length: u64) -> ProgressBar {

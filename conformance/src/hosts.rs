@@ -22,6 +22,7 @@ use crate::matrix::COLUMNS;
 use crate::place::CUT;
 use crate::runner::Runner;
 use crate::stall::{LOOK, Seats, Sitting};
+use crate::stop::Stop;
 use crate::worker::Item;
 
 /// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
@@ -301,6 +302,7 @@ pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode
 
 /// `NUMBER/COUNT COLUMN LIMIT ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
 pub(crate) fn run_part(args: &[String]) -> ExitCode {
+    Stop::let_through();
     let told = |error: &dyn std::fmt::Display| {
         eprintln!("unipgas: {error}");
         2

@@ -36,6 +36,8 @@ pub(crate) struct Files {
 struct Watched<'a> {
     lives: &'a (dyn Fn(u32) -> bool + Sync),
     end: &'a (dyn Fn(&Stall) + Sync),
+    /// Whether it is to end in any case.
+    stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Files {
@@ -76,6 +78,7 @@ impl Job<'_> {
                 let watched = Watched {
                     lives: &|mark| mark == crate::hosts::LIVES,
                     end: &|_| team.end_as_the_clock(),
+                    stopped: &|| self.runner.is_stopped(),
                 };
                 watch_over(&files, stall, &watched, progress, || team.run(&files))
             }
@@ -84,6 +87,7 @@ impl Job<'_> {
                 let watched = Watched {
                     lives: &lives,
                     end: &|stall| stall.end(lives),
+                    stopped: &|| self.runner.is_stopped(),
                 };
                 // The processes die with the thread that started them: this one, which sees the job through.
                 watch_over(&files, stall, &watched, progress, || self.see(launch))
@@ -174,7 +178,10 @@ fn watch(
     while !over.load(Ordering::Acquire) {
         let (lines, next) = read(log, at);
         at = next;
-        if stall.found(at, watched.lives) {
+        if (watched.stopped)() {
+            // Again and again: some may have no seat yet.
+            (watched.end)(stall);
+        } else if stall.found(at, watched.lives) {
             (watched.end)(stall);
             return true;
         }

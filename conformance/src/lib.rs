@@ -17,6 +17,7 @@ mod closed;
 pub mod coverage;
 pub(crate) mod growth;
 pub mod hosts;
+pub mod html;
 mod job;
 pub(crate) mod kit;
 pub mod law;
@@ -28,6 +29,7 @@ pub mod report;
 pub mod runner;
 pub mod sentences;
 mod stall;
+pub mod stop;
 mod worker;
 
 pub use law::{Api, Ctx, Law, Random, Verdict, not_offered};

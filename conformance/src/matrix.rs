@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use parking_lot::Mutex;
 use unipgas::core::registry;
 
 use crate::hosts::Hosts;
@@ -329,84 +330,151 @@ pub struct Cell {
     pub hosts: Option<usize>,
 }
 
-/// How many seeds `run` will go through.
-pub fn work(laws: &[&'static Law], columns: &[&'static Column], plan: &Plan) -> u64 {
-    columns
-        .iter()
-        .filter(|column| column.missing().is_none())
-        .flat_map(|column| laws.iter().map(move |law| (column, law)))
-        .filter(|(column, law)| column.refuses(law, plan).is_none())
-        .map(|(column, law)| plan.of(law, column))
-        .sum()
+/// Laws in columns, and what has come of them so far.
+pub struct Matrix<'a> {
+    runner: &'a Runner,
+    plan: Plan,
+    /// What does not run.
+    left_out: Vec<Cell>,
+    jobs: Vec<(&'static Column, Vec<Item>)>,
+    /// Of each job, once it has ended.
+    done: Mutex<Vec<Vec<Ran>>>,
 }
 
-/// Runs `laws` in `columns`, `at_a_time` jobs beside each other. `progress` is told the column and the seeds done so far. Errors: a text, when
-/// jobs cannot be started.
-pub fn run(
-    runner: &Runner,
-    laws: &[&'static Law],
-    columns: &[&'static Column],
-    plan: &Plan,
-    at_a_time: usize,
-    progress: &(dyn Fn(&'static Column, u64) + Sync),
-) -> Result<Vec<Cell>, String> {
-    let mut cells = Vec::new();
-    let cell = |column: &'static Column, ran| Cell {
-        column,
-        ran,
-        hosts: (runner.hosts.as_ref())
-            .filter(|_| column.hosts)
-            .map(Hosts::each),
-    };
-    let mut jobs = Vec::new();
-    for &column in columns {
-        let missing = column.missing();
-        let mut wanted = Vec::new();
-        for &law in laws {
-            let missing = missing.clone().map(Verdict::NotOffered);
-            match missing.or_else(|| column.refuses(law, plan)) {
-                None => wanted.push(law),
-                Some(verdict) => {
-                    let ran = Ran {
-                        law,
-                        verdict,
-                        seeds: 0,
-                        took: Default::default(),
-                    };
-                    cells.push(cell(column, ran));
+impl<'a> Matrix<'a> {
+    /// `laws` in `columns`. Nothing runs yet.
+    pub fn new(
+        runner: &'a Runner,
+        laws: &[&'static Law],
+        columns: &[&'static Column],
+        plan: &Plan,
+    ) -> Matrix<'a> {
+        let mut matrix = Matrix {
+            runner,
+            plan: *plan,
+            left_out: Vec::new(),
+            jobs: Vec::new(),
+            done: Mutex::default(),
+        };
+        for &column in columns {
+            let missing = column.missing();
+            let mut wanted = Vec::new();
+            for &law in laws {
+                let missing = missing.clone().map(Verdict::NotOffered);
+                match missing.or_else(|| column.refuses(law, plan)) {
+                    None => wanted.push(law),
+                    Some(verdict) => {
+                        let ran = Ran {
+                            law,
+                            verdict,
+                            seeds: 0,
+                            took: Default::default(),
+                        };
+                        let cell = matrix.cell(column, ran);
+                        matrix.left_out.push(cell);
+                    }
                 }
             }
+            let batches = batches(&wanted, column, plan);
+            matrix
+                .jobs
+                .extend(batches.into_iter().map(|batch| (column, batch)));
         }
-        let batches = batches(&wanted, column, plan);
-        jobs.extend(batches.into_iter().map(|batch| (column, batch)));
+        matrix.done.get_mut().resize(matrix.jobs.len(), Vec::new());
+        matrix
     }
-    for (column, ran) in beside_each_other(runner, &jobs, at_a_time, progress)? {
-        match cells.last_mut() {
-            // Some have a job for each seed.
-            Some(Cell {
-                column: before,
-                ran: same,
-                ..
-            }) if *before == column && same.law.id == ran.law.id => {
-                same.seeds += ran.seeds;
-                same.took += ran.took;
-                if !matches!(same.verdict, Verdict::Fail(_)) {
-                    same.verdict = ran.verdict;
-                }
+
+    fn cell(&self, column: &'static Column, ran: Ran) -> Cell {
+        let hosts = self.runner.hosts.as_ref().filter(|_| column.hosts);
+        Cell {
+            column,
+            ran,
+            hosts: hosts.map(Hosts::each),
+        }
+    }
+
+    /// How many seeds [`run`](Matrix::run) goes through.
+    pub fn work(&self) -> u64 {
+        let items = self.jobs.iter().flat_map(|(_, batch)| batch);
+        items.map(|item| item.count).sum()
+    }
+
+    /// Runs everything, `at_a_time` jobs beside each other. `progress` is told the column and the seeds done so far. Errors: a text, when jobs
+    /// cannot be started.
+    pub fn run(
+        &self,
+        at_a_time: usize,
+        progress: &(dyn Fn(&'static Column, u64) + Sync),
+    ) -> Result<(), String> {
+        let next = AtomicUsize::new(0);
+        let seeds_done: Vec<AtomicU64> = self.jobs.iter().map(|_| AtomicU64::new(0)).collect();
+        let all_done = || {
+            seeds_done
+                .iter()
+                .map(|job| job.load(Ordering::Relaxed))
+                .sum()
+        };
+        let work = || {
+            while !self.runner.is_stopped() {
+                let nth = next.fetch_add(1, Ordering::Relaxed);
+                let Some((column, batch)) = self.jobs.get(nth) else {
+                    break;
+                };
+                let ran = self.runner.run(column, batch, &|seeds| {
+                    seeds_done[nth].store(seeds, Ordering::Relaxed);
+                    progress(column, all_done());
+                });
+                // After an error nobody begins another job.
+                let ran = ran.inspect_err(|_| next.store(self.jobs.len(), Ordering::Relaxed))?;
+                self.done.lock()[nth] = ran;
             }
-            _ => cells.push(cell(column, ran)),
-        }
-    }
-    for cell in &mut cells {
-        if let Some(text) = against_pins(cell) {
-            cell.ran.verdict = Verdict::Fail(Failure {
-                seed: plan.first,
-                kind: FailureKind::Fails,
-                text,
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
+            let results = threads.into_iter().map(|thread| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
             });
-        }
+            results.collect()
+        })
     }
-    Ok(cells)
+
+    /// What has come of it so far: of all columns first what does not run, then what jobs have found out that have ended.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = self.left_out.clone();
+        let done = self.done.lock();
+        let done = self.jobs.iter().zip(done.iter());
+        for (column, ran) in
+            done.flat_map(|((column, _), ran)| ran.iter().map(move |ran| (*column, ran)))
+        {
+            match cells.last_mut() {
+                // Some have a job for each seed.
+                Some(Cell {
+                    column: before,
+                    ran: same,
+                    ..
+                }) if *before == column && same.law.id == ran.law.id => {
+                    same.seeds += ran.seeds;
+                    same.took += ran.took;
+                    if !matches!(same.verdict, Verdict::Fail(_)) {
+                        same.verdict = ran.verdict.clone();
+                    }
+                }
+                _ => cells.push(self.cell(column, ran.clone())),
+            }
+        }
+        for cell in &mut cells {
+            if let Some(text) = against_pins(cell) {
+                cell.ran.verdict = Verdict::Fail(Failure {
+                    seed: self.plan.first,
+                    kind: FailureKind::Fails,
+                    text,
+                });
+            }
+        }
+        cells
+    }
 }
 
 /// What is wrong where a law has run and says that something is not offered which the column is known to have, or passes and is known
@@ -425,53 +493,6 @@ fn against_pins(cell: &Cell) -> Option<String> {
         )),
         _ => None,
     }
-}
-
-/// What came of the jobs, in their order.
-fn beside_each_other(
-    runner: &Runner,
-    jobs: &[(&'static Column, Vec<Item>)],
-    at_a_time: usize,
-    progress: &(dyn Fn(&'static Column, u64) + Sync),
-) -> Result<Vec<(&'static Column, Ran)>, String> {
-    let next = AtomicUsize::new(0);
-    let seeds_done: Vec<AtomicU64> = jobs.iter().map(|_| AtomicU64::new(0)).collect();
-    let all_done = || {
-        seeds_done
-            .iter()
-            .map(|job| job.load(Ordering::Relaxed))
-            .sum()
-    };
-    let work = || {
-        let mut results = Vec::new();
-        loop {
-            let nth = next.fetch_add(1, Ordering::Relaxed);
-            let Some((column, batch)) = jobs.get(nth) else {
-                return Ok(results);
-            };
-            let ran = runner.run(column, batch, &|seeds| {
-                seeds_done[nth].store(seeds, Ordering::Relaxed);
-                progress(column, all_done());
-            });
-            // After an error nobody begins another job.
-            let ran = ran.inspect_err(|_| next.store(jobs.len(), Ordering::Relaxed))?;
-            results.push((nth, *column, ran));
-        }
-    };
-    let mut results = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
-        let results = threads.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        results.collect::<Result<Vec<_>, String>>()
-    })?
-    .concat();
-    results.sort_by_key(|(nth, ..)| *nth);
-    let each = |(_, column, ran): (usize, &'static Column, Vec<Ran>)| {
-        ran.into_iter().map(move |ran| (column, ran))
-    };
-    Ok(results.into_iter().flat_map(each).collect())
 }
 
 /// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a

@@ -123,7 +123,7 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
 }
 
 /// The command that runs a cell again.
-fn repeat(cell: &Cell, seed: u64) -> String {
+pub(crate) fn repeat(cell: &Cell, seed: u64) -> String {
     let place = match cell.hosts {
         Some(hosts) => format!("--hosts {hosts}"),
         None => format!("--backend {}", cell.column.name),

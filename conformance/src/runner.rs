@@ -10,6 +10,7 @@ use crate::Law;
 use crate::hosts::Hosts;
 use crate::job::{Ended, Job, Line};
 use crate::stall::CLOCK;
+use crate::stop::Stop;
 use crate::worker::Item;
 
 /// How a law went on a backend.
@@ -84,6 +85,8 @@ pub struct Runner {
     pub limit: Duration,
     /// Where the ranks of columns with several hosts are.
     pub hosts: Option<Hosts>,
+    /// Who may say that no more is to run.
+    pub stop: Option<Stop>,
 }
 
 impl Runner {
@@ -95,11 +98,17 @@ impl Runner {
             prefix: vec!["conform".into(), "--worker".into()],
             limit,
             hosts: None,
+            stop: None,
         })
     }
 
+    /// Whether no more is to run.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(Stop::is_asked)
+    }
+
     /// Runs `items`, which need the same number of processes, on a column; calls `progress` with the seeds done so far. A law that
-    /// fails costs the others nothing but a new job.
+    /// fails costs the others nothing but a new job. Where the runner is [stopped](Stop), the results of those that were done before.
     pub(crate) fn run(
         &self,
         column: &crate::matrix::Column,
@@ -134,13 +143,21 @@ impl Runner {
                 });
             }
             let laws: Duration = ran.iter().map(|ran| ran.took).sum();
-            let share = start.elapsed().saturating_sub(laws) / ran.len() as u32;
+            let stopped = self.is_stopped();
+            if stopped {
+                // Ended by the stop, or by what others have done since: nothing is known of it.
+                ran.retain(|ran| !matches!(ran.verdict, Verdict::Fail(_)));
+            }
+            let share = start.elapsed().saturating_sub(laws) / ran.len().max(1) as u32;
             for ran in &mut ran {
                 ran.took += share;
             }
             seeds_before += rest[..ran.len()].iter().map(|item| item.count).sum::<u64>();
             progress(seeds_before);
             done.append(&mut ran);
+            if stopped {
+                break;
+            }
         }
         Ok(done)
     }

@@ -19,6 +19,7 @@ use crate::closed;
 use crate::law::NOT_OFFERED;
 use crate::place::{Log, Place};
 use crate::stall::Seats;
+use crate::stop::Stop;
 use crate::{Api, Ctx, Law, Verdict, laws};
 
 /// GASPI_BLOCK.
@@ -51,6 +52,7 @@ impl Item {
 /// `LOG SEATS BACKEND CLOCK THREADS ITEM…`: the file that is told, that of the seats (`-`: nobody watches), the name of the column, the most seconds for a seed, the number of threads that
 /// play ranks (0: none do), the items.
 pub(crate) fn run(args: &[String]) -> ExitCode {
+    Stop::let_through();
     match work(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

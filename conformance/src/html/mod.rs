@@ -1,0 +1,225 @@
+//! The matrix as pages for a browser: what ran, and each specification, sentence by sentence, with the laws that decide it.
+
+mod book;
+mod index;
+mod law;
+mod specification;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use jiff::{Timestamp, Unit};
+use maud::{DOCTYPE, Markup, html};
+
+use crate::Law;
+use crate::matrix::{Cell, Column, Plan};
+use crate::pinned::{self, Pin};
+use crate::report;
+use crate::runner::{Ran, Verdict};
+use book::{Book, Outcome, SPECS, Spec};
+
+const STYLE: &str = include_str!("style.css");
+const RECORDS: &str = "report.json";
+
+/// What a run was asked for.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// The whole line.
+    pub command: String,
+    /// In the order in which they are shown.
+    pub laws: &'a [&'static Law],
+    /// As well.
+    pub columns: &'a [&'static Column],
+    /// Their seeds.
+    pub plan: Plan,
+    /// How many seeds that are in all.
+    pub work: u64,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It goes on.
+    Running,
+    /// It ended before all had run, and why.
+    Ended(&'a str),
+    /// All has run.
+    Done,
+}
+
+/// A report of a run, in a directory of its own.
+#[derive(Debug)]
+pub struct Report<'a> {
+    dir: PathBuf,
+    run: Run<'a>,
+    begun: Timestamp,
+    start: Instant,
+}
+
+impl<'a> Report<'a> {
+    /// Makes the directory, and says there that the run has begun.
+    ///
+    /// # Errors
+    /// A text, when nothing can be written there.
+    pub fn begin(dir: &Path, run: Run<'a>) -> Result<Report<'a>, String> {
+        std::fs::create_dir_all(dir)
+            .map_err(|e| format!("cannot make {} for the report: {e}", dir.display()))?;
+        let report = Report {
+            dir: dir.into(),
+            run,
+            begun: Timestamp::now(),
+            start: Instant::now(),
+        };
+        report.write(&[], State::Running)?;
+        Ok(report)
+    }
+
+    /// The page to begin with.
+    pub fn index(&self) -> PathBuf {
+        self.dir.join("index.html")
+    }
+
+    /// Writes all pages anew. Who reads one meanwhile sees the old one or the new one.
+    ///
+    /// # Errors
+    /// A text, when it cannot be written.
+    pub fn write(&self, cells: &[Cell], state: State<'_>) -> Result<(), String> {
+        let book = Book::new(self.run.laws, self.run.columns, cells);
+        self.put("style.css", STYLE.as_bytes())?;
+        for spec in SPECS {
+            self.put(&spec.page(), page_bytes(specification::page(&book, spec)))?;
+            self.put(&spec.laws_page(), page_bytes(law::page(&book, spec)))?;
+        }
+        let mut records = Vec::new();
+        report::json(cells, &mut records).map_err(|e| format!("cannot write {RECORDS}: {e}"))?;
+        self.put(RECORDS, records)?;
+        let index = index::page(self, &book, cells, state);
+        self.put("index.html", page_bytes(index))
+    }
+
+    fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), String> {
+        let (new, path) = (self.dir.join(format!(".{name}.new")), self.dir.join(name));
+        std::fs::write(&new, bytes)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|e| format!("cannot write {}: {e}", path.display()))
+    }
+
+    /// When the run has begun, and for how long it has run.
+    fn times(&self) -> (Timestamp, Duration) {
+        let begun = self.begun.round(Unit::Second).unwrap_or(self.begun);
+        (begun, self.start.elapsed())
+    }
+}
+
+fn page_bytes(page: Markup) -> Vec<u8> {
+    page.into_string().into_bytes()
+}
+
+/// A whole page; `here` is its file.
+fn document(title: &str, here: &str, main: Markup) -> Markup {
+    let link = |file: &str, text: &str| {
+        html! { a href=(file) aria-current=[(file == here).then_some("page")] { (text) } }
+    };
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                link rel="stylesheet" href="style.css";
+            }
+            body {
+                header {
+                    nav aria-label="Pages of the report" {
+                        ul {
+                            li { (link("index.html", "Run")) }
+                            @for spec in SPECS {
+                                li { (link(&spec.page(), spec.short)) " (" (link(&spec.laws_page(), "laws")) ")" }
+                            }
+                        }
+                    }
+                }
+                main {
+                    h1 { (title) }
+                    (main)
+                }
+            }
+        }
+    }
+}
+
+/// A table that may be wider than the page: it is moved to the side by itself, also by keys.
+fn scrolled(label: &str, table: Markup) -> Markup {
+    html! { div .scrolled role="region" aria-label=(label) tabindex="0" { (table) } }
+}
+
+/// What came of a law on a backend, as in a cell of the matrix: a class and a text.
+fn mark(ran: Option<&Ran>) -> (&'static str, String) {
+    let Some(ran) = ran else {
+        return (Outcome::NotRun.class(), "not run".into());
+    };
+    match &ran.verdict {
+        Verdict::Pass if ran.seeds > 1 => (Outcome::Holds.class(), format!("pass ×{}", ran.seeds)),
+        Verdict::Pass => (Outcome::Holds.class(), "pass".into()),
+        Verdict::Fail(failure) => (
+            Outcome::Fails.class(),
+            failure.kind.name().to_uppercase(),
+        ),
+        Verdict::NotOffered(_) => (Outcome::Skipped.class(), "–".into()),
+        Verdict::NotApplicable(_) => (Outcome::Skipped.class(), "n/a".into()),
+        Verdict::KnownBroken(_) => (Outcome::Skipped.class(), "broken".into()),
+    }
+}
+
+fn badge(outcome: Outcome) -> Markup {
+    html! { span class={ "badge " (outcome.class()) } { (outcome.name()) } }
+}
+
+/// Why it has not run, or what was missing: what that is called, and the reason.
+fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
+    match &ran.verdict {
+        Verdict::NotOffered(reason) => Some(("not offered", reason)),
+        Verdict::NotApplicable(reason) => Some(("not applicable", reason)),
+        Verdict::KnownBroken(reason) => Some(("known to be broken", reason)),
+        Verdict::Pass | Verdict::Fail(_) => None,
+    }
+}
+
+/// The pin that decided what became of a cell.
+fn pin_of(cell: &Cell) -> Option<&'static Pin> {
+    // Where nothing can run, no pin is looked at.
+    let looked_at = cell.column.missing().is_none();
+    pinned::find(cell.column, cell.ran.law).filter(|_| looked_at)
+}
+
+/// A clause, with links to the sections that it names.
+fn clause(law: &Law) -> Markup {
+    html! {
+        @for (text, link) in Spec::of(law.api).clause_links(law.clause) {
+            @match link {
+                Some(link) => a href=(link) { (text) },
+                None => (text),
+            }
+        }
+    }
+}
+
+fn time(took: Duration) -> String {
+    let seconds = took.as_secs();
+    match seconds {
+        0 => format!("{} ms", took.as_millis()),
+        1..60 => format!("{:.1} s", took.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `1 law`, `2 laws`.
+fn count(number: usize, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
