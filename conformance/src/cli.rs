@@ -35,7 +35,7 @@ struct Wishes {
     /// Only the laws of this interface: core, gaspi, utofu, rcce (or ircce), libfabric
     #[arg(long, value_name = "A", value_parser = api)]
     api: Option<Api>,
-    /// Only this column: shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
+    /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
     /// mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor (opaque in any order and within narrow limits),
     /// mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
     /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over packaging/with-mock-tofu), ofi (libfabric), ofi-chaos (chaos
@@ -159,15 +159,17 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
             wishes
                 .backend
                 .as_ref()
-                .is_none_or(|name| column.name == name)
+                .is_none_or(|names| names.split(',').any(|name| column.name == name))
         })
         .collect();
-    if chosen.is_empty() {
+    let wrong = (wishes.backend.iter())
+        .flat_map(|names| names.split(','))
+        .find(|name| chosen.iter().all(|column| column.name != *name));
+    if let Some(wrong) = wrong {
         let names = COLUMNS.iter().filter(|column| !column.hosts);
         let names: Vec<_> = names.map(|column| column.name).collect();
         return Err(format!(
-            "there is no backend {:?}; there are: {}, and --hosts N",
-            wishes.backend.as_deref().unwrap_or_default(),
+            "there is no backend {wrong:?}; there are: {}, and --hosts N",
             names.join(", ")
         ));
     }
@@ -430,5 +432,15 @@ mod tests {
             ..Wishes::default()
         };
         assert!(columns(&nowhere).unwrap_err().contains("shm-copy"));
+        let several = |names: &str| {
+            columns(&Wishes {
+                backend: Some(names.into()),
+                ..Wishes::default()
+            })
+            .map(|columns| columns.iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(several("chaos,shm"), Ok(vec!["shm", "chaos"]));
+        let error = several("shm,nowhere").unwrap_err();
+        assert!(error.contains("no backend \"nowhere\""), "{error}");
     }
 }

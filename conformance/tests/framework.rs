@@ -268,8 +268,7 @@ fn the_others_are_not_spoiled() {
     };
     // One job after the other, and beside each other: the same, in the same order.
     for at_a_time in [1, 4] {
-        let matrix =
-            unipgas_conformance::matrix::Matrix::new(&runner, &laws, &columns, &seeds);
+        let matrix = unipgas_conformance::matrix::Matrix::new(&runner, &laws, &columns, &seeds);
         matrix.run(at_a_time, &|_, _| ()).expect("jobs start");
         let cells = matrix.cells();
         let seen: Vec<String> = cells

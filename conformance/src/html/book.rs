@@ -102,8 +102,7 @@ impl Spec {
     }
 
     fn has_section(&self, section: &str) -> bool {
-        self.sentences()
-            .any(|sentence| sentence.section == section)
+        self.sentences().any(|sentence| sentence.section == section)
     }
 
     /// Where a section is, if sentences of it are listed.
@@ -192,13 +191,16 @@ pub(super) enum Outcome {
     Skipped,
     /// It passed where it ran.
     Holds,
+    /// Of a sentence: some of its laws hold, others have not run.
+    Partly,
     /// It was found broken somewhere.
     Fails,
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 4] = [
+    pub const ALL: [Outcome; 5] = [
         Outcome::Holds,
+        Outcome::Partly,
         Outcome::Fails,
         Outcome::Skipped,
         Outcome::NotRun,
@@ -209,7 +211,18 @@ impl Outcome {
             Outcome::NotRun => "not run",
             Outcome::Skipped => "skipped",
             Outcome::Holds => "holds",
+            Outcome::Partly => "holds in part",
             Outcome::Fails => "FAILS",
+        }
+    }
+
+    /// Of several.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Outcome::Holds => "hold",
+            Outcome::Partly => "hold in part",
+            Outcome::Fails => "FAIL",
+            other => other.name(),
         }
     }
 
@@ -218,6 +231,7 @@ impl Outcome {
             Outcome::NotRun => "none",
             Outcome::Skipped => "skip",
             Outcome::Holds => "pass",
+            Outcome::Partly => "part",
             Outcome::Fails => "fail",
         }
     }
@@ -301,7 +315,13 @@ impl<'a> Book<'a> {
             return None;
         };
         let laws = ids.iter().filter_map(|id| self.law(id));
-        laws.map(|law| self.outcome(law)).max()
+        let each: Vec<_> = laws.map(|law| self.outcome(law)).collect();
+        match each.iter().max().copied() {
+            Some(Outcome::Holds) if each.iter().any(|one| *one != Outcome::Holds) => {
+                Some(Outcome::Partly)
+            }
+            most => most,
+        }
     }
 }
 
@@ -316,7 +336,12 @@ mod tests {
             let sections: BTreeSet<_> = spec.sentences().map(|one| one.section).collect();
             let sections = sections.into_iter().map(section_anchor);
             let all: BTreeSet<_> = sentences.iter().cloned().chain(sections.clone()).collect();
-            assert_eq!(all.len(), sentences.len() + sections.count(), "{}", spec.name);
+            assert_eq!(
+                all.len(),
+                sentences.len() + sections.count(),
+                "{}",
+                spec.name
+            );
         }
     }
 
@@ -333,7 +358,10 @@ mod tests {
             ["gaspi.html#s-8.2.1", "gaspi.html#s-3.9"]
         );
         assert_eq!(
-            of(Api::Core, "GASPI 17.1 §3.9; fi_atomic(3) §4.8, unipgas core"),
+            of(
+                Api::Core,
+                "GASPI 17.1 §3.9; fi_atomic(3) §4.8, unipgas core"
+            ),
             ["gaspi.html#s-3.9", "fi_atomic.html#s-4.8"]
         );
         assert_eq!(of(Api::Core, "unipgas core: §3.9, §77"), [""; 0]);

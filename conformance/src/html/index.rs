@@ -14,7 +14,12 @@ use crate::matrix::{Cell, Column};
 use crate::report::counts;
 use crate::runner::Verdict;
 
-pub(super) fn page(report: &Report<'_>, book: &Book<'_>, cells: &[Cell], state: State<'_>) -> Markup {
+pub(super) fn page(
+    report: &Report<'_>,
+    book: &Book<'_>,
+    cells: &[Cell],
+    state: State<'_>,
+) -> Markup {
     let failures: Vec<_> = cells
         .iter()
         .filter(|cell| matches!(cell.ran.verdict, Verdict::Fail(_)))
@@ -115,7 +120,7 @@ fn what_ran(report: &Report<'_>) -> Markup {
 
 fn backends(run: &Run<'_>, cells: &[Cell]) -> Markup {
     let table = html! {
-        table {
+        table .wide {
             caption .hidden { "Backends" }
             thead {
                 tr {
@@ -169,13 +174,13 @@ fn specifications(book: &Book<'_>) -> Markup {
                     th scope="colgroup" colspan="2" { "Laws" }
                     th scope="colgroup" colspan="2" { "Functions" }
                     th scope="colgroup" colspan="5" { "Normative sentences" }
-                    th scope="colgroup" colspan="4" { "Sentences that laws decide, in this run" }
+                    th scope="colgroup" colspan=(Outcome::ALL.len()) { "Sentences that laws decide, in this run" }
                 }
                 tr {
                     @for title in ["all", "to run", "all", "with laws", "all", "by laws", "by tests", "not to be seen", "not kept"] {
                         th scope="col" .number { (title) }
                     }
-                    @for outcome in Outcome::ALL { th scope="col" .number { (outcome.name()) } }
+                    @for outcome in Outcome::ALL { th scope="col" .number { (outcome.plural()) } }
                 }
             }
             tbody { @for spec in SPECS { (specification(book, spec)) } }
@@ -203,32 +208,54 @@ fn specification(book: &Book<'_>, spec: &Spec) -> Markup {
     }
 }
 
-/// Laws that have not run, or found nothing to look at, by backend and reason.
-fn skipped(cells: &[Cell]) -> Markup {
-    let mut reasons: BTreeMap<(&str, &str, &str, &str), Vec<&'static Law>> = BTreeMap::new();
+/// What it is called, whether that is pinned, and the reason.
+type Reason<'a> = (&'a str, String, &'a str);
+
+/// Laws that have not run, or found nothing to look at, by reason; backends where it is the same laws are together.
+fn reasons(cells: &[Cell]) -> Vec<(Reason<'_>, Vec<&'static str>, Vec<&'static Law>)> {
+    let mut laws: BTreeMap<(Reason<'_>, &'static str), Vec<&'static Law>> = BTreeMap::new();
     for cell in cells {
-        if let Some((what, reason)) = why_skipped(&cell.ran) {
-            let pinned = pin_of(cell).map_or("no", |pin| pin.why.name());
-            let place = (cell.column.name, what, pinned, reason);
-            reasons.entry(place).or_default().push(cell.ran.law);
+        if let Some((what, why)) = why_skipped(&cell.ran) {
+            let pinned = match pin_of(cell) {
+                None => "no".into(),
+                Some(pin) if pin.reason == why => pin.why.name().into(),
+                Some(pin) => format!("{}: {}", pin.why.name(), pin.reason),
+            };
+            let place = ((what, pinned, why), cell.column.name);
+            laws.entry(place).or_default().push(cell.ran.law);
         }
     }
+    let mut rows: Vec<(Reason<'_>, Vec<&'static str>, Vec<&'static Law>)> = Vec::new();
+    let ids = |laws: &[&'static Law]| laws.iter().map(|law| law.id).collect::<Vec<_>>();
+    for ((reason, column), laws) in laws {
+        let is_like =
+            |row: &&mut (Reason<'_>, Vec<_>, Vec<_>)| row.0 == reason && ids(&row.2) == ids(&laws);
+        match rows.iter_mut().find(is_like) {
+            Some((_, columns, _)) => columns.push(column),
+            None => rows.push((reason, vec![column], laws)),
+        }
+    }
+    rows
+}
+
+fn skipped(cells: &[Cell]) -> Markup {
+    let reasons = reasons(cells);
     let table = html! {
-        table {
+        table .wide {
             caption .hidden { "What did not run" }
             thead {
                 tr {
-                    th scope="col" { "Backend" } th scope="col" { "What" } th scope="col" { "Pinned" } th scope="col" { "Why" }
+                    th scope="col" { "Why" } th scope="col" { "What" } th scope="col" { "Pinned" } th scope="col" { "Backends" }
                     th scope="col" { "Laws" }
                 }
             }
             tbody {
-                @for ((column, what, pinned, reason), laws) in &reasons {
+                @for ((what, pinned, why), columns, laws) in &reasons {
                     tr {
-                        th scope="row" { (column) }
+                        th scope="row" { (why) }
                         td { (what) }
                         td { (pinned) }
-                        td { (reason) }
+                        td { (columns.join(", ")) }
                         td { (which(laws)) }
                     }
                 }

@@ -16,6 +16,10 @@ pub(super) fn page(book: &Book<'_>, spec: &Spec) -> Markup {
             (count(laws.len(), "law")) ", of which " (book.wanted(spec.api).count()) " were to run. What they are about: "
             a href=(spec.page()) { (spec.title) } "."
         }
+        details {
+            summary { "All laws" }
+            ul .inline { @for law in &laws { li { a href={ "#" (law.id) } { (law.id) } } } }
+        }
         @for law in laws { (section(book, spec, law)) }
     };
     document(&format!("Laws: {}", spec.title), &spec.laws_page(), main)
@@ -46,7 +50,7 @@ fn section(book: &Book<'_>, spec: &Spec, law: &'static Law) -> Markup {
                         ul {
                             @for sentence in decided {
                                 li {
-                                    a href={ (spec.page()) "#" (sentence_anchor(sentence)) } { "§" (sentence.section) ": " (sentence.says) }
+                                    a href={ (spec.page()) "#" (sentence_anchor(sentence)) } { "§" (sentence.section) } " " (sentence.says)
                                 }
                             }
                         }
@@ -74,7 +78,7 @@ fn function(spec: &Spec, name: &str) -> Markup {
 fn backends(law: &Law, cells: &[(&'static Column, &Cell)]) -> Markup {
     let caption = format!("{} on each backend", law.id);
     let table = html! {
-        table {
+        table .wide {
             caption .hidden { (caption) }
             thead {
                 tr {
@@ -108,7 +112,8 @@ pub(super) fn seen(cell: &Cell) -> Markup {
             pre { code { (report::repeat(cell, failure.seed)) } }
             @if let Some(pin) = pin { p { "Pinned as " (pin.why.name()) ": " (pin.reason) } }
         } @else if let Some((what, reason)) = why_skipped(&cell.ran) {
-            (what) @if pin.is_some() { " (pinned)" } ": " (reason)
+            (what) ": " (reason)
+            @if let Some(pin) = pin { " (pinned" @if pin.reason != reason { ": " (pin.reason) } ")" }
         }
     }
 }

@@ -163,10 +163,7 @@ fn mark(ran: Option<&Ran>) -> (&'static str, String) {
     match &ran.verdict {
         Verdict::Pass if ran.seeds > 1 => (Outcome::Holds.class(), format!("pass ×{}", ran.seeds)),
         Verdict::Pass => (Outcome::Holds.class(), "pass".into()),
-        Verdict::Fail(failure) => (
-            Outcome::Fails.class(),
-            failure.kind.name().to_uppercase(),
-        ),
+        Verdict::Fail(failure) => (Outcome::Fails.class(), failure.kind.name().to_uppercase()),
         Verdict::NotOffered(_) => (Outcome::Skipped.class(), "–".into()),
         Verdict::NotApplicable(_) => (Outcome::Skipped.class(), "n/a".into()),
         Verdict::KnownBroken(_) => (Outcome::Skipped.class(), "broken".into()),

@@ -93,7 +93,9 @@ impl Tally {
 pub(super) fn functions_with_laws(book: &Book<'_>, spec: &Spec) -> (usize, usize) {
     let laws: Vec<_> = book.laws(spec.api).collect();
     let functions = spec.functions.iter().flat_map(|(_, all)| *all);
-    let with = functions.clone().filter(|one| !laws_of(&laws, one.name).is_empty());
+    let with = functions
+        .clone()
+        .filter(|one| !laws_of(&laws, one.name).is_empty());
     (with.count(), functions.count())
 }
 
@@ -106,15 +108,12 @@ fn summary(book: &Book<'_>, spec: &Spec) -> Markup {
         p {
             (count(book.laws(spec.api).count(), "law")) ": "
             a href=(spec.laws_page()) { "what each says and where it ran" } "."
-            @if functions > 0 { " Of " (functions) " functions " (with) " have laws." }
+            @if functions > 0 { " Of " (functions) " functions, " (with) " have laws." }
         }
     }
 }
 
-fn coverage<'s>(
-    book: &Book<'_>,
-    parts: impl Iterator<Item = (&'s str, &'s [Sentence])>,
-) -> Markup {
+fn coverage<'s>(book: &Book<'_>, parts: impl Iterator<Item = (&'s str, &'s [Sentence])>) -> Markup {
     let table = html! {
         table {
             caption { "Sentences, by what keeps them, and what came of those that laws decide" }
@@ -122,7 +121,7 @@ fn coverage<'s>(
                 tr {
                     th scope="col" { "Part" }
                     @for title in ["sentences", "by laws", "by tests", "not to be seen", "not kept"] { th scope="col" .number { (title) } }
-                    @for outcome in Outcome::ALL { th scope="col" .number { (outcome.name()) } }
+                    @for outcome in Outcome::ALL { th scope="col" .number { (outcome.plural()) } }
                 }
             }
             tbody {
@@ -157,6 +156,14 @@ fn sentences(book: &Book<'_>, spec: &Spec, part: &Part) -> Markup {
     html! {
         section {
             h2 #(slug(part.title)) { (part.title) }
+            details {
+                summary { "Sections" }
+                ul .inline {
+                    @for section in by_section.clone().map(|sentences| sentences[0].section) {
+                        li { a href={ "#" (section_anchor(section)) } { "§" (section) } }
+                    }
+                }
+            }
             @for sentences in by_section {
                 @let section = sentences[0].section;
                 h3 #(section_anchor(section)) {
@@ -181,7 +188,10 @@ fn functions_of(spec: &Spec, section: &str) -> impl Iterator<Item = &'static str
 fn told(tally: &Tally) -> String {
     let outcomes = tally.outcomes.iter().zip(Outcome::ALL);
     let mut parts: Vec<String> = outcomes
-        .map(|(number, outcome)| (*number, outcome.name()))
+        .map(|(number, outcome)| match number {
+            1 => (1, outcome.name()),
+            _ => (*number, outcome.plural()),
+        })
         .chain([
             (tally.tests, "by tests"),
             (tally.unseen, "not to be seen"),
@@ -265,7 +275,7 @@ fn rows_of_functions(
 ) -> Markup {
     let law = |id| book.law(id);
     let table = html! {
-        table {
+        table .wide {
             caption .hidden { (title) }
             thead { tr { th scope="col" { "Function" } th scope="col" { "Where" } th scope="col" { "Laws" } } }
             tbody {
@@ -297,7 +307,7 @@ fn other_laws(book: &Book<'_>, spec: &Spec, laws: &[&'static Law]) -> Markup {
     }
     let title = others_title(spec);
     let table = html! {
-        table {
+        table .wide {
             caption .hidden { (title) }
             thead { tr { th scope="col" { "Clause" } th scope="col" { "Law" } th scope="col" { "What it says" } th scope="col" { "In this run" } } }
             @for clause in clauses {
