@@ -212,6 +212,7 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 test-all: test ## what `test` does, all laws in all columns and on hosts, order under 1,000 seeds, Miri (hours)
 	@$(STEP) "Miri" $(MAKE) --no-print-directory miri
 	@$(STEP) "packages of the crates, built" packaging/run-crates verify
+	@$(STEP) "documentation" env RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@$(STEP) "all laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "all laws of the engine on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api core
 	@$(STEP) "all laws of uTofu on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api utofu --seeds 3

@@ -2,7 +2,7 @@
 //! programs exchange names by their own means, and have no more room than FI_NAME_MAX for them.
 //!
 //! Where a process is reached by several transports, not all that they call it by fits. Then the name has the parts of those that reach all
-//! hosts, and the directory, which is read first, has the rest ([`crate::target`]).
+//! hosts, and the directory, which is read first, has the rest (`target`).
 
 use std::ops::Range;
 

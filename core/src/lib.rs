@@ -2,7 +2,7 @@
 //! collective schedules over any [`transport`].
 //!
 //! An [`Engine`] is one process's place. It allocates and registers [`Region`]s, connects to other processes by their
-//! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`](world::World) adds what programs
+//! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`] adds what programs
 //! with ranks need.
 //!
 //! ```

@@ -172,7 +172,7 @@ impl Library {
         }
     }
 
-    /// Calls `what`, which finds the [`defaults`]: some variables are read whenever something is opened.
+    /// Calls `what`, which finds the `defaults`: some variables are read whenever something is opened.
     pub fn with_defaults<T>(&self, what: impl FnOnce() -> T) -> T {
         match APART.get() {
             // It has an environment of its own.

@@ -1,9 +1,9 @@
 //! The shared-memory backend of unipgas: processes of one node.
 //!
-//! A process owns a [pool](pool): one sparse memfd with its control block and the regions that the library allocates. Peers open it through
+//! A process owns a [pool]: one sparse memfd with its control block and the regions that the library allocates. Peers open it through
 //! `/proc/<pid>/fd`, map it once, and from then on put, get, notify and use atomics by plain loads, stores and
 //! CPU atomics. Memory of the user is adopted in place where that can be proved safe, else reached by the kernel's
-//! cross-process copies, with atomics done by the owner's [agent](agent).
+//! cross-process copies, with atomics done by the owner's agent.
 //!
 //! ```no_run
 //! use std::sync::Arc;

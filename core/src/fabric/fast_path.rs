@@ -8,7 +8,7 @@ use crate::mapped;
 use crate::op::{AtomicRequest, Local, Notice, QuickPut, Remote};
 
 /// Operations that need loads and stores only, and are over when they return; those that a [`Posting`] counts may also be
-/// [quick](Channel::put_quick). False: nothing has been done, for whatever reason; [`Endpoint`]'s operations tell it.
+/// [quick](crate::transport::Channel::put_quick). False: nothing has been done, for whatever reason; [`Endpoint`]'s operations tell it.
 #[derive(Clone, Copy)]
 pub struct FastPath<'a>(Option<&'a Endpoint>);
 
@@ -63,7 +63,7 @@ impl FastPath<'_> {
         }
     }
 
-    /// A [`put`](Self::put) of which nothing becomes visible before what this thread has put earlier, as [`Flags::ORDERED`] says.
+    /// A [`put`](Self::put) of which nothing becomes visible before what this thread has put earlier, as [`Flags::ORDERED`](crate::Flags::ORDERED) says.
     ///
     /// # Safety
     /// As [`put`](Self::put).
@@ -125,7 +125,7 @@ impl FastPath<'_> {
     /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
     ///
     /// # Safety
-    /// As [`Channel::atomic`].
+    /// As [`Channel::atomic`](crate::transport::Channel::atomic).
     #[inline(always)]
     pub unsafe fn atomic(self, dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
         // SAFETY:

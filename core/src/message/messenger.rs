@@ -16,7 +16,7 @@ use crate::{Deadline, Result};
 pub struct Lane {
     /// Messages that may be on their way from it ([`Shape::lines`]).
     pub lines: usize,
-    /// Bytes for what of their payloads does not fit in lines ([`Shape::data`]).
+    /// Bytes for what of their payloads does not fit in lines (the field `data` of [`Shape`]).
     pub data: usize,
 }
 

@@ -29,7 +29,7 @@ pub enum Multicast {
 
 impl Mailbox {
     /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: the caller does nothing but make progress
-    /// until it has. Errors: those of [`Peers::find`]; [`Error::PeerDead`], [`Error::StaleRegion`];
+    /// until it has. Errors: those of [`Peers::find`](super::Peers::find); [`Error::PeerDead`], [`Error::StaleRegion`];
     /// [`Error::InvalidArgument`] for an [`APART`] message longer than [`Shape::eager`](super::Shape::eager).
     ///
     /// # Safety

@@ -5,7 +5,7 @@
 //! alone would lose stores. Here a userfaultfd write-protects the pages first: readers go on, whoever writes (user
 //! code or a system call) sleeps in the kernel; the content is copied to a new mapping, that mapping replaces the
 //! pages in one system call, and the sleepers are woken and repeat their write on it. No store is lost, none is done
-//! twice. A process of one thread needs no userfaultfd; where it is not permitted, other threads are [stopped](halt).
+//! twice. A process of one thread needs no userfaultfd; where it is not permitted, other threads are stopped.
 //!
 //! Adopted pages are not inherited by `fork` (`MADV_DONTFORK`; uTofu user's guide §6.1.4.1).
 //!

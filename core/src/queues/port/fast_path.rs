@@ -95,7 +95,7 @@ impl Port {
         }
     }
 
-    /// Puts `len` bytes from `source`. `None`: nothing has happened. Errors: [`Error::InboxFull`], as for [`Port::post`].
+    /// Puts `len` bytes from `source`. `None`: nothing has happened. Errors: [`Error::InboxFull`](crate::Error::InboxFull), as for [`Port::post`].
     ///
     /// # Safety
     /// `len` bytes at `source` are valid.
