@@ -204,8 +204,8 @@ fn laws_that_hold() {
     let ran = text(all(index, "main")[0]);
     for part in [
         "unipgas 0.",
-        "--law gaspi.write.s,core.put.contents --backend shm,loopback",
-        "1 for each law, from 7",
+        "--law 'gaspi.write.s,core.put.contents' --backend 'shm,loopback'",
+        "1 seed for each law, from 7; 4 runs in all",
         "GASPI has one process a process",
     ] {
         assert!(ran.contains(part), "{part}: {ran}");

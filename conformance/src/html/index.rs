@@ -107,9 +107,9 @@ fn what_ran(report: &Report<'_>) -> Markup {
                 dt { "Laws" } dd { (run.laws.len()) " on " (count(run.columns.len(), "backend")) }
                 dt { "Seeds" }
                 dd {
-                    @if plan.all { (plan.count) " for each law, from " (plan.first) }
-                    @else { "up to " (plan.count) " for laws about order, from " (plan.first) "; fewer for others" }
-                    ": " (run.work) " in all"
+                    @if plan.all { (count(plan.count as usize, "seed")) " for each law, from " (plan.first) }
+                    @else { "from " (plan.first) ", " (plan.count) " for laws about order, fewer for others" }
+                    "; " (count(run.work as usize, "run")) " in all"
                     @if plan.broken { "; laws that are pinned as broken have run, too" }
                 }
                 dt { "For programs" } dd { a href=(RECORDS) { (RECORDS) } ", one record a line" }
