@@ -291,12 +291,13 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     };
     bar.finish_and_clear();
     let cells = matrix.cells();
+    let stopped = runner.is_stopped();
     let written = match &report {
         None => Ok(()),
         Some(report) => {
             let state = match &worked {
                 Err(why) => State::Ended(why),
-                Ok(()) if runner.is_stopped() => State::Ended("it was asked to by a signal"),
+                Ok(()) if stopped => State::Ended("it was asked to by a signal"),
                 Ok(()) => State::Done,
             };
             report.write(&cells, state)
@@ -308,7 +309,7 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
             .and_then(|()| to.flush())
             .map_err(|e| format!("cannot write the records: {e}"))?;
     }
-    if let (Some(report), true) = (&report, runner.is_stopped()) {
+    if let (Some(report), true) = (&report, stopped) {
         match &written {
             Ok(()) => tell(&format!(
                 "stopped; what is known so far is in {}",

@@ -13,7 +13,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::Law;
 use crate::matrix::{Cell, Column, Plan};
-use crate::pinned::{self, Pin};
+use crate::pinned::{self, Pin, Why};
 use crate::report;
 use crate::runner::{Ran, Verdict};
 use book::{Book, Outcome, SPECS, Spec};
@@ -186,9 +186,15 @@ fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
 
 /// The pin that decided what became of a cell.
 fn pin_of(cell: &Cell) -> Option<&'static Pin> {
-    // Where nothing can run, no pin is looked at.
-    let looked_at = cell.column.missing().is_none();
-    pinned::find(cell.column, cell.ran.law).filter(|_| looked_at)
+    let decides = |pin: &&Pin| match cell.ran.verdict {
+        Verdict::Pass => false,
+        Verdict::Fail(_) => true,
+        // Without a seed, nothing can run there.
+        Verdict::NotOffered(_) => pin.why == Why::Absent && cell.ran.seeds > 0,
+        Verdict::NotApplicable(_) => pin.why == Why::Inapplicable,
+        Verdict::KnownBroken(_) => pin.why == Why::Broken,
+    };
+    pinned::find(cell.column, cell.ran.law).filter(decides)
 }
 
 /// A clause, with links to the sections that it names.
