@@ -168,23 +168,28 @@ impl Net {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
                 (Verdict::Stranger, None)
             }
-            Ok(stranger) if let Some(known) = self.begun_with(&stranger) => {
+            Ok(stranger) => match self.begun_with(&stranger) {
                 // He has not had the answer, or not yet.
-                (Verdict::Accepted(known.own_end()), None)
-            }
-            Ok(stranger) => match self.begin(stranger.address, false) {
-                Ok(begun) => {
-                    begun.is_ready(stranger.end);
-                    (Verdict::Accepted(begun.own_end()), Some(begun))
-                }
-                Err(error) => {
-                    tracing::warn!("tofu: a process that begins a stream is refused: {error}");
-                    (Verdict::Full, None)
-                }
+                Some(known) => (Verdict::Accepted(known.own_end()), None),
+                None => self.welcome(&stranger),
             },
         };
         fetched.answer(verdict);
         self.try_again(Mute::Answer(fetched, begun));
+    }
+
+    /// Begins a stream with this stranger, who wants one.
+    fn welcome(&self, stranger: &Stranger) -> (Verdict, Option<Arc<Conversation>>) {
+        match self.begin(stranger.address, false) {
+            Ok(begun) => {
+                begun.is_ready(stranger.end);
+                (Verdict::Accepted(begun.own_end()), Some(begun))
+            }
+            Err(error) => {
+                tracing::warn!("tofu: a process that begins a stream is refused: {error}");
+                (Verdict::Full, None)
+            }
+        }
     }
 
     /// The stream that this stranger has begun before.
