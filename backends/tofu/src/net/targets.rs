@@ -161,7 +161,8 @@ impl Net {
             }
             return;
         }
-        if is_of_this_side(code) && !target.is_lost() {
+        // Also where the peer is to blame: it may live, and wait for this process.
+        if code != LAST_WORD && !target.is_lost() {
             self.say_farewell(target);
         }
         if target.lost.swap(true, Ordering::AcqRel) {
