@@ -87,6 +87,11 @@ fn functions() -> Result<(DupInfo, FreeInfo)> {
     })
 }
 
+/// Whether there is a libfabric, or what stands in for it.
+pub fn is_there() -> bool {
+    functions().is_ok()
+}
+
 /// An empty `fi_info` of the loading library's size, with its attributes.
 pub fn allocate_info() -> Result<*mut fi_info> {
     let (dupinfo, _) = functions()?;

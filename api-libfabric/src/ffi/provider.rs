@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::fabric::open_fabric;
-use super::{info::getinfo, told};
+use super::info::getinfo;
+use super::{library, told};
 use crate::sys::{fi_context, fi_provider, version};
 
 /// The version of the interface that the tables are made for. libfabric takes no provider that knows less than itself; ours leave out
@@ -13,9 +14,13 @@ const INTERFACE: u32 = version(2, 255);
 
 unsafe extern "C" fn cleanup() {}
 
-/// What libfabric calls when it has loaded the library.
+/// What libfabric calls when it has loaded the library. Null where libfabric's functions cannot be found: a static program has loaded this, whose
+/// libfabric would take it for a newer copy of the provider that the program has built in.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
+    if !library::is_there() {
+        return std::ptr::null_mut();
+    }
     static PROVIDER: AtomicPtr<fi_provider> = AtomicPtr::new(std::ptr::null_mut());
     let known = PROVIDER.load(Ordering::Acquire);
     if !known.is_null() {

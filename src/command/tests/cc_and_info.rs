@@ -104,6 +104,48 @@ fn showme_prints_what_would_run() {
 }
 
 #[test]
+fn an_rpath_is_given_where_the_installation_has_one() {
+    let prefix = Prefix::new("rpath");
+    std::fs::create_dir_all(prefix.0.join("lib/pkgconfig")).unwrap();
+    let link = |libs: &str| {
+        std::fs::write(prefix.0.join("lib/pkgconfig/unipgas.pc"), libs).unwrap();
+        prefix.cc(&["--api=gaspi", "--showme:link"])
+    };
+    assert_eq!(
+        link("Libs: -L${libdir} -Wl,-rpath,${libdir} -lunipgas\n"),
+        "-LP/lib -Wl,-rpath,P/lib -lGPI2"
+    );
+    assert_eq!(link("Libs: -L${libdir} -lunipgas\n"), "-LP/lib -lGPI2");
+}
+
+#[test]
+fn packages_of_distributions_have_folders_of_their_own() {
+    let prefix = Prefix::new("packages");
+    let lib = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+    for folder in ["include/unipgas", &lib] {
+        std::fs::create_dir_all(prefix.0.join(folder)).unwrap();
+    }
+    // Without the package that has the names of other libraries.
+    for file in ["include/GASPI.h", "lib/libGPI2.so"] {
+        std::fs::remove_file(prefix.0.join(file)).unwrap();
+    }
+    std::fs::write(prefix.0.join("include/unipgas/GASPI.h"), "").unwrap();
+    std::fs::write(prefix.0.join(&lib).join("libunipgas.so"), "").unwrap();
+    assert_eq!(
+        prefix.cc(&["--api=gaspi", "--showme", "a.c"]),
+        format!("ccache mycc -IP/include/unipgas a.c -LP/{lib} -Wl,-rpath,P/{lib} -lunipgas")
+    );
+    // With it.
+    std::fs::write(prefix.0.join("include/GASPI.h"), "").unwrap();
+    std::fs::write(prefix.0.join(&lib).join("libGPI2.so"), "").unwrap();
+    let said = prefix.cc(&["--api=gaspi", "--showme", "a.c"]);
+    assert!(
+        said.contains("-IP/include/unipgas ") && said.ends_with(" -lGPI2"),
+        "{said}"
+    );
+}
+
+#[test]
 fn static_programs_get_what_the_archive_needs() {
     let prefix = Prefix::new("static");
     for option in ["-static", "-static-pie"] {

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
-use super::library::{Info, getinfo, getinfo_at};
+use super::library::{self, Info, getinfo, getinfo_at};
 use super::station::{Plan, Station};
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -39,10 +39,7 @@ laws! {
 }
 
 fn provider(_: &Ctx) -> Verdict {
-    let (one, two) = (
-        unipgas::libfabric::ffi::fi_prov_ini(),
-        unipgas::libfabric::ffi::fi_prov_ini(),
-    );
+    let (one, two) = (library::provider(), library::provider());
     ensure_eq!(one, two, "two structures");
     // SAFETY:
     // - the provider's structure, whose context is the library's.

@@ -166,6 +166,12 @@ pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<
     getinfo_at(version, [None; 2], flags, hints)
 }
 
+/// The provider, which is loaded by this library.
+pub(super) fn provider() -> *mut fi_provider {
+    unipgas::libfabric::ffi::stand_in(fi_dupinfo, fi_freeinfo);
+    unipgas::libfabric::ffi::fi_prov_ini()
+}
+
 /// The same with node and service.
 pub(super) fn getinfo_at(
     version: u32,
@@ -175,11 +181,10 @@ pub(super) fn getinfo_at(
 ) -> Result<Info, c_int> {
     let mut found = null_mut();
     let [node, service] = at.map(|text| text.map_or(null(), CStr::as_ptr));
-    unipgas::libfabric::ffi::stand_in(fi_dupinfo, fi_freeinfo);
     // SAFETY:
     // - the provider lives as long as the process; hints have their attributes; strings of C, or null.
     let code = unsafe {
-        let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
+        let provider = &*provider();
         let hints = hints.map_or(null(), |hints| hints.raw().cast_const());
         (provider.getinfo)(version, node, service, flags, hints, &mut found)
     };

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use unipgas::libfabric::sys::*;
 
 use super::kit::*;
-use super::library::{Info, getinfo};
+use super::library::{self, Info, getinfo};
 use crate::law::Verdict;
 
 /// What a program wishes for.
@@ -120,7 +120,7 @@ impl Station {
         // - what getinfo gave, and a place for a pointer.
         let code = unsafe {
             (*fabric).api_version = plan.version;
-            let provider = &*unipgas::libfabric::ffi::fi_prov_ini();
+            let provider = &*library::provider();
             (provider.fabric)(fabric, &mut station.fabric, null_mut())
         };
         crate::ensure_eq!(code, 0, "fi_fabric");
