@@ -40,7 +40,7 @@ fn linked(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-fn find(name: &CStr) -> Result<*mut c_void> {
+pub(super) fn find(name: &CStr) -> Result<*mut c_void> {
     // SAFETY:
     // - names are C strings; the handle, if any, is that of a library which is loaded already and stays so while it calls us.
     // - the function of the loader's name has the loader's type.

@@ -4,10 +4,10 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{Library, in_this_process};
 use unipgas_core::log::{self, Level, Sink};
 use unipgas_core::variables::{self, VARIABLES};
 
+use super::library::find;
 use crate::sys::fi_provider;
 
 type LogEnabled = unsafe extern "C" fn(*const fi_provider, c_int, c_int) -> c_int;
@@ -60,17 +60,12 @@ unsafe impl Sync for Told {}
 
 static TOLD: OnceLock<Told> = OnceLock::new();
 
-/// A function of the libfabric that has loaded this provider. Programs may contain one.
-fn function(name: &CStr) -> Option<*mut c_void> {
-    in_this_process(name).or_else(|| Library::loaded(c"libfabric.so.1")?.find(name).ok())
-}
-
 /// Tells libfabric the provider's parameters, takes their values, and has the provider's events written by libfabric.
 ///
 /// # Safety
 /// `provider` is valid for good.
 pub(super) unsafe fn begin(provider: *mut fi_provider) {
-    if let (Some(define), Some(get)) = (function(c"fi_param_define"), function(c"fi_param_get")) {
+    if let (Ok(define), Ok(get)) = (find(c"fi_param_define"), find(c"fi_param_get")) {
         // SAFETY:
         // - the functions of these names have these types.
         let (define, get) = unsafe {
@@ -85,7 +80,7 @@ pub(super) unsafe fn begin(provider: *mut fi_provider) {
             unsafe { parameter(provider, (define, get), name, variable) };
         }
     }
-    if let (Some(enabled), Some(log)) = (function(c"fi_log_enabled"), function(c"fi_log")) {
+    if let (Ok(enabled), Ok(log)) = (find(c"fi_log_enabled"), find(c"fi_log")) {
         // SAFETY:
         // - the functions of these names have these types.
         let (enabled, log) = unsafe {
