@@ -111,6 +111,7 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
 /// # Safety
 /// As for `copy`.
 #[cold]
+#[inline(never)]
 unsafe fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
     let span = trace::transfer(len);
     // SAFETY:
