@@ -420,7 +420,17 @@ fn what_is_known_when_it_is_stopped() {
             "--jobs",
             "1",
         ];
-        let mut child = command(&args, &folder.0)
+        let mut command = command(&args, &folder.0);
+        // SAFETY:
+        // - signal(2) may be called between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                // Who runs the tests in the background may have it ignored.
+                libc::signal(signal, libc::SIG_DFL);
+                Ok(())
+            })
+        };
+        let mut child = command
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -48,8 +48,16 @@ const LM_ID_NEWLM: c_long = -1;
 
 /// A function of the loader's. It is looked up, since linkers warn of it in static programs, which have none. Errors: there is none.
 fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
-    in_this_process(function)
-        .ok_or_else(|| format!("a static program cannot load {}", library.to_string_lossy()))
+    // SAFETY:
+    // - a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
+    match found.is_null() {
+        true => Err(format!(
+            "a static program cannot load {}",
+            library.to_string_lossy()
+        )),
+        false => Ok(found),
+    }
 }
 
 /// An environment as libc wants it, which stays for good.
@@ -90,14 +98,6 @@ pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) 
     let result = what();
     let _ = place.compare_exchange(ours, before, Ordering::AcqRel, Ordering::Relaxed);
     result
-}
-
-/// A function of the program, or of a library that it shows to all.
-pub fn in_this_process(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY:
-    // - a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
 }
 
 impl Library {
@@ -142,9 +142,11 @@ impl Library {
         Ok((library, Enter(begin)))
     }
 
-    /// One that this process has loaded.
-    pub fn loaded(name: &CStr) -> Option<Self> {
-        let loader = loader(c"dlopen", name).ok()?;
+    /// Whether this process has loaded it.
+    pub fn is_loaded(name: &CStr) -> bool {
+        let Ok(loader) = loader(c"dlopen", name) else {
+            return false;
+        };
         // SAFETY:
         // - as for `load`; a library that is there gets one more user, who stays.
         let handle = unsafe {
@@ -153,7 +155,7 @@ impl Library {
                 libc::RTLD_LAZY | libc::RTLD_NOLOAD,
             )
         };
-        Library::of(handle, name).ok()
+        !handle.is_null()
     }
 
     fn of(handle: *mut c_void, name: &CStr) -> Result<Self, String> {
@@ -265,8 +267,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
     fn a_library_apart_has_an_environment_of_its_own() {
-        assert!(Library::loaded(c"libc.so.6").is_some());
-        assert!(Library::loaded(c"libnobody-has-this.so.1").is_none());
+        assert!(Library::is_loaded(c"libc.so.6"));
+        assert!(!Library::is_loaded(c"libnobody-has-this.so.1"));
         let environment = vec![c"ONLY=this".to_owned()];
         let (apart, enter) = Library::load_apart(c"libc.so.6", environment).unwrap();
         functions_of_library! {

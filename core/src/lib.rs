@@ -48,7 +48,7 @@ mod queues;
 mod ranked;
 mod sync;
 mod tell;
-pub mod trace;
+pub(crate) mod trace;
 pub mod variables;
 
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -21,21 +21,25 @@ const LONG: Duration = Duration::from_micros(10);
 const KEPT: Duration = Duration::from_millis(500);
 const MUCH: usize = 64 << 10;
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Of this process, as messages name it.
-static RANK: AtomicU32 = AtomicU32::new(0);
-static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+/// Made by a process for itself, and never freed: what a fork leaves locked is the parent's.
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Where the events of this process go.
+/// Where the events of a process go.
 struct Recorder {
-    file: File,
-    /// What viewers call a process; 0 is nobody's to them.
-    number: u32,
-    /// Of this process, and not of one that it has started by fork.
     pid: u32,
+    /// As messages name it: the rank.
+    name: u32,
+    /// What viewers call it; 0 is nobody's to them.
+    number: u32,
+    clock: (Instant, Duration),
+    waiting: Mutex<Waiting>,
+}
+
+/// What is still to be written.
+struct Waiting {
+    file: File,
     text: Vec<u8>,
     written: Instant,
-    clock: (Instant, Duration),
 }
 
 /// As the format has it; times in microseconds since 1970.
@@ -60,7 +64,15 @@ struct Event<'a> {
 /// Whether anything is told.
 #[inline(always)]
 pub fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
+    !RECORDER.load(Ordering::Relaxed).is_null()
+}
+
+/// That of this process, and not of one that has started it by fork.
+fn recorder() -> Option<&'static Recorder> {
+    // SAFETY:
+    // - null, or leaked by `begin`.
+    let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
+    recorder.filter(|recorder| recorder.pid == process::id())
 }
 
 /// Begins, if the environment asks for it; more often does nothing. `rank` of a job; a process without one goes by its id.
@@ -68,48 +80,40 @@ pub fn begin(rank: Option<u32>) {
     let Ok(Some(path)) = variables::get("UNIPGAS_TRACE") else {
         return;
     };
-    let mut recorder = RECORDER.lock();
-    if recorder
-        .as_ref()
-        .is_some_and(|known| known.pid == process::id())
-    {
+    if recorder().is_some() {
         return;
     }
     let file = match open(&path) {
         Ok(file) => file,
         Err(error) => return tell(&format!("UNIPGAS_TRACE={path}: {error}")),
     };
+    let pid = process::id();
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let fresh = Recorder {
-        file,
-        number: rank.map_or(process::id(), |rank| rank + 1),
-        pid: process::id(),
-        text: Vec::new(),
-        written: Instant::now(),
+    let fresh: &Recorder = Box::leak(Box::new(Recorder {
+        pid,
+        name: rank.unwrap_or(pid),
+        number: rank.map_or(pid, |rank| rank + 1),
         clock: (Instant::now(), since.unwrap_or_default()),
-    };
+        waiting: Mutex::new(Waiting {
+            file,
+            text: Vec::new(),
+            written: Instant::now(),
+        }),
+    }));
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let name = match rank {
-        Some(rank) => format!("rank {rank} on {host}, process {}", process::id()),
-        None => format!("process {} on {host}", process::id()),
+        Some(rank) => format!("rank {rank} on {host}, process {pid}"),
+        None => format!("process {pid} on {host}"),
     };
-    let is_first = recorder.replace(fresh).is_none();
-    RANK.store(rank.unwrap_or(process::id()), Ordering::Relaxed);
-    IS_ON.store(true, Ordering::Relaxed);
-    if let Some(recorder) = &mut *recorder {
-        recorder.append("process_name", "M", None, None, json!({ "name": name }));
-        recorder.append(
-            "process_sort_index",
-            "M",
-            None,
-            None,
-            json!({ "sort_index": recorder.number }),
-        );
-        // Also of a process that is ended before it has done anything.
-        recorder.write();
-    }
-    if is_first {
+    let before = RECORDER.swap(std::ptr::from_ref(fresh).cast_mut(), Ordering::AcqRel);
+    record("process_name", "M", None, None, json!({ "name": name }));
+    let index = json!({ "sort_index": fresh.number });
+    record("process_sort_index", "M", None, None, index);
+    // Also of a process that is ended before it has done anything.
+    flush();
+    // The child of a fork has its parent's handler.
+    if before.is_null() {
         // SAFETY:
         // - the handler takes no argument, and all that it uses is static.
         unsafe { libc::atexit(at_exit) };
@@ -133,64 +137,26 @@ extern "C" fn at_exit() {
 }
 
 /// Writes what is still in memory.
-pub fn flush() {
-    if let Some(recorder) = &mut *RECORDER.lock() {
-        recorder.write();
+fn flush() {
+    if let Some(recorder) = recorder() {
+        recorder.waiting.lock().write();
     }
 }
 
 impl Recorder {
-    fn now(&self, at: Instant) -> f64 {
+    /// Since 1970.
+    fn microseconds(&self, at: Instant) -> f64 {
         let (then, time) = self.clock;
         let before = then.saturating_duration_since(at);
         let time = time + at.saturating_duration_since(then);
         time.saturating_sub(before).as_nanos() as f64 / 1e3
     }
+}
 
-    fn append(
-        &mut self,
-        name: &str,
-        ph: &str,
-        began: Option<Instant>,
-        id: Option<u64>,
-        args: Value,
-    ) {
-        let now = Instant::now();
-        let (ts, lasted) = (
-            self.now(began.unwrap_or(now)),
-            began.map(|began| now - began),
-        );
-        let event = Event {
-            name,
-            cat: match ph {
-                "s" | "f" => "message",
-                _ => "unipgas",
-            },
-            ph,
-            ts,
-            dur: lasted
-                .filter(|_| ph == "X")
-                .map(|lasted| lasted.as_nanos() as f64 / 1e3),
-            pid: self.number,
-            tid: rustix::thread::gettid().as_raw_nonzero().get(),
-            id,
-            bp: (ph == "f").then_some("e"),
-            args,
-        };
-        if serde_json::to_writer(&mut self.text, &event).is_ok() {
-            self.text.extend_from_slice(b",\n");
-        }
-        if self.text.len() >= MUCH || now - self.written >= KEPT {
-            self.write();
-        }
-    }
-
-    /// In whole lines and one piece each: others append to the same file.
+impl Waiting {
+    /// In whole lines and one piece: others append to the same file.
     fn write(&mut self) {
-        // The parent of a fork has the same text, and tells it itself.
-        if self.pid == std::process::id() {
-            let _ = self.file.write_all(&self.text);
-        }
+        let _ = self.file.write_all(&self.text);
         self.text.clear();
         self.written = Instant::now();
     }
@@ -198,11 +164,36 @@ impl Recorder {
 
 #[cold]
 fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<u64>, args: Value) {
-    if let Some(recorder) = &mut *RECORDER.lock()
-        && recorder.pid == process::id()
-    {
-        recorder.append(name, ph, began, id, args);
+    let Some(recorder) = recorder() else { return };
+    let now = Instant::now();
+    let lasted = || began.map(|began| (now - began).as_nanos() as f64 / 1e3);
+    let event = Event {
+        name,
+        cat: match ph {
+            "s" | "f" => "message",
+            _ => "unipgas",
+        },
+        ph,
+        ts: recorder.microseconds(began.unwrap_or(now)),
+        dur: (ph == "X").then(lasted).flatten(),
+        pid: recorder.number,
+        tid: rustix::thread::gettid().as_raw_nonzero().get(),
+        id,
+        bp: (ph == "f").then_some("e"),
+        args,
+    };
+    let mut waiting = recorder.waiting.lock();
+    if serde_json::to_writer(&mut waiting.text, &event).is_ok() {
+        waiting.text.extend_from_slice(b",\n");
     }
+    if waiting.text.len() >= MUCH || now - waiting.written >= KEPT {
+        waiting.write();
+    }
+}
+
+/// As messages name this process.
+fn own_name() -> u32 {
+    recorder().map_or(0, |recorder| recorder.name)
 }
 
 /// Something that takes time, and is told when it ends; its name is that of the interface's call that the thread is in.
@@ -222,12 +213,15 @@ pub fn transfer(len: usize) -> Option<Span> {
 }
 
 impl Span {
-    /// It has ended. `what`: in a word, for calls that are not known by name.
+    /// A transfer, which has come to an end, or is under way.
+    ///
+    /// As C's functions it never unwinds: callers on fast paths need not be prepared for that.
     #[cold]
-    pub fn ended(self, what: &str, args: Value) {
+    #[inline(never)]
+    pub extern "C" fn transferred(&self, len: usize) {
         let call = calling();
-        let name = if call.is_empty() { what } else { &call };
-        record(name, "X", Some(self.0), None, args);
+        let name = if call.is_empty() { "transfer" } else { &call };
+        record(name, "X", Some(self.0), None, json!({ "bytes": len }));
     }
 
     fn end_of_message(
@@ -257,14 +251,14 @@ pub fn happened(name: &str, args: Value) {
 /// A message of so many bytes has left for `to`; `number` is the sender's: of messages under way between the two no other has it.
 #[cold]
 pub(crate) fn message_left(span: Span, to: u32, number: u32, bytes: usize) {
-    let from = RANK.load(Ordering::Relaxed);
+    let from = own_name();
     span.end_of_message("message leaves", "s", (from, to, number), bytes);
 }
 
 /// The payload of a message is got, of which [`message_left`] has told at the sender.
 #[cold]
 pub(crate) fn message_came(span: Span, from: u32, number: u32, bytes: usize) {
-    let to = RANK.load(Ordering::Relaxed);
+    let to = own_name();
     span.end_of_message("message comes", "f", (from, to, number), bytes);
 }
 

@@ -138,7 +138,7 @@ impl Library {
     fn load() -> Result<Library, String> {
         let handlers = Handlers::save();
         // Of a program that calls libfabric itself, FI_PROVIDER says which providers there are, perhaps unipgas alone.
-        let loaded = match dynamic::Library::loaded(NAME).is_some() {
+        let loaded = match dynamic::Library::is_loaded(NAME) {
             true => {
                 dynamic::Library::load_apart(NAME, environment(true)).map(|(library, enter)| {
                     let _ = APART.set(enter);

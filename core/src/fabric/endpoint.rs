@@ -22,7 +22,7 @@ use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::transport::{Channel, LONGEST_MESSAGE};
-use crate::{AtomicOp, Deadline, Error, Result, waits};
+use crate::{AtomicOp, Deadline, Error, Result, trace, waits};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
 struct GetNotice {
@@ -401,7 +401,10 @@ impl Endpoint {
                 MappedChannel.put(src, dst, len, flags, context)
             } else {
                 let src = self.operand(src, dst.region);
-                self.channel(dst.region).put(src, dst, len, flags, context)
+                let span = trace::transfer(len);
+                let outcome = self.channel(dst.region).put(src, dst, len, flags, context);
+                span.inspect(|span| span.transferred(len));
+                outcome
             }
         }
     }
@@ -426,7 +429,10 @@ impl Endpoint {
                 MappedChannel.get(dst, src, len, flags, context)
             } else {
                 let dst = self.operand(dst, src.region);
-                self.channel(src.region).get(dst, src, len, flags, context)
+                let span = trace::transfer(len);
+                let outcome = self.channel(src.region).get(dst, src, len, flags, context);
+                span.inspect(|span| span.transferred(len));
+                outcome
             }
         }
     }
@@ -462,8 +468,12 @@ impl Endpoint {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
             } else {
                 let src = self.operand(src, dst.region);
-                self.channel(dst.region)
-                    .put_notify(src, dst, len, notice, flags, context)
+                let span = trace::transfer(len);
+                let outcome = self
+                    .channel(dst.region)
+                    .put_notify(src, dst, len, notice, flags, context);
+                span.inspect(|span| span.transferred(len));
+                outcome
             }
         }
     }

@@ -282,21 +282,15 @@ pub fn run(mut args: Args) -> ExitCode {
         Err(why) => return fail(2, &why),
     };
     // Names of files among the options are those that they are here.
-    if let Some(files) = &mut args.output
-        && let Ok(whole) = std::path::absolute(&*files)
-    {
-        *files = whole;
+    for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
+        if let Ok(whole) = std::path::absolute(&*named) {
+            *named = whole;
+        }
     }
     if let Some(directory) = &args.wdir
         && let Err(error) = std::env::set_current_dir(directory)
     {
         return fail(2, &format!("--wdir {}: {error}", directory.display()));
-    }
-    if let Some(file) = &mut args.trace {
-        match trace::begin(file) {
-            Ok(whole) => *file = whole,
-            Err(why) => return fail(2, &why),
-        }
     }
     let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
     let Some(processes) = args.processes.or_else(|| shares.as_ref().map(of_hosts)) else {
@@ -353,7 +347,6 @@ pub fn run(mut args: Args) -> ExitCode {
 }
 
 /// What is told when the job has ended.
-#[derive(Clone)]
 pub struct Told {
     /// Statistics, in this form.
     pub stats: Option<Form>,
@@ -368,9 +361,17 @@ impl Told {
             trace: args.trace.clone(),
         }
     }
+
+    /// Before the job begins. Errors: a line, where something cannot be written.
+    pub fn begin(&self) -> Result<(), String> {
+        self.trace.as_deref().map_or(Ok(()), trace::begin)
+    }
 }
 
 fn see_through(mut launch: Launch, linked: &Links, wishes: Told) -> ExitCode {
+    if let Err(why) = wishes.begin() {
+        return fail(2, &why);
+    }
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
         carry_out(launch, linked, wishes)
@@ -394,6 +395,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
         Err(error @ ProgramError::NotFound(_)) => return fail(127, &error.to_string()),
         Err(error) => return fail(126, &error.to_string()),
     }
+    let wishes = Told::of(&args);
     let mut words = args.program.into_iter();
     let mut launch = Launch::new(1, words.next().unwrap_or_default());
     launch.args = words.collect();
@@ -404,10 +406,6 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.terminal = std::io::stdout().is_terminal();
     launch.joins = Some(join);
     launch.foreground = true;
-    let wishes = Told {
-        stats: args.stats,
-        trace: args.trace,
-    };
     see_through(launch, &Links::NoMpi, wishes)
 }
 

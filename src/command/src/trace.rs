@@ -1,7 +1,7 @@
 //! `unipgas run --trace FILE`: the timeline of a job, made of what its processes leave.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use unipgas::core::tell;
@@ -14,10 +14,8 @@ pub fn variables(records: &Records) -> [(OsString, OsString); 1] {
 }
 
 /// Makes sure that the file can be written, before there is anything to write. Errors: a line.
-pub fn begin(path: &Path) -> Result<PathBuf, String> {
-    let made =
-        std::path::absolute(path).and_then(|path| std::fs::write(&path, b"[]\n").map(|()| path));
-    made.map_err(|error| format!("--trace {}: {error}", path.display()))
+pub fn begin(path: &Path) -> Result<(), String> {
+    std::fs::write(path, b"[]\n").map_err(|error| format!("--trace {}: {error}", path.display()))
 }
 
 /// Writes what has come, in order, with times from the first event on.

@@ -198,6 +198,9 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> E
         Ok(plan) => plan,
         Err(error) => return fail(2, &format!("this job cannot be told to others: {error}")),
     };
+    if let Err(why) = wishes.begin() {
+        return fail(2, &why);
+    }
     let kept = keep(|keeper| {
         launch.keeper = Some(keeper);
         let (mut records, mut timeline) = (String::new(), String::new());
