@@ -5,11 +5,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-/// Of this crate.
-pub fn crate_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+/// Of the interface's crate. The command's tests share this file.
+pub fn crate_dir() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = own.ancestors().map(|folder| folder.join("api-ircce"));
+    found
+        .into_iter()
+        .find(|folder| folder.is_dir())
+        .expect("the crates lie together")
 }
 
 /// A file or directory of the tests.
@@ -47,31 +51,20 @@ pub fn compiler() -> Command {
     command
 }
 
-/// The directory of the development library and of the command, both brought up to date: what merely lies there may be older than the
-/// source.
-pub fn built() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .parent()
-            .expect("the scratch directory is below the target directory");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(["build", "--quiet", "--package", "unipgas", "--lib"])
-            .args(["--package", "unipgas-command", "--bins"])
-            .arg("--manifest-path")
-            .arg(crate_dir().join("../Cargo.toml"))
-            .arg("--target-dir")
-            .arg(target);
-        demand(&mut cargo);
-        target.join("debug")
-    })
+/// A file of the development library. Cargo builds both beside what depends on it; a build of its own there would have other features, and
+/// take this one's place.
+pub fn built(name: &str) -> PathBuf {
+    let path = std::env::current_exe()
+        .expect("this program has a path")
+        .with_file_name(name);
+    assert!(path.is_file(), "cargo has built {}", path.display());
+    path
 }
 
 /// The library that UNIPGAS_LIB names, or else the development one.
 pub fn library() -> PathBuf {
     let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) else {
-        return built().join("libunipgas.so");
+        return built("libunipgas.so");
     };
     let path = PathBuf::from(path);
     assert!(

@@ -56,25 +56,19 @@ pub fn scratch(name: &str) -> PathBuf {
         .join(format!("fabric-{}-{name}", env!("CARGO_CRATE_NAME")))
 }
 
-/// The library that UNIPGAS_LIB names, or else the development one, brought up to date.
+/// The library that UNIPGAS_LIB names, or else the development one.
 pub fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
         assert!(path.is_file(), "UNIPGAS_LIB={} is no file", path.display());
         return path;
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("the scratch directory is below the target directory");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .args(["build", "--quiet", "--package", "unipgas", "--lib"])
-        .arg("--manifest-path")
-        .arg(crate_dir().join("../Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target);
-    demand(&mut cargo);
-    target.join("debug/libunipgas.so")
+    // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
+    let path = std::env::current_exe()
+        .expect("this program has a path")
+        .with_file_name("libunipgas.so");
+    assert!(path.is_file(), "cargo has built {}", path.display());
+    path
 }
 
 /// A directory with the library under the name by which libfabric finds it.

@@ -31,8 +31,7 @@ pub fn demand(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("output is text")
 }
 
-/// The library that UNIPGAS_LIB names, or else the development one, brought up to date: one that merely lies there may be older
-/// than the source.
+/// The library that UNIPGAS_LIB names, or else the development one.
 pub fn library() -> PathBuf {
     if let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
@@ -43,18 +42,12 @@ pub fn library() -> PathBuf {
         );
         return path;
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("the scratch directory is below the target directory");
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .args(["build", "--quiet", "--package", "unipgas", "--lib"])
-        .arg("--manifest-path")
-        .arg(crate_dir().join("../Cargo.toml"))
-        .arg("--target-dir")
-        .arg(target);
-    demand(&mut cargo);
-    target.join("debug/libunipgas.so")
+    // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
+    let path = std::env::current_exe()
+        .expect("this program has a path")
+        .with_file_name("libunipgas.so");
+    assert!(path.is_file(), "cargo has built {}", path.display());
+    path
 }
 
 /// Names of functions that the header declares: those that begin as uTofu's do and stand before a parenthesis.

@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-mod common;
-use common::{built, compiler, crate_dir, demand, run, scratch};
+use crate::UNIPGAS;
+use crate::common::{built, compiler, crate_dir, demand, run, scratch};
 
 /// Compiles a program of tests/programs against the shared library.
 fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
-    let built = built();
     // Programs look for the soname, which a file that has just been built does not bear.
     let directory = scratch(&format!("lib-{name}"));
     std::fs::create_dir_all(&directory).unwrap();
     let named = directory.join("libunipgas.so.0");
     let _ = std::fs::remove_file(&named);
-    std::os::unix::fs::symlink(built.join("libunipgas.so"), &named).unwrap();
+    std::os::unix::fs::symlink(built("libunipgas.so"), &named).unwrap();
     let program = scratch(name);
     demand(
         compiler()
@@ -22,7 +21,7 @@ fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
             .args(["-Wall", "-Wextra", "-Werror"])
             .args(options)
             .arg(crate_dir().join("tests/programs").join(source))
-            .arg(built.join("libunipgas.so"))
+            .arg(built("libunipgas.so"))
             .arg(format!("-Wl,-rpath,{}", directory.display()))
             .arg("-o")
             .arg(&program),
@@ -32,7 +31,7 @@ fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
 
 /// `unipgas run` with these options.
 fn job(options: &str, program: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(built().join("unipgas"));
+    let mut command = Command::new(UNIPGAS);
     for name in [
         "UNIPGAS_BACKEND",
         "UNIPGAS_SEED",
@@ -156,7 +155,7 @@ fn variables_of_a_static_program() {
             // Whole: what enters the backends into their table is an object that nobody names. And then without what only the command
             // needs, hwloc.
             .arg("-Wl,--whole-archive")
-            .arg(built().join("libunipgas.a"))
+            .arg(built("libunipgas.a"))
             .arg("-Wl,--no-whole-archive")
             .args(["-Wl,--gc-sections", "-lm", "-o"])
             .arg(&program),
@@ -215,7 +214,7 @@ fn loops_let_others_run() {
 fn buffers_of_another_size() {
     let program = compile("before.c", "size", &[]);
     let sized = |size: &str| {
-        let mut command = Command::new(built().join("unipgas"));
+        let mut command = Command::new(UNIPGAS);
         command
             .args(["run", "--keep-going", "--timeout", "60", "-n", "2"])
             .arg(&program);

@@ -4,8 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-mod common;
-use common::{built, compiler, crate_dir, demand, run, scratch};
+use crate::UNIPGAS;
+use crate::common::{built, compiler, crate_dir, demand, run, scratch};
 
 /// A directory as `make install` makes it, and a program that prints its arguments and last core.
 struct Place {
@@ -23,7 +23,7 @@ impl Place {
             let _ = std::fs::remove_dir_all(directory);
             std::fs::create_dir_all(directory).unwrap();
         }
-        symlink(built().join("unipgas"), place.bin.join("unipgas")).unwrap();
+        symlink(UNIPGAS, place.bin.join("unipgas")).unwrap();
         for script in ["irccerun", "rccerun"] {
             std::fs::copy(
                 crate_dir().join("../packaging").join(script),
@@ -31,15 +31,11 @@ impl Place {
             )
             .unwrap();
         }
-        symlink(
-            built().join("libunipgas.so"),
-            place.here.join("libunipgas.so.0"),
-        )
-        .unwrap();
+        symlink(built("libunipgas.so"), place.here.join("libunipgas.so.0")).unwrap();
         demand(
             compiler()
                 .arg(crate_dir().join("tests/programs/arguments.c"))
-                .arg(built().join("libunipgas.so"))
+                .arg(built("libunipgas.so"))
                 .arg(format!("-Wl,-rpath,{}", place.here.display()))
                 .arg("-o")
                 .arg(place.here.join("program")),
