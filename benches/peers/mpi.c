@@ -114,6 +114,41 @@ static double puts_ns(size_t bytes, int each, size_t window)
     return ns;
 }
 
+/* Of all pairs together, from when all begin until the last one is done. */
+static double pair_rate(void)
+{
+    enum { EACH = 65536 };
+    int other = rank ^ 1;
+    uint64_t one = 1;
+    double ns;
+    PEER_MEASURE(ns, size / 2 * EACH, {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank % 2 == 0) {
+            for (int i = 0; i < EACH; i++)
+                MPI_Put(&one, 8, MPI_BYTE, other, i * 8 % 4096, 8, MPI_BYTE, win);
+            MPI_Win_flush(other, win);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    });
+    return 1e3 / ns;
+}
+
+/* From the start of mpirun until the last process has initialised MPI. */
+static double start(double initialised)
+{
+    double last = 0;
+    const char *begun = getenv("PEER_BEGUN");
+    MPI_Allreduce(&initialised, &last, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return begun ? (last - atof(begun)) / 1e6 : -1;
+}
+
+static double memory(double taken)
+{
+    double sum = 0;
+    MPI_Allreduce(&taken, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return sum / size;
+}
+
 /* Messages, as many at a time as a batch has; the receiver acknowledges them. */
 static double stream_ns(size_t bytes, int each)
 {
@@ -162,9 +197,12 @@ static double allreduce(int each)
 
 int main(int argc, char **argv)
 {
-    int cores;
+    int cores, pairs;
+    double initialised, taken = peer_memory();
     peer_quick = argc > 1 && atoi(argv[1]);
     MPI_Init(&argc, &argv);
+    initialised = peer_ns();
+    taken = peer_memory() - taken;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     cores = peer_pin(rank);
@@ -172,9 +210,10 @@ int main(int argc, char **argv)
         windows = strcmp(getenv("PEER_WINDOWS"), "no");
         messages = strcmp(getenv("PEER_WINDOWS"), "only");
     }
+    pairs = windows && size % 2 == 0 && size <= 16;
     windows = windows && size == 2;
-    if (windows) {
-        MPI_Win_allocate(WINDOW, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    if (pairs) {
+        MPI_Win_allocate(windows ? WINDOW : 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
         MPI_Win_lock_all(MPI_MODE_NOCHECK, win);
     }
     for (int i = 2; i < argc; i++) {
@@ -198,7 +237,13 @@ int main(int argc, char **argv)
                 peer_say(metric, size, bytes, COLUMN "/sendrecv", strcmp(metric, "put_rate") ? bytes / ns : 1e3 / ns);
             continue;
         }
-        if (!strcmp(metric, "message"))
+        if (!strcmp(metric, "start"))
+            value = start(initialised);
+        else if (!strcmp(metric, "memory"))
+            value = memory(taken);
+        else if (!strcmp(metric, "pair_rate") && pairs)
+            value = pair_rate();
+        else if (!strcmp(metric, "message"))
             value = send_receive(bytes);
         else if (!strcmp(metric, "message_bandwidth"))
             value = bytes / send_receive(bytes);
@@ -217,7 +262,7 @@ int main(int argc, char **argv)
         if (rank == 0)
             peer_say(metric, size, bytes, COLUMN, value);
     }
-    if (windows) {
+    if (pairs) {
         MPI_Win_unlock_all(win);
         MPI_Win_free(&win);
     }

@@ -45,6 +45,21 @@ static inline int peer_pin(int rank)
     return cores;
 }
 
+/* KiB of memory that this process has to itself, with its part of what it shares: files that it has mapped are not in it. */
+static inline double peer_memory(void)
+{
+    double sum = 0, part;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "r");
+    if (!file)
+        return 0;
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "Pss_Anon: %lf", &part) == 1 || sscanf(line, "Pss_Shmem: %lf", &part) == 1)
+            sum += part;
+    fclose(file);
+    return sum;
+}
+
 static inline int peer_by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

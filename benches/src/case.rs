@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A quantity that the benchmark measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Metric {
     /// One-way latency of a put with a notice, in ns: half a ping-pong.
     PutNotice,
@@ -14,6 +17,8 @@ pub enum Metric {
     FetchAdd,
     /// 8-byte puts per second, in millions.
     PutRate,
+    /// 8-byte puts per second of pairs of processes, all pairs together, in millions.
+    PairRate,
     /// Bytes per ns of puts into the memory of another process.
     Bandwidth,
     /// The same with stores that bypass the cache.
@@ -62,15 +67,18 @@ pub enum Metric {
     FiTagged,
     /// From the launch of a job to the first line of main work in all its processes, in ms.
     Start,
+    /// Memory that a process has more when its communication is initialised, in KiB: a mean of all.
+    Memory,
 }
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 28] = [
+    pub const ALL: [Metric; 30] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
         Metric::PutRate,
+        Metric::PairRate,
         Metric::Bandwidth,
         Metric::CopyNt,
         Metric::Barrier,
@@ -95,6 +103,7 @@ impl Metric {
         Metric::FiMessage,
         Metric::FiTagged,
         Metric::Start,
+        Metric::Memory,
     ];
 
     /// The name in records and in `--only`.
@@ -104,6 +113,7 @@ impl Metric {
             Metric::OneLine => "one_line",
             Metric::FetchAdd => "fetch_add",
             Metric::PutRate => "put_rate",
+            Metric::PairRate => "pair_rate",
             Metric::Bandwidth => "bandwidth",
             Metric::CopyNt => "copy_nt",
             Metric::Barrier => "barrier",
@@ -128,7 +138,13 @@ impl Metric {
             Metric::FiMessage => "fi_message",
             Metric::FiTagged => "fi_tagged",
             Metric::Start => "start",
+            Metric::Memory => "memory",
         }
+    }
+
+    /// The metric of this name.
+    pub fn of(name: &str) -> Option<Metric> {
+        Metric::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
     /// The unit of its values.
@@ -147,7 +163,7 @@ impl Metric {
             | Metric::FiWrite
             | Metric::FiMessage
             | Metric::FiTagged => "ns",
-            Metric::PutRate | Metric::FiInjectAtomic => "M/s",
+            Metric::PutRate | Metric::PairRate | Metric::FiInjectAtomic => "M/s",
             Metric::Bandwidth
             | Metric::CopyNt
             | Metric::MessageBandwidth
@@ -158,6 +174,7 @@ impl Metric {
             Metric::IdleCpu => "%",
             Metric::Barrier | Metric::Allreduce | Metric::Wake | Metric::Register => "us",
             Metric::Start => "ms",
+            Metric::Memory => "KiB",
         }
     }
 
@@ -166,6 +183,7 @@ impl Metric {
         matches!(
             self,
             Metric::PutRate
+                | Metric::PairRate
                 | Metric::Bandwidth
                 | Metric::CopyNt
                 | Metric::MessageBandwidth
@@ -216,6 +234,7 @@ impl Metric {
             Metric::OneLine => "8 bytes and their flag in one cache line, one way",
             Metric::FetchAdd => "fetch-and-add on an idle remote word",
             Metric::PutRate => "8-byte puts into a 4 KiB window",
+            Metric::PairRate => "8-byte puts of every other process to the next one, all together",
             Metric::Bandwidth => "puts between two shared mappings (limit: plain memcpy)",
             Metric::CopyNt => "the same copy with non-temporal stores",
             Metric::Barrier => "barrier (limit: the best of the hand-written ones)",
@@ -250,7 +269,22 @@ impl Metric {
             Metric::FiMessage => "fi_send to fi_recv, one way",
             Metric::FiTagged => "fi_tsend to fi_trecv, one way",
             Metric::Start => "from launch to the first line of main work in every process",
+            Metric::Memory => "memory that a process has more once it has joined its job",
         }
+    }
+}
+
+impl From<Metric> for String {
+    fn from(metric: Metric) -> String {
+        metric.name().into()
+    }
+}
+
+impl TryFrom<String> for Metric {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Metric, String> {
+        Metric::of(&name).ok_or_else(|| format!("'{name}' is no metric"))
     }
 }
 
@@ -289,10 +323,7 @@ impl FromStr for Case {
             parts.next().ok_or_else(bad)?,
         );
         Ok(Case {
-            metric: Metric::ALL
-                .into_iter()
-                .find(|m| m.name() == name)
-                .ok_or_else(bad)?,
+            metric: Metric::of(name).ok_or_else(bad)?,
             processes: processes.parse().map_err(|_| bad())?,
             bytes: bytes.parse().map_err(|_| bad())?,
         })
@@ -324,6 +355,9 @@ pub fn all(quick: bool) -> Vec<Case> {
     add(Metric::OneLine, 2, &[8]);
     add(Metric::FetchAdd, 2, &[8]);
     add(Metric::PutRate, 2, &[8]);
+    for processes in over(quick, &[2, 4, 8, 16]) {
+        add(Metric::PairRate, processes, &[8]);
+    }
     let sizes: &[u64] = if quick {
         &[MIB, 64 * MIB]
     } else {
@@ -340,7 +374,10 @@ pub fn all(quick: bool) -> Vec<Case> {
     );
     add(Metric::Relay, 2, &[8]);
     add(Metric::Passive, 2, &[8]);
-    for processes in [2, 4, 8] {
+    for processes in [2, 4, 8, 16] {
+        if quick && processes > 8 {
+            continue;
+        }
         add(Metric::Barrier, processes, &[0]);
         add(Metric::Allreduce, processes, &[8]);
     }
@@ -371,8 +408,25 @@ pub fn all(quick: bool) -> Vec<Case> {
     add(Metric::FiSum, 2, &[4 * KIB]);
     add(Metric::FiWriteBandwidth, 2, &[MIB]);
     add(Metric::FiReadBandwidth, 2, &[MIB]);
-    add(Metric::Start, 48, &[0]);
+    for processes in over(quick, &[2, 4, 12, 48]) {
+        add(Metric::Start, processes, &[0]);
+        add(Metric::Memory, processes, &[0]);
+    }
+    cases.sort_unstable();
     cases
+}
+
+/// Numbers of processes over which something is drawn; the first and the last when it is to be `quick`.
+fn over(quick: bool, all: &[u32]) -> impl Iterator<Item = u32> {
+    let last = all.len() - 1;
+    let kept = all.iter().enumerate();
+    kept.filter(move |(nth, _)| !quick || *nth == 0 || *nth == last)
+        .map(|(_, processes)| *processes)
+}
+
+/// Whether a metric is measured between processes that share no memory.
+pub fn is_of_a_network(metric: Metric) -> bool {
+    of_a_network(true).iter().any(|case| case.metric == metric)
 }
 
 /// The cases of a run between processes that share no memory.
@@ -403,5 +457,6 @@ pub fn of_a_network(quick: bool) -> Vec<Case> {
     add(Metric::Barrier, 4, &[0]);
     add(Metric::Message, 2, &[8]);
     add(Metric::FiTagged, 2, &[8]);
+    cases.sort_unstable();
     cases
 }

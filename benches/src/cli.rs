@@ -1,35 +1,50 @@
 //! The command line of `unipgas bench`.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use parking_lot::Mutex;
 use unipgas_core::print;
+use unipgas_core::stop::Stop;
 
+use crate::bench::{self, Found, Lane, Out, Outlets, Plan};
 use crate::case::{self, Case};
-use crate::job::{self, How};
+use crate::compare::Old;
+use crate::file::{self, Json};
+use crate::job::How;
 use crate::model::Model;
 use crate::network::hosts::{self, Place, Wish};
 use crate::peers::Peers;
 use crate::record::{Record, Setting};
-use crate::samples::Samples;
-use crate::table::about;
-use crate::{plot, record, table, worker};
+use crate::samples::Notes;
+use crate::table::{self, Columns, Table, about};
+use crate::{html, plot, worker};
 
 /// Measures latency, rate, bandwidth, atomics and collectives beside the machine's limit and installed peers.
 #[derive(Parser, Debug)]
 #[command(name = "unipgas bench")]
 struct Args {
-    /// Writes JSON records, one a line: of each figure when a value of it has been measured, and at the end
+    /// Writes JSON records, one a line, to this file, or to standard output for "-" (the table then goes to standard error): of each figure when a value of it has
+    /// been measured, and once more, as final, when all have been
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Writes latency and bandwidth over size as SVG into this directory
+    /// Writes plots as SVG into this directory: latency and bandwidth over sizes, rates, start, memory and barrier over processes
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+    /// Writes a page for browsers, with tables and plots in one file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Prints what each figure is beside that of a file of --json, and within which noise
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Measures nothing, and takes the figures from a file of --json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "backend", "hosts", "model", "list", "check"])]
+    records: Option<PathBuf>,
+    /// Judges figures of ours by the targets of this project; ends with status 1 when one is missed
+    #[arg(long)]
+    check: bool,
     /// Fewer sizes and rounds
     #[arg(long)]
     quick: bool,
@@ -39,9 +54,9 @@ struct Args {
     /// Leaves out other libraries
     #[arg(long)]
     no_peers: bool,
-    /// What ours communicate by
-    #[arg(long, value_name = "NAME", default_value = "shm")]
-    backend: String,
+    /// What ours communicate by; several, as A,B, stand beside the first one
+    #[arg(long, value_name = "NAMES", default_value = SHM, value_delimiter = ',')]
+    backend: Vec<String>,
     /// On several hosts: so many made of namespaces, by root, or names as a,b
     #[arg(long, value_name = "N|LIST")]
     hosts: Option<Wish>,
@@ -102,25 +117,21 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     };
     let outcome = match (&args.worker, &args.part) {
         (Some(order), Some(part)) => return hosts::run_part(part, order),
-        (Some(order), None) => worker::run(order),
+        (Some(order), None) => worker::run(order).map(|()| ExitCode::SUCCESS),
         (None, _) => match place(&args, words) {
-            Ok(place) => bench(&args, place),
+            Ok(hosts) => command_of(&args, hosts),
             Err(outcome) => return outcome.unwrap_or_else(|why| failed(&why)),
         },
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => failed(&why),
-    }
+    outcome.unwrap_or_else(|why| failed(&why))
 }
 
-/// Where processes are that share no memory, if that is asked; `Err(Ok)`: all has been done by this program, run again.
+/// Several hosts, if they are asked for; `Err(Ok)`: all has been done by this program, run again.
 fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCode, String>> {
     let Some(wish) = &args.hosts else {
-        let is_network = [OFI, VERBS].contains(&args.backend.as_str());
-        return Ok(is_network.then_some(Place::Here));
+        return Ok(None);
     };
-    if ![OFI, SHM].contains(&args.backend.as_str()) {
+    if ![OFI, SHM].contains(&args.backend.join(",").as_str()) {
         return Err(Err(format!(
             "--hosts goes by {OFI}, unless UNIPGAS_NETWORKS says otherwise: leave --backend out"
         )));
@@ -150,221 +161,144 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Errors: standard output cannot be written.
-fn say(text: &str) -> Result<(), String> {
-    print(text).map_err(|e| e.to_string())
-}
-
-fn bench(args: &Args, place: Option<Place>) -> Result<(), String> {
-    let mut cases = match place {
-        Some(_) => case::of_a_network(args.quick),
-        None => case::all(args.quick),
-    };
-    if let Some(pattern) = &args.only {
-        cases.retain(|c| c.to_string().contains(pattern.as_str()));
-        if cases.is_empty() {
-            return Err(format!("no case contains '{pattern}'; --list lists them"));
+fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
+    let old = args.compare.as_deref().map(Old::read).transpose()?;
+    let out = Out::new(args.json.as_deref().is_some_and(file::is_stdout));
+    if let Some(path) = &args.records {
+        let mut records = file::read(path)?;
+        records.retain(|record| is_wanted(args, record.case()));
+        if let Some(old) = &old {
+            old.compare(&mut records);
         }
+        out.say(&table::provider(&records))?;
+        out.say(&Table::new(Columns::of(&records)).add(&records))?;
+        return conclude(args, &out, &records, &Notes::default(), old.as_ref());
     }
-    if args.list {
-        return list(&cases, place.as_ref());
-    }
-    // Told before minutes have been spent on measuring.
-    let json = match &args.json {
-        Some(path) => Some(Json::create(path)?),
-        None => None,
+    let lanes = lanes(args, hosts.as_ref());
+    let shares_memory = lanes.iter().any(|lane| !lane.setting.network);
+    let mut cases = match shares_memory {
+        true => case::all(args.quick),
+        false => case::of_a_network(args.quick),
     };
-    let busy = load();
-    let rounds = match (args.quick, &place) {
-        (true, Some(_)) => 1,
-        (true, None) => 2,
+    cases.retain(|case| is_wanted(args, *case));
+    if let (true, Some(pattern)) = (cases.is_empty(), &args.only) {
+        return Err(format!("no case contains '{pattern}'; --list lists them"));
+    }
+    let place = lanes.first().and_then(|lane| lane.how.place.as_ref());
+    if args.list {
+        return list(&cases, place, &args.backend[0]).map(|()| ExitCode::SUCCESS);
+    }
+    let rounds = match (args.quick, shares_memory) {
+        (true, false) => 1,
+        (true, true) => 2,
         (false, _) => 5,
     };
-    let how = How {
-        backend: args.backend.clone(),
-        visits: if args.quick { 3 } else { 5 },
+    // What is at other hosts does not hear of a signal here, and ends when this program does.
+    let stop = hosts.is_none().then(Stop::hold);
+    let plan = Plan {
+        cases,
+        lanes,
+        rounds,
         quick: args.quick,
-        limit: Duration::from_secs(300),
-        place,
+        peers: !args.no_peers,
     };
-    let setting = Setting {
-        backend: match &how.place {
-            Some(Place::Hosts(_)) => hosts::networks(),
-            _ => args.backend.clone(),
-        },
-        hosts: how.place.as_ref().unwrap_or(&Place::Here).name(),
-        network: how.place.is_some(),
-        model: args.model,
+    let outlets = Outlets {
+        // Told before minutes have been spent on measuring.
+        json: args.json.as_deref().map(Json::create).transpose()?,
+        old: old.as_ref(),
+        out: &out,
     };
-    let mut samples = Samples::default();
-    let mut peers = if args.no_peers {
-        None
-    } else {
-        Some(Peers::find(how.place.as_ref(), &mut samples)?)
-    };
-    let measured = Mutex::new(Measured {
-        samples,
-        setting,
-        json,
-        failure: None,
-    });
-    let names = peers.as_ref().map(Peers::names).unwrap_or_default();
-    let kind = |c: &Case| (c.processes, c.metric.is_of_messages());
-    let mut kinds: Vec<_> = cases.iter().map(kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let progress = progress((rounds * kinds.len() * (1 + names.len())) as u64);
-    let mut records = Vec::new();
-    for &(size, messages) in &kinds {
-        let now: Vec<Case> = cases
-            .iter()
-            .copied()
-            .filter(|c| kind(c) == (size, messages))
-            .collect();
-        for _ in 0..rounds {
-            let what = format!("bare and ours, {size} processes");
-            progress.set_message(what.clone());
-            let heard = |line: &str| {
-                progress.set_message(format!("{what}: {line}"));
-                measured.lock().hear(line);
-            };
-            if let Err(why) = job::run(&now, &how, &heard) {
-                let note = format!("{size} processes: {why}");
-                measured.lock().samples.note(note);
-            }
-            progress.inc(1);
-            for (index, name) in names.iter().enumerate() {
-                progress.set_message(format!("{name}, {size} processes"));
-                if let Some(peers) = &mut peers {
-                    let (text, failure) = peers.measure(index, &now, args.quick);
-                    let mut measured = measured.lock();
-                    measured.hear(&text);
-                    failure
-                        .into_iter()
-                        .for_each(|why| measured.samples.note(why));
-                }
-                progress.inc(1);
-            }
-        }
-        records.extend(measured.lock().finish(&now)?);
+    let Found { records, notes } = bench::run(&plan, outlets)?;
+    let status = conclude(args, &out, &records, &notes, old.as_ref());
+    if let Some(stop) = stop.filter(Stop::is_asked) {
+        out.say("\nIt was ended before all had been measured.\n")?;
+        stop.obey();
     }
-    let samples = measured.into_inner().samples;
-    progress.finish_and_clear();
-    say(&table::render(&records))?;
-    say(&samples.device())?;
+    status
+}
+
+fn is_wanted(args: &Args, case: Case) -> bool {
+    let pattern = args.only.as_deref().unwrap_or_default();
+    case.to_string().contains(pattern)
+}
+
+/// The backends, and where their processes are.
+fn lanes(args: &Args, hosts: Option<&Place>) -> Vec<Lane> {
+    let lane = |backend: &String| {
+        let is_network = [OFI, VERBS].contains(&backend.as_str());
+        let place = hosts.cloned().or_else(|| is_network.then_some(Place::Here));
+        let setting = Setting {
+            backend: match &place {
+                Some(Place::Hosts(_)) => hosts::networks(),
+                _ => backend.clone(),
+            },
+            hosts: place.as_ref().unwrap_or(&Place::Here).name(),
+            network: place.is_some(),
+            model: args.model,
+            check: args.check,
+        };
+        let how = How {
+            backend: backend.clone(),
+            visits: if args.quick { 3 } else { 5 },
+            quick: args.quick,
+            limit: Duration::from_secs(300),
+            place,
+        };
+        Lane { how, setting }
+    };
+    args.backend.iter().map(lane).collect()
+}
+
+/// What is told when all rows are known.
+fn conclude(
+    args: &Args,
+    out: &Out,
+    records: &[Record],
+    notes: &Notes,
+    old: Option<&Old>,
+) -> Result<ExitCode, String> {
     if let Some(model) = args.model {
-        say(&format!("\n{}\n", model.about()))?;
+        out.say(&format!("\n{}\n", model.about()))?;
     }
-    if let Some(load) = busy {
-        say(&format!(
-            "\nLoad average {load:.1} at the start: other programs used these cores, and the figures suffer from it.\n"
-        ))?;
+    if let Some(old) = old {
+        out.say(&old.summary(records))?;
     }
-    if !samples.notes.is_empty() {
-        say("\nNot measured:\n")?;
-        for note in &samples.notes {
-            say(&format!("  {note}\n"))?;
-        }
+    if !notes.all().is_empty() {
+        out.say("\nNot measured:\n")?;
+    }
+    for note in notes.all() {
+        out.say(&format!("  {note}\n"))?;
     }
     if let Some(dir) = &args.plot {
-        for path in plot::write(dir, &records)? {
-            say(&format!("\nPlot: {}\n", path.display()))?;
+        for path in plot::write(dir, records)? {
+            out.say(&format!("\nPlot: {}\n", path.display()))?;
         }
     }
-    Ok(())
-}
-
-/// What is known by now.
-struct Measured<'a> {
-    samples: Samples,
-    setting: Setting,
-    json: Option<Json<'a>>,
-    /// What has become of the file.
-    failure: Option<String>,
-}
-
-impl Measured<'_> {
-    /// Takes lines of [`Samples::read`], and writes a record for each value at once: the rest may take long, or be ended.
-    fn hear(&mut self, text: &str) {
-        for (case, api) in self.samples.read(text) {
-            let record = record::so_far(case, &api, &self.samples, &self.setting);
-            if let (Some(json), Some(record)) = (&mut self.json, record)
-                && let Err(why) = json.write(&[record])
-            {
-                self.failure.get_or_insert(why);
-            }
-        }
+    if let Some(path) = &args.html {
+        html::write(path, records, notes.all())?;
+        out.say(&format!("\nPage: {}\n", path.display()))?;
     }
-
-    /// No more values of these cases will come. Errors: the file could not be written.
-    fn finish(&mut self, cases: &[Case]) -> Result<Vec<Record>, String> {
-        let done = record::all(cases, &self.samples, &self.setting);
-        if let Some(json) = &mut self.json {
-            json.write(&done)?;
-        }
-        match self.failure.take() {
-            None => Ok(done),
-            Some(why) => Err(why),
-        }
+    let missed = records.iter().filter(|record| record.met == Some(false));
+    match missed.count() {
+        0 => Ok(ExitCode::SUCCESS),
+        missed if args.check => Err(format!("{missed} figures miss their targets")),
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// The file of records.
-struct Json<'a> {
-    path: &'a std::path::Path,
-    file: std::fs::File,
-}
-
-impl<'a> Json<'a> {
-    fn create(path: &'a std::path::Path) -> Result<Self, String> {
-        let file = std::fs::File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Json { path, file })
-    }
-
-    fn write(&mut self, records: &[Record]) -> Result<(), String> {
-        let mut lines = Vec::new();
-        let written = records.iter().try_for_each(|record| {
-            serde_json::to_writer(&mut lines, record)?;
-            lines.write_all(b"\n")
-        });
-        written
-            .and_then(|()| self.file.write_all(&lines))
-            .map_err(|e| format!("{}: {e}", self.path.display()))
-    }
-}
-
-fn list(cases: &[Case], place: Option<&Place>) -> Result<(), String> {
+fn list(cases: &[Case], place: Option<&Place>, backend: &str) -> Result<(), String> {
+    let say = |text: &str| print(text).map_err(|e| e.to_string());
     for case in cases {
         say(&format!(
             "{case:<28} {}\n",
             about(case.metric, place.is_some())
         ))?;
     }
-    let mut samples = Samples::default();
-    let peers = Peers::find(place, &mut samples)?;
+    let mut notes = Notes::default();
+    let peers = Peers::find(place, backend, &mut notes)?;
     say(&format!("\nPeers: {}\n", peers.names().join(", ")))?;
-    for note in &samples.notes {
+    for note in notes.all() {
         say(&format!("  {note}\n"))?;
     }
     Ok(())
-}
-
-fn progress(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    if let Ok(style) =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({elapsed}, about {eta} left)")
-    {
-        bar.set_style(style);
-    }
-    bar
-}
-
-/// How many other processes are running, if that disturbs.
-fn load() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
-    let load: f64 = text.split(' ').next()?.parse().ok()?;
-    (load > 0.5).then_some(load)
 }

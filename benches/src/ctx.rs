@@ -32,6 +32,17 @@ pub fn now_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// KiB of memory that this process has to itself, with its part of what it shares: files that it has mapped are not in it.
+pub fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let of = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let word = line.and_then(|rest| rest.split_whitespace().next());
+        word.and_then(|word| word.parse().ok()).unwrap_or(0)
+    };
+    of("Pss_Anon:") + of("Pss_Shmem:")
+}
+
 /// What the processes have in common.
 pub enum Ground {
     /// Memory.
@@ -39,6 +50,9 @@ pub enum Ground {
     /// A network, and where they meet.
     Network(Box<Network>),
 }
+
+/// Operations in a batch of [`Ctx::rate_of_pairs`]: much longer than it takes all processes to meet.
+pub const BATCH_OF_PAIRS: usize = 512 * 512;
 
 /// What the processes share by [`Ctx::share`] in the arena: so many bytes each, with their number before them.
 const SHARED: usize = 9 << 20;
@@ -60,6 +74,8 @@ pub struct Ctx {
     pub visit: Cell<usize>,
     /// The column that is measured.
     pub column: Cell<&'static str>,
+    /// KiB of memory that this process had before it joined its job.
+    pub memory: u64,
     /// The engine under test, or why there is none.
     pub ours: OnceCell<Result<Ours, String>>,
 }
@@ -193,9 +209,32 @@ impl Ctx {
         time(at).saturating_sub(time(STARTS)) as f64 / 1e6
     }
 
-    /// The other one of two processes.
+    /// The other one of a pair of processes.
     pub fn other(&self) -> usize {
-        1 - self.rank
+        self.rank ^ 1
+    }
+
+    /// Whether each process has another one to itself, with memory for it.
+    pub fn is_of_pairs(&self) -> bool {
+        self.size.is_multiple_of(2) && self.size <= 16
+    }
+
+    /// M/s of what the first of each pair does, `each` operations of it in a batch: from when all begin until the last one is done. `batch` runs that many.
+    pub fn rate_of_pairs(&self, each: usize, mut batch: impl FnMut(usize)) -> f64 {
+        let all = (self.size / 2 * each) as f64;
+        let mut rates: Vec<f64> = (0..=self.batches())
+            .map(|_| {
+                self.sync();
+                let start = Instant::now();
+                if self.rank.is_multiple_of(2) {
+                    batch(each);
+                }
+                self.sync();
+                all * 1e3 / start.elapsed().as_nanos() as f64
+            })
+            .skip(1)
+            .collect();
+        median(&mut rates)
     }
 
     /// Which of 16 places to use in this visit.

@@ -13,10 +13,15 @@
 
 mod arena;
 mod bare;
+mod bench;
 mod case;
 pub mod cli;
+mod compare;
 mod ctx;
+mod file;
+mod html;
 mod job;
+mod machine;
 mod model;
 mod network;
 mod ours;

@@ -1,17 +1,19 @@
 //! One line of the table, and of the file that `--json` writes.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
+use crate::case::{Case, Metric};
+use crate::compare::Change;
+use crate::machine::Machine;
 use crate::model::Model;
 use crate::samples::{Samples, best, family};
 use crate::target::{self, Target};
 
 /// A measured figure beside its limit and its best peer.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// What was measured.
-    pub metric: &'static str,
+    pub metric: Metric,
     /// Column: "bare", "core", "gaspi", or a peer.
     pub api: String,
     /// Backend of ours, "-" for others.
@@ -28,13 +30,16 @@ pub struct Record {
     pub bytes: u64,
     /// Median.
     pub value: f64,
+    /// The first and the third quartile.
+    #[serde(default)]
+    pub quartiles: Option<[f64; 2]>,
     /// Of so many values.
     pub values: usize,
     /// No more will come; what was told of it before counts no more.
     #[serde(rename = "final")]
     pub is_final: bool,
     /// Unit of `value`, `limit` and `best_peer`.
-    pub unit: &'static str,
+    pub unit: String,
     /// Median of the best bare variant.
     pub limit: Option<f64>,
     /// `value / limit`.
@@ -54,18 +59,42 @@ pub struct Record {
     /// What a model of another network predicts for the case, in the unit of `value`.
     pub predicted: Option<f64>,
     /// Which model that is.
-    pub predicted_by: Option<&'static str>,
-    /// The targets, in words.
+    pub predicted_by: Option<String>,
+    /// With `--compare`: beside what was measured before.
+    #[serde(default)]
+    pub change: Option<Change>,
+    /// With `--check`: the targets, in words.
     pub target: Option<String>,
-    /// Whether all of them are met; nothing when one of them could not be judged.
+    /// With `--check`: whether all of them are met; nothing when one of them could not be judged.
     pub met: Option<bool>,
+    /// When, and on what.
+    #[serde(flatten)]
+    pub machine: Option<Machine>,
+}
+
+impl Record {
     /// What this is a record of.
-    #[serde(skip)]
-    pub case: Case,
+    pub fn case(&self) -> Case {
+        Case {
+            metric: self.metric,
+            processes: self.processes,
+            bytes: self.bytes,
+        }
+    }
+
+    /// Whether it is one of ours.
+    pub fn is_ours(&self) -> bool {
+        is_ours(family(&self.api))
+    }
+
+    /// Whether `other` is a record of the same figure.
+    pub fn is_of_the_same(&self, other: &Record) -> bool {
+        (self.case(), &self.api, &self.backend) == (other.case(), &other.api, &other.backend)
+    }
 }
 
 /// The parts of a latency, in the unit of its record. A part may be negative: medians of loops that are not the same.
-#[derive(Clone, Copy, Debug, Serialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Split {
     /// The exchange over TCP.
     pub kernel: f64,
@@ -86,6 +115,8 @@ pub struct Setting {
     pub network: bool,
     /// What predicts beside.
     pub model: Option<Model>,
+    /// Whether figures are judged by their targets.
+    pub check: bool,
 }
 
 /// The record of one column as it is by now.
@@ -104,7 +135,7 @@ pub fn is_bare(family: &str) -> bool {
 
 /// Whether a column is ours.
 pub fn is_ours(family: &str) -> bool {
-    ["core", "gaspi", "utofu", "ircce", "unipgas"].contains(&family)
+    ["core", "gaspi", "utofu", "ircce", "libfabric"].contains(&family)
 }
 
 /// Whether a column is that of the provider which ours use.
@@ -141,9 +172,10 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
         let peer = best(&columns, more, is_peer);
         let predicted = setting.model.and_then(|model| model.predict(case));
         for (api, value) in &columns {
-            let targets = match setting.network {
-                true => target::of_a_network(case, api),
-                false => target::of(case, api),
+            let targets = match (setting.check, setting.network) {
+                (false, _) => Vec::new(),
+                (true, true) => target::of_a_network(case, api),
+                (true, false) => target::of(case, api),
             };
             let is_ours = is_ours(family(api));
             let split = |(kernel, provider): (f64, f64)| Split {
@@ -156,7 +188,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 .map(|&t| judge(t, *value, more, (limit, provider), &columns))
                 .collect();
             records.push(Record {
-                metric: case.metric.name(),
+                metric: case.metric,
                 api: api.clone(),
                 backend: if is_ours { &setting.backend } else { "-" }.to_owned(),
                 processes: case.processes,
@@ -168,9 +200,10 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                     .map(|(_, version)| version.clone()),
                 bytes: case.bytes,
                 value: *value,
+                quartiles: samples.quartiles(case, api),
                 values: samples.count(case, api),
                 is_final: true,
-                unit: case.metric.unit(),
+                unit: case.metric.unit().into(),
                 limit,
                 ratio_to_limit: limit.map(|l| value / l),
                 of_provider: provider,
@@ -180,7 +213,10 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 ratio_to_best_peer: peer.map(|p| value / p.1),
                 best_peer_name: peer.map(|p| p.0.clone()),
                 predicted,
-                predicted_by: predicted.and(setting.model).map(Model::name),
+                predicted_by: predicted
+                    .and(setting.model)
+                    .map(|model| model.name().into()),
+                change: None,
                 target: (!targets.is_empty()).then(|| {
                     targets
                         .iter()
@@ -193,7 +229,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 } else {
                     verdict(&verdicts)
                 },
-                case,
+                machine: None,
             });
         }
     }
@@ -266,6 +302,7 @@ mod tests {
             hosts: "this one".into(),
             network,
             model: None,
+            check: true,
         }
     }
 
@@ -404,9 +441,9 @@ mod tests {
         assert!(without.iter().all(|record| record.predicted.is_none()));
         setting.model = Some(Model::Tofud);
         for record in all(&[known, unknown], &samples, &setting) {
-            let of_known = record.case == known;
+            let of_known = record.case() == known;
             assert_eq!(record.predicted, of_known.then_some(490.0));
-            assert_eq!(record.predicted_by, of_known.then_some("tofud"));
+            assert_eq!(record.predicted_by.as_deref(), of_known.then_some("tofud"));
             assert!(record.value < 200.0, "what was measured stays");
         }
     }

@@ -8,12 +8,35 @@ use crate::ctx::median;
 /// Column of a value: "bare", "bare/central", "core", "gaspi", "ucx", "openmpi/put", …
 pub type Api = String;
 
+/// What was not measured and why, each once.
+#[derive(Debug, Default)]
+pub struct Notes(Vec<String>);
+
+impl Notes {
+    /// Adds a remark, unless it is there already.
+    pub fn add(&mut self, note: String) {
+        if !self.0.contains(&note) {
+            self.0.push(note);
+        }
+    }
+
+    /// All of them, in the order in which they came.
+    pub fn all(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Takes over those of others.
+    pub fn extend(&mut self, other: Notes) {
+        other.0.into_iter().for_each(|note| self.add(note));
+    }
+}
+
 /// All values of a run.
 #[derive(Default)]
 pub struct Samples {
     values: BTreeMap<(Case, Api), Vec<f64>>,
-    /// What was not measured and why, each once.
-    pub notes: Vec<String>,
+    /// What was not measured.
+    pub notes: Notes,
     /// libfabric's provider that ours have used, and the release of libfabric.
     pub provider: Option<(String, String)>,
     /// The RDMA device that ours have used, and whether it is made of software.
@@ -32,7 +55,8 @@ impl Samples {
                 .or_default()
                 .push(value);
         } else {
-            self.note(format!("{case} {api}: {value} is no measurement"));
+            self.notes
+                .add(format!("{case} {api}: {value} is no measurement"));
         }
         is_value
     }
@@ -42,11 +66,19 @@ impl Samples {
         self.values.get(&(case, api.into())).map_or(0, Vec::len)
     }
 
-    /// Adds a remark, unless it is there already.
-    pub fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+    /// The first and the third quartile of what it has.
+    pub fn quartiles(&self, case: Case, api: &str) -> Option<[f64; 2]> {
+        let mut values = self.values.get(&(case, api.into()))?.clone();
+        values.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let place = part * (values.len() - 1) as f64;
+            let (low, high) = (
+                values[place.floor() as usize],
+                values[place.ceil() as usize],
+            );
+            low + (high - low) * place.fract()
+        };
+        Some([at(0.25), at(0.75)])
     }
 
     /// Takes over lines "CASE API VALUE", "! CASE API REASON" and "= PROVIDER RELEASE". What has got a value.
@@ -54,7 +86,7 @@ impl Samples {
         let mut added = Vec::new();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("! ours: ") {
-                self.note(format!("core, gaspi: {rest}"));
+                self.notes.add(format!("core, gaspi: {rest}"));
                 continue;
             }
             if let Some(rest) = line.strip_prefix("@ ") {
@@ -78,7 +110,7 @@ impl Samples {
             if let Some(rest) = line.strip_prefix("! ") {
                 let (case, rest) = rest.split_once(' ').unwrap_or((rest, ""));
                 let (api, why) = rest.split_once(' ').unwrap_or((rest, ""));
-                self.note(format!("{api}: no {case}: {why}"));
+                self.notes.add(format!("{api}: no {case}: {why}"));
                 continue;
             }
             let mut words = line.split_whitespace();
@@ -181,7 +213,7 @@ mod tests {
             one("openmpi/sendrecv", 0.0915032)
         );
         assert_eq!(columns("message:2:8"), one("openmpi", 103212.0));
-        assert!(samples.notes.is_empty());
+        assert!(samples.notes.all().is_empty());
     }
 
     #[test]
@@ -191,6 +223,6 @@ mod tests {
         let provider = ("tcp;ofi_rxm".to_string(), "1.17".to_string());
         assert_eq!(samples.provider, Some(provider));
         let note = "provider: no fetch_add:2:8: Function not implemented";
-        assert_eq!(samples.notes, [note]);
+        assert_eq!(samples.notes.all(), [note]);
     }
 }

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::case::Metric;
-use crate::record::{Record, is_ours};
-use crate::samples::family;
+use crate::record::Record;
 
 /// A size as people write it.
 pub fn size(bytes: u64) -> String {
@@ -28,22 +27,6 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A value of an axis: without trailing zeros, thousands as "k".
-pub fn plain(value: f64) -> String {
-    let (value, suffix) = if value >= 1e6 {
-        (value / 1e6, "M")
-    } else if value >= 1e4 {
-        (value / 1e3, "k")
-    } else {
-        (value, "")
-    };
-    let text = format!("{value:.2}");
-    format!(
-        "{}{suffix}",
-        text.trim_end_matches('0').trim_end_matches('.')
-    )
-}
-
 /// What a metric is, and what it is compared with.
 pub fn about(metric: Metric, network: bool) -> &'static str {
     match network {
@@ -52,100 +35,213 @@ pub fn about(metric: Metric, network: bool) -> &'static str {
     }
 }
 
-/// The whole table.
-pub fn render(records: &[Record]) -> String {
-    let mut out = String::new();
-    let network = records.iter().any(|r| r.of_provider.is_some());
-    if let Some((record, provider)) = records
-        .iter()
-        .find_map(|record| Some((record, record.provider.as_ref()?)))
-    {
-        let release = record.libfabric.as_deref().unwrap_or("?");
-        let by = match records.iter().any(|record| record.backend == "verbs") {
-            true => "verbs. The provider beside it is ",
-            false => "",
-        };
-        let _ = writeln!(
-            out,
-            "\nHosts: {}. Ours over {by}{provider} of libfabric {release}.",
-            record.hosts
-        );
-    }
-    for metric in Metric::ALL {
-        let rows: Vec<&Record> = records.iter().filter(|r| r.case.metric == metric).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let _ = writeln!(
-            out,
-            "\n{}: {}, in {}",
-            metric.name(),
-            about(metric, network),
-            metric.unit()
-        );
-        let (provider, split) = match network {
-            true => (" x provider", "  kernel + provider + ours"),
-            false => ("", ""),
-        };
-        let limit = if network { "x kernel" } else { "x limit" };
-        let model = match rows.iter().find_map(|row| row.predicted_by) {
-            Some(name) => format!(" {name:>9}"),
-            None => String::new(),
-        };
-        let _ = writeln!(
-            out,
-            "  {:>5} {:>8}  {:<20} {:>9}{model} {limit:>9}{provider} {:>9}{split}  target",
-            "procs", "size", "column", "median", "x peer"
-        );
-        let mut previous = None;
-        for row in rows {
-            let first = previous.replace(row.case) != Some(row.case);
-            let _ = writeln!(out, "{}", line(row, first, network));
-        }
-    }
-    out
+/// Which columns a table has.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// Of processes that share no memory.
+    pub network: bool,
+    /// A model's prediction.
+    pub model: Option<String>,
+    /// The backends of ours, if several: all others stand beside the first one.
+    pub backends: Vec<String>,
+    /// Earlier figures.
+    pub old: bool,
+    /// Verdicts.
+    pub check: bool,
 }
 
-fn line(row: &Record, first: bool, network: bool) -> String {
-    let (procs, bytes) = if first {
-        (row.processes.to_string(), size(row.bytes))
-    } else {
-        (String::new(), String::new())
-    };
-    let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
-    let peer = if is_ours(family(&row.api)) {
-        ratio(row.ratio_to_best_peer)
-    } else {
-        "-".into()
-    };
-    let target = row.target.as_ref().map_or(String::new(), |target| {
-        let met = match row.met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "not judged",
-        };
-        format!("{met}: {target}")
-    });
-    let (mut provider, mut split) = (String::new(), String::new());
-    if network {
-        provider = format!(" {:>10}", ratio(row.ratio_to_provider));
-        let parts = row.split.map_or(String::new(), |split| {
-            let [kernel, provider, ours] = [split.kernel, split.provider, split.ours].map(number);
-            format!("{kernel} + {provider} + {ours}")
-        });
-        split = format!("  {parts:<24}");
+impl Columns {
+    /// Those for which records have something to tell.
+    pub fn of(records: &[Record]) -> Columns {
+        let mut backends: Vec<String> = Vec::new();
+        for record in records.iter().filter(|record| record.is_ours()) {
+            if !backends.contains(&record.backend) {
+                backends.push(record.backend.clone());
+            }
+        }
+        Columns {
+            network: records.iter().any(|record| record.of_provider.is_some()),
+            model: records
+                .iter()
+                .find_map(|record| record.predicted_by.clone()),
+            backends: if backends.len() > 1 {
+                backends
+            } else {
+                Vec::new()
+            },
+            old: records.iter().any(|record| record.change.is_some()),
+            check: records.iter().any(|record| record.target.is_some()),
+        }
     }
-    let predicted = match row.predicted {
-        Some(value) => format!(" {:>9}", number(value)),
-        None => String::new(),
+
+    /// The words of a row, without its first ones: processes and size.
+    pub fn heads(&self) -> Vec<String> {
+        let mut heads: Vec<String> = vec!["column".into()];
+        if !self.backends.is_empty() {
+            heads.push("backend".into());
+        }
+        heads.push("median".into());
+        heads.extend(self.model.clone());
+        let kernel = self.network && self.backends.is_empty();
+        heads.push(if kernel { "x kernel" } else { "x limit" }.into());
+        if self.network {
+            heads.push("x provider".into());
+        }
+        heads.push("x peer".into());
+        heads.extend(self.backends.first().map(|first| format!("x {first}")));
+        if self.old {
+            heads.push("x old (noise)".into());
+        }
+        if self.network {
+            heads.push("kernel + provider + ours".into());
+        }
+        if self.check {
+            heads.push("target".into());
+        }
+        heads
+    }
+
+    /// A row among those of its case.
+    pub fn cells(&self, row: &Record, records: &[Record]) -> Vec<String> {
+        let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
+        let of_ours = |r: Option<f64>| ratio(r.filter(|_| row.is_ours()));
+        let mut cells = vec![row.api.clone()];
+        if !self.backends.is_empty() {
+            cells.push(row.backend.clone());
+        }
+        cells.push(number(row.value));
+        if self.model.is_some() {
+            cells.push(row.predicted.map_or(String::new(), number));
+        }
+        cells.push(ratio(row.ratio_to_limit));
+        if self.network {
+            cells.push(ratio(row.ratio_to_provider));
+        }
+        cells.push(of_ours(row.ratio_to_best_peer));
+        if let Some(first) = self.backends.first() {
+            let same = |other: &&Record| {
+                other.case() == row.case() && other.api == row.api && &other.backend == first
+            };
+            let other = records.iter().find(same);
+            cells.push(of_ours(other.map(|other| row.value / other.value)));
+        }
+        if self.old {
+            let more = row.metric.more_is_better();
+            cells.push(row.change.map_or("-".into(), |change| {
+                let worth = change.worth(more).word();
+                let text = format!(
+                    "{:.2} ({:.2}-{:.2}) {worth}",
+                    change.ratio, change.low, change.high
+                );
+                text.trim_end().into()
+            }));
+        }
+        if self.network {
+            cells.push(row.split.map_or(String::new(), |split| {
+                let [kernel, provider, ours] =
+                    [split.kernel, split.provider, split.ours].map(number);
+                format!("{kernel} + {provider} + {ours}")
+            }));
+        }
+        if self.check {
+            cells.push(row.target.as_ref().map_or(String::new(), |target| {
+                format!("{}: {target}", verdict(row.met))
+            }));
+        }
+        cells
+    }
+}
+
+fn verdict(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "not judged",
+    }
+}
+
+/// How wide a column is, by its head; words are at the left, numbers at the right.
+fn pad(head: &str, text: &str) -> String {
+    match head {
+        "column" => format!("{text:<20}"),
+        "backend" => format!("{text:<8}"),
+        "x old (noise)" => format!("{text:<24}"),
+        "kernel + provider + ours" => format!("{text:<24}"),
+        "target" => text.into(),
+        _ => format!("{text:>10}"),
+    }
+}
+
+/// A table that grows by whole cases.
+pub struct Table {
+    columns: Columns,
+    heads: Vec<String>,
+    metric: Option<Metric>,
+}
+
+impl Table {
+    /// With these columns.
+    pub fn new(columns: Columns) -> Table {
+        Table {
+            heads: columns.heads(),
+            columns,
+            metric: None,
+        }
+    }
+
+    /// The lines of these records, which are in the order of their cases: a head where another metric begins.
+    pub fn add(&mut self, records: &[Record]) -> String {
+        let mut out = String::new();
+        let mut previous = None;
+        for row in records {
+            let case = row.case();
+            if self.metric.replace(case.metric) != Some(case.metric) {
+                let what = about(
+                    case.metric,
+                    self.columns.network && self.columns.backends.is_empty(),
+                );
+                let unit = case.metric.unit();
+                let _ = writeln!(out, "\n{}: {what}, in {unit}", case.metric.name());
+                out += &self.line("procs", "size", &self.heads);
+            }
+            let first = previous.replace(case) != Some(case);
+            let (processes, bytes) = match first {
+                true => (case.processes.to_string(), size(case.bytes)),
+                false => (String::new(), String::new()),
+            };
+            out += &self.line(&processes, &bytes, &self.columns.cells(row, records));
+        }
+        out
+    }
+
+    fn line(&self, processes: &str, bytes: &str, cells: &[String]) -> String {
+        let mut line = format!("  {processes:>5} {bytes:>8} ");
+        for (head, cell) in self.heads.iter().zip(cells) {
+            line += " ";
+            line += &pad(head, cell);
+        }
+        line.truncate(line.trim_end().len());
+        line + "\n"
+    }
+}
+
+/// By what ours have communicated that share no memory; nothing of others.
+pub fn provider(records: &[Record]) -> String {
+    let told = records
+        .iter()
+        .find_map(|record| Some((record, record.provider.as_ref()?)));
+    let Some((record, provider)) = told else {
+        return String::new();
     };
-    let line = format!(
-        "  {procs:>5} {bytes:>8}  {:<20} {:>9}{predicted} {:>9}{provider} {peer:>9}{split}  {target}",
-        row.api,
-        number(row.value),
-        ratio(row.ratio_to_limit),
-    );
-    line.trim_end().into()
+    let release = record.libfabric.as_deref().unwrap_or("?");
+    let by = match records.iter().any(|record| record.backend == "verbs") {
+        true => "verbs. The provider beside it is ",
+        false => "",
+    };
+    format!(
+        "\nHosts: {}. Ours over {by}{provider} of libfabric {release}.\n",
+        record.hosts
+    )
 }
 
 #[cfg(test)]
@@ -159,9 +255,6 @@ mod tests {
         assert_eq!(size(1 << 30), "1 GiB");
         assert_eq!(number(5.834), "5.83");
         assert_eq!(number(1234.5), "1234");
-        assert_eq!(plain(100.0), "100");
-        assert_eq!(plain(0.5), "0.5");
-        assert_eq!(plain(25_000.0), "25k");
     }
 
     #[test]
@@ -178,9 +271,11 @@ mod tests {
             hosts: "this one".into(),
             network: false,
             model: None,
+            check: false,
         };
         let words = |setting: &_| {
-            let text = render(&crate::record::all(&[case], &samples, setting));
+            let records = crate::record::all(&[case], &samples, setting);
+            let text = Table::new(Columns::of(&records)).add(&records);
             let line = |nth: usize| {
                 let line = text.lines().filter(|line| line.starts_with("  ")).nth(nth);
                 line.unwrap()

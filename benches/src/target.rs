@@ -117,15 +117,20 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         }
         (Metric::Tagged, _, _, "ircce") => vec![AtMostLimit(1.1)],
         (Metric::Multicast, _, _, "ircce/multicast") => vec![AtLeastLimit(24.0)],
-        (Metric::FiFetchAdd | Metric::FiCompareSwap | Metric::FiInjectAtomic, _, _, "unipgas") => {
-            vec![AheadOf("libfabric", 20.0)]
+        (
+            Metric::FiFetchAdd | Metric::FiCompareSwap | Metric::FiInjectAtomic,
+            _,
+            _,
+            "libfabric",
+        ) => {
+            vec![AheadOf("ofi_shm", 20.0)]
         }
-        (Metric::FiSum, _, _, "unipgas") => vec![AheadOf("libfabric", 10.0)],
-        (Metric::FiWrite, _, _, "unipgas") => vec![AheadOf("libfabric", 8.0)],
-        (Metric::FiWriteBandwidth | Metric::FiReadBandwidth, _, _, "unipgas") => {
-            vec![AheadOf("libfabric", 1.0)]
+        (Metric::FiSum, _, _, "libfabric") => vec![AheadOf("ofi_shm", 10.0)],
+        (Metric::FiWrite, _, _, "libfabric") => vec![AheadOf("ofi_shm", 8.0)],
+        (Metric::FiWriteBandwidth | Metric::FiReadBandwidth, _, _, "libfabric") => {
+            vec![AheadOf("ofi_shm", 1.0)]
         }
-        (Metric::FiMessage | Metric::FiTagged, _, _, "unipgas") => vec![AheadOf("libfabric", 2.0)],
+        (Metric::FiMessage | Metric::FiTagged, _, _, "libfabric") => vec![AheadOf("ofi_shm", 2.0)],
         (Metric::Start, 48, _, "gaspi") => vec![AtMost(1000.0)],
         _ => Vec::new(),
     }

@@ -3,9 +3,11 @@
 use std::cell::{Cell, OnceCell};
 use std::str::FromStr;
 
+use unipgas_core::stop::Stop;
+
 use crate::arena::Arena;
 use crate::case::{Case, Metric};
-use crate::ctx::{Ctx, Ground};
+use crate::ctx::{Ctx, Ground, memory};
 use crate::network::Network;
 use crate::{bare, network, ours};
 
@@ -97,6 +99,7 @@ impl FromStr for Order {
 
 /// Runs as the process `rank` of the order.
 pub fn run(order: &str) -> Result<(), String> {
+    Stop::let_through();
     let order: Order = order.parse()?;
     let size = order.size as usize;
     let rank = rank(&|name| std::env::var(name).ok())
@@ -115,6 +118,7 @@ pub fn run(order: &str) -> Result<(), String> {
         ground,
         visit: Cell::new(0),
         column: Cell::new(""),
+        memory: memory(),
         ours: OnceCell::new(),
     };
     ctx.in_main();

@@ -14,8 +14,8 @@ use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
 use crate::matrix::{COLUMNS, Column, Matrix, Plan};
 use crate::runner::Runner;
-use crate::stop::Stop;
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
+use unipgas::core::stop::Stop;
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;

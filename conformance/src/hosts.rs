@@ -22,8 +22,8 @@ use crate::matrix::COLUMNS;
 use crate::place::CUT;
 use crate::runner::Runner;
 use crate::stall::{LOOK, Seats, Sitting};
-use crate::stop::Stop;
 use crate::worker::Item;
+use unipgas::core::stop::Stop;
 
 /// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
 const WITH_HOSTS: &str = include_str!("../with-hosts");

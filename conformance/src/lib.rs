@@ -29,7 +29,6 @@ pub mod report;
 pub mod runner;
 pub mod sentences;
 mod stall;
-pub mod stop;
 mod worker;
 
 pub use law::{Api, Ctx, Law, Random, Verdict, not_offered};

@@ -10,8 +10,8 @@ use crate::Law;
 use crate::hosts::Hosts;
 use crate::job::{Ended, Job, Line};
 use crate::stall::CLOCK;
-use crate::stop::Stop;
 use crate::worker::Item;
+use unipgas::core::stop::Stop;
 
 /// How a law went on a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,8 +19,8 @@ use crate::closed;
 use crate::law::NOT_OFFERED;
 use crate::place::{Log, Place};
 use crate::stall::Seats;
-use crate::stop::Stop;
 use crate::{Api, Ctx, Law, Verdict, laws};
+use unipgas::core::stop::Stop;
 
 /// GASPI_BLOCK.
 const BLOCK: u64 = u64::MAX;

@@ -46,6 +46,7 @@ pub mod panics;
 pub mod process;
 mod queues;
 mod ranked;
+pub mod stop;
 mod sync;
 mod tell;
 pub(crate) mod trace;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 
 const FLAGS: usize = 8 << 20;
 const EACH: usize = 500;
@@ -159,4 +159,19 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }
     ctx.sync();
     Ok(1e3 / value)
+}
+
+/// The same of each pair.
+pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let window = ctx
+        .arena()
+        .area(ctx.other(), ctx.place() * 4096, 4096)
+        .cast::<u64>();
+    Ok(ctx.rate_of_pairs(BATCH_OF_PAIRS, |n| {
+        for i in 0..n {
+            // SAFETY:
+            // - the window has 512 words, and nobody else uses them meanwhile
+            unsafe { window.add(i % 512).write_volatile(i as u64) };
+        }
+    }))
 }

@@ -28,6 +28,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::OneLine | Metric::Relay => one(exchange::one_line),
         Metric::FetchAdd => one(exchange::fetch_add),
         Metric::PutRate => one(exchange::rate),
+        Metric::PairRate => one(exchange::pair_rate),
         Metric::Bandwidth => one(copy::plain),
         #[cfg(target_arch = "x86_64")]
         Metric::CopyNt => one(copy::non_temporal),

@@ -21,6 +21,7 @@ fn two(body: impl Fn(&Ctx) + Sync) {
                     quick: true,
                     ground: Ground::Network(Box::new(network)),
                     visit: Cell::new(0),
+                    memory: 0,
                     column: Cell::new(""),
                     ours: OnceCell::new(),
                 });

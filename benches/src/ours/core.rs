@@ -15,7 +15,7 @@ use super::{registration, text};
 use crate::bare::each;
 use crate::bare::wake_of;
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 
 /// Puts whose ends nobody has asked for.
 const PENDING: usize = 128;
@@ -39,10 +39,10 @@ impl Core {
     /// Allocates a region, finds that of the other process when there are two, and forms a group of all.
     pub fn new(ctx: &Ctx, world: &Arc<World>) -> Result<Core, String> {
         let engine = world.engine();
-        let len = if ctx.size == 2 { LEN } else { 4096 };
+        let len = if ctx.is_of_pairs() { LEN } else { 4096 };
         let region = engine.allocate(len, Rights::FULL).map_err(text)?;
         let mut remote = None;
-        if ctx.size == 2 {
+        if ctx.is_of_pairs() {
             let key = region.key();
             let keys = ctx.share(key.as_bytes());
             let bytes = keys[ctx.other()].as_slice().try_into();
@@ -84,7 +84,7 @@ impl Core {
     fn remote(&self) -> &RemoteRegion {
         self.remote
             .as_ref()
-            .expect("cases of puts have two processes")
+            .expect("cases of puts have pairs of processes")
     }
 
     /// Where the place's data lies, and its notification word.
@@ -146,6 +146,29 @@ impl Core {
             Ok(Outcome::Pending) => self.drain(),
             Err(e) => Err(text(e)),
         }
+    }
+
+    /// Puts `n` times from the same place into a window of the other process, until all have ended.
+    #[inline(always)]
+    fn burst(&self, from: Local, len: usize, n: usize, window: usize) -> Result<(), String> {
+        let mut failed = Ok(());
+        let mut at = 0;
+        for _ in 0..n {
+            let to = Remote {
+                region: self.remote(),
+                offset: at,
+            };
+            // SAFETY:
+            // - `from` has `len` bytes in the region, which nobody changes before the drain
+            if let Err(e) = unsafe { self.endpoint.put(from, to, len, Flags::empty(), 0) } {
+                failed = Err(text(e));
+            }
+            at += len;
+            if at >= window {
+                at = 0;
+            }
+        }
+        self.drain().and(failed)
     }
 
     /// Waits for the notice `value`.
@@ -289,30 +312,27 @@ fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String
         let from = core.local(0, len)?;
         let mut failed = Ok(());
         let ns = ctx.per_op(each, |n| {
-            let mut at = 0;
-            for _ in 0..n {
-                let to = Remote {
-                    region: core.remote(),
-                    offset: at,
-                };
-                // SAFETY:
-                // - `from` has `len` bytes in the region, which nobody changes before the drain
-                if let Err(e) = unsafe { core.endpoint.put(from, to, len, Flags::empty(), 0) } {
-                    failed = Err(text(e));
-                }
-                at += len;
-                if at >= window {
-                    at = 0;
-                }
-            }
-            if let Err(e) = core.drain() {
-                failed = Err(e);
+            if let Err(why) = core.burst(from, len, n, window) {
+                failed = Err(why);
             }
         });
         outcome = failed.map(|()| ns);
     }
     ctx.sync();
     outcome
+}
+
+/// 8-byte puts of each pair.
+pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core()?;
+    let from = core.local(0, 8)?;
+    let mut failed = Ok(());
+    let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
+        if let Err(why) = core.burst(from, 8, n, 4096) {
+            failed = Err(why);
+        }
+    });
+    failed.map(|()| rate)
 }
 
 /// 8-byte puts.

@@ -8,7 +8,7 @@ use unipgas_gaspi::ffi;
 use super::registration;
 use crate::bare::{each, wake_of};
 use crate::case::Case;
-use crate::ctx::Ctx;
+use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 
 const BLOCK: u64 = u64::MAX;
 const QUEUE_FULL: i32 = unipgas_gaspi::Status::QueueFull as i32;
@@ -42,9 +42,9 @@ impl Gaspi {
         })
     }
 
-    /// Makes the segment of the measurements between two processes.
+    /// Makes the segment of the measurements between pairs of processes.
     pub fn segments(&self, ctx: &Ctx) -> Result<(), String> {
-        if ctx.size != 2 {
+        if !ctx.is_of_pairs() {
             return Ok(());
         }
         // SAFETY:
@@ -110,6 +110,30 @@ impl Gaspi {
                 BLOCK,
             )
         })
+    }
+
+    /// Writes `n` times into a window of that process, until all have ended.
+    #[inline(always)]
+    fn burst(&self, to: u16, len: u64, n: usize, window: u64) -> Result<(), String> {
+        let mut failed = Ok(());
+        let mut at = 0;
+        for _ in 0..n {
+            // SAFETY:
+            // - no pointers
+            let posted = self.posted("gaspi_write", || unsafe {
+                ffi::gaspi_write(SEGMENT, 0, to, SEGMENT, at, len, QUEUE, BLOCK)
+            });
+            if posted.is_err() {
+                failed = posted;
+            }
+            at += len;
+            if at >= window {
+                at = 0;
+            }
+        }
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) }).and(failed)
     }
 
     #[inline(always)]
@@ -237,32 +261,37 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
     if ctx.rank == 0 {
         let mut failed = Ok(());
         let ns = ctx.per_op(each, |n| {
-            let mut at = 0;
-            for _ in 0..n {
-                // SAFETY:
-                // - no pointers
-                let posted = gaspi.posted("gaspi_write", || unsafe {
-                    ffi::gaspi_write(SEGMENT, 0, 1, SEGMENT, at, len, QUEUE, BLOCK)
-                });
-                if posted.is_err() {
-                    failed = posted;
-                }
-                at += len;
-                if at >= window {
-                    at = 0;
-                }
-            }
-            // SAFETY:
-            // - no pointers
-            let done = ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) });
-            if done.is_err() {
-                failed = done;
+            if let Err(why) = gaspi.burst(1, len, n, window) {
+                failed = Err(why);
             }
         });
         outcome = failed.map(|()| ns);
     }
     ctx.sync();
     outcome
+}
+
+/// 8-byte gaspi_write of each pair.
+pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let gaspi = &ctx.ours()?.gaspi()?;
+    let mut failed = Ok(());
+    let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
+        if let Err(why) = gaspi.burst(ctx.other() as u16, 8, n, 4096) {
+            failed = Err(why);
+        }
+    });
+    failed.map(|()| rate)
+}
+
+/// What GASPI has taken, in the mean of all processes.
+pub fn memory(ctx: &Ctx, _: &Case) -> Result<f64, String> {
+    let mine = ctx.ours()?.memory()?;
+    let all = ctx.share(&mine.to_ne_bytes());
+    let sum: u64 = all
+        .iter()
+        .filter_map(|bytes| Some(u64::from_ne_bytes(bytes.as_slice().try_into().ok()?)))
+        .sum();
+    Ok(sum as f64 / ctx.size as f64)
 }
 
 /// 8-byte gaspi_write.

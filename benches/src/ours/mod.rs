@@ -29,6 +29,8 @@ pub struct OneSided {
     gaspi: gaspi::Gaspi,
     utofu: Option<utofu::Utofu>,
     world: Arc<World>,
+    /// KiB that GASPI has taken.
+    memory: u64,
 }
 
 /// Our ways to do a case.
@@ -47,6 +49,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::OneLine => vec![body("utofu", utofu::piggyback)],
         Metric::FetchAdd => all(core::fetch_add, gaspi::fetch_add, utofu::armw8),
         Metric::PutRate => all(core::rate, gaspi::rate, utofu::rate),
+        Metric::PairRate => both(core::pair_rate, gaspi::pair_rate),
         Metric::Bandwidth => all(core::bandwidth, gaspi::bandwidth, utofu::bandwidth),
         Metric::Barrier => all(core::barrier, gaspi::barrier, utofu::barrier),
         Metric::Allreduce => both(core::allreduce, gaspi::allreduce),
@@ -64,6 +67,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         ],
         Metric::IdleCpu => vec![body("ircce", ircce::idle_cpu)],
         Metric::Start => vec![body("gaspi", gaspi::start)],
+        Metric::Memory => vec![body("gaspi", gaspi::memory)],
         // The others are the machine's, or measured from outside, as the peers are.
         _ => Vec::new(),
     }
@@ -100,6 +104,7 @@ pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
     }
     let gaspi = gaspi::Gaspi::enter()?;
     ctx.started();
+    let memory = crate::ctx::memory().saturating_sub(ctx.memory);
     let world = unipgas_gaspi::current()
         .map_err(|e| format!("GASPI is not initialised: {e:?}"))?
         .world()
@@ -111,6 +116,7 @@ pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
         gaspi,
         utofu: utofu::Utofu::new(ctx)?,
         world,
+        memory,
     })))
 }
 
@@ -128,6 +134,10 @@ impl Ours {
 
     fn gaspi(&self) -> Result<&gaspi::Gaspi, String> {
         self.one_sided().map(|ours| &ours.gaspi)
+    }
+
+    fn memory(&self) -> Result<u64, String> {
+        self.one_sided().map(|ours| ours.memory)
     }
 
     /// What the columns of uTofu between two processes use.

@@ -10,9 +10,9 @@ mod ucx;
 
 use std::time::{Duration, Instant};
 
-use crate::case::Case;
+use crate::case::{Case, Metric};
 use crate::network::hosts::Place;
-use crate::samples::Samples;
+use crate::samples::Notes;
 use build::Workshop;
 
 /// How long one start of a peer may take.
@@ -33,14 +33,14 @@ trait Peer {
 /// The peers of this machine.
 pub struct Peers {
     ready: Vec<Box<dyn Peer>>,
-    /// Which of them did not end, or measured nothing, with how many processes.
-    stuck: Vec<(usize, u32)>,
+    /// Which of them did not end, with how many processes; or measured nothing then, of which metric.
+    stuck: Vec<(usize, u32, Option<Metric>)>,
     _workshop: Workshop,
 }
 
 impl Peers {
     /// Finds out which peers there are; the others go into the notes.
-    pub fn find(place: Option<&Place>, samples: &mut Samples) -> Result<Peers, String> {
+    pub fn find(place: Option<&Place>, backend: &str, notes: &mut Notes) -> Result<Peers, String> {
         // Other hosts see the home directory, if any.
         let home = match place {
             Some(Place::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
@@ -49,13 +49,13 @@ impl Peers {
         let workshop = Workshop::new(home.unwrap_or_else(std::env::temp_dir))?;
         let all = match place {
             Some(place) => Self::of_a_network(place),
-            None => Self::of_one_host(),
+            None => Self::of_one_host(backend),
         };
         let mut ready = Vec::new();
         for mut peer in all {
             match peer.prepare(&workshop) {
                 Ok(()) => ready.push(peer),
-                Err(why) => samples.note(format!(
+                Err(why) => notes.add(format!(
                     "{}: not usable ({why}): apt-get install {}",
                     peer.name(),
                     peer.packages()
@@ -77,7 +77,7 @@ impl Peers {
         ]
     }
 
-    fn of_one_host() -> Vec<Box<dyn Peer>> {
+    fn of_one_host(backend: &str) -> Vec<Box<dyn Peer>> {
         vec![
             Box::new(programs::openmpi()),
             Box::new(programs::mpich()),
@@ -85,7 +85,7 @@ impl Peers {
             Box::new(ucx::Ucx::default()),
             Box::new(programs::libfabric()),
             Box::new(programs::libfabric_tcp()),
-            Box::new(programs::unipgas()),
+            Box::new(programs::unipgas(backend)),
         ]
     }
 
@@ -94,7 +94,7 @@ impl Peers {
         self.ready.iter().map(|p| p.name()).collect()
     }
 
-    /// Lets the peer number `index` measure `cases`, which have one number of processes. One that did not end, or
+    /// Lets the peer number `index` measure `cases`, which have one metric and one number of processes. One that did not end, or
     /// could do nothing, is not asked again.
     /// Gives the lines of what was measured, and what went wrong.
     pub fn measure(
@@ -103,8 +103,14 @@ impl Peers {
         cases: &[Case],
         quick: bool,
     ) -> (String, Option<String>) {
-        let processes = cases.first().map_or(0, |c| c.processes);
-        if cases.is_empty() || self.stuck.contains(&(index, processes)) {
+        let Some(Case {
+            metric, processes, ..
+        }) = cases.first().copied()
+        else {
+            return (String::new(), None);
+        };
+        let is_stuck = |metric| self.stuck.contains(&(index, processes, metric));
+        if is_stuck(None) || is_stuck(Some(metric)) {
             return (String::new(), None);
         }
         let peer = &self.ready[index];
@@ -112,7 +118,9 @@ impl Peers {
         let (text, failure) = peer.measure(cases, quick);
         let name = peer.name();
         if failure.is_some() && (start.elapsed() >= LIMIT || text.is_empty()) {
-            self.stuck.push((index, processes));
+            let whole = start.elapsed() >= LIMIT;
+            self.stuck
+                .push((index, processes, (!whole).then_some(metric)));
         }
         (text, failure.map(|why| format!("{name}: {why}")))
     }

@@ -25,6 +25,8 @@ pub struct Program {
     variables: &'static [(&'static str, &'static str)],
     /// Where its processes are, if they are to share no memory.
     place: Option<Place>,
+    /// What ours communicate by.
+    backend: Option<String>,
     path: PathBuf,
 }
 
@@ -54,14 +56,18 @@ pub fn openmpi() -> Program {
             Metric::PutNotice,
             Metric::FetchAdd,
             Metric::PutRate,
+            Metric::PairRate,
             Metric::Bandwidth,
             Metric::Barrier,
             Metric::Allreduce,
             Metric::Message,
             Metric::MessageBandwidth,
+            Metric::Start,
+            Metric::Memory,
         ],
         variables: &[],
         place: None,
+        backend: None,
         path: PathBuf::new(),
     }
 }
@@ -126,9 +132,15 @@ pub fn mpich() -> Program {
         options: &["-bind-to", "none"],
         source: include_str!("../../peers/mpi.c"),
         provider: None,
-        metrics: &[Metric::Message, Metric::MessageBandwidth],
+        metrics: &[
+            Metric::Message,
+            Metric::MessageBandwidth,
+            Metric::Start,
+            Metric::Memory,
+        ],
         variables: &[],
         place: None,
+        backend: None,
         path: PathBuf::new(),
     }
 }
@@ -153,6 +165,7 @@ pub fn oshmem() -> Program {
         ],
         variables: &[],
         place: None,
+        backend: None,
         path: PathBuf::new(),
     }
 }
@@ -187,18 +200,21 @@ pub fn libfabric() -> Program {
             Metric::FiMessage,
             Metric::FiTagged,
         ],
-        ..provider("libfabric", "shm")
+        ..provider("ofi_shm", "shm")
     }
 }
 
 /// libfabric's tcp provider.
 pub fn libfabric_tcp() -> Program {
-    provider("libfabric_tcp", "tcp;ofi_rxm")
+    provider("ofi_tcp", "tcp;ofi_rxm")
 }
 
-/// Ours, as libfabric loads it.
-pub fn unipgas() -> Program {
-    provider("unipgas", "unipgas")
+/// Ours, as libfabric loads it, on that backend.
+pub fn unipgas(backend: &str) -> Program {
+    Program {
+        backend: Some(backend.into()),
+        ..provider("libfabric", "unipgas")
+    }
 }
 
 fn provider(name: &'static str, provider: &'static str) -> Program {
@@ -214,6 +230,7 @@ fn provider(name: &'static str, provider: &'static str) -> Program {
         metrics: FABRIC,
         variables: &[],
         place: None,
+        backend: None,
         path: PathBuf::new(),
     }
 }
@@ -232,6 +249,9 @@ impl Program {
             if let Some(provider) = self.provider {
                 command.env("PEER_PROVIDER", provider);
                 command.env("PEER_COLUMN", self.name);
+            }
+            if let Some(backend) = &self.backend {
+                command.env("UNIPGAS_BACKEND", backend);
             }
             if let Some(path) = provider_path() {
                 command.env("FI_PROVIDER_PATH", path);
@@ -305,6 +325,7 @@ impl Peer for Program {
         let mut command = self.command(processes);
         command.arg(if quick { "1" } else { "0" });
         command.args(wanted.iter().map(|c| c.to_string()));
+        command.env("PEER_BEGUN", crate::ctx::now_ns().to_string());
         match tool::run(&mut command, LIMIT) {
             Err(why) => (String::new(), Some(why)),
             Ok(ended) => {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use unipgas_core::stop::Stop;
 
 /// A started program, its output being collected. Dropping it ends its whole process group.
 pub struct Running {
@@ -72,9 +73,10 @@ pub fn start(command: &mut Command) -> Result<Running, String> {
         .stderr(Stdio::piped())
         .process_group(0);
     // SAFETY:
-    // - prctl is async-signal-safe and allocates nothing
+    // - prctl and pthread_sigmask are async-signal-safe and allocate nothing
     unsafe {
         command.pre_exec(|| {
+            Stop::let_through();
             rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into)
         });
     }
@@ -107,10 +109,10 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
 }
 
 impl Running {
-    /// Waits until it ends, `limit` after its start at the most.
+    /// Waits until it ends, `limit` after its start at the most, or until this program is asked to end.
     pub fn end(mut self, limit: Duration) -> Ended {
         let mut status = None;
-        while status.is_none() && self.start.elapsed() < limit {
+        while status.is_none() && self.start.elapsed() < limit && !Stop::is_pending() {
             match self.child.try_wait() {
                 Ok(Some(ended)) => status = Some(ended),
                 Ok(None) => std::thread::sleep(Duration::from_millis(5)),

@@ -110,9 +110,10 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `copy`.
+// As C's, which never unwinds: callers on fast paths need not be prepared for that.
 #[cold]
 #[inline(never)]
-unsafe fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
+unsafe extern "C" fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
     let span = trace::transfer(len);
     // SAFETY:
     // - the caller's word.

@@ -1,7 +1,169 @@
-//! What `unipgas bench` leaves when it is ended before it is done.
+//! What `unipgas bench` writes, also when it is ended before it is done.
 
-use std::process::{Command, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
+
+fn bench(words: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
+    command.arg("bench").args(words.split_whitespace());
+    command
+}
+
+fn output(words: &str) -> Output {
+    bench(words).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("text")
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("bench-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+const SHORT: &str = "--quick --no-peers --only one_line";
+
+#[test]
+fn records_go_to_standard_output_and_the_table_aside() {
+    let output = output(&format!("{SHORT} --json -"));
+    let (records, table) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{table}");
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
+        .collect();
+    let last = records.last().expect("a record");
+    assert_eq!(last["final"], true);
+    for field in ["version", "host", "cpu", "date"] {
+        assert_ne!(last[field].as_str(), Some(""), "{field}");
+    }
+    assert!(!last["cores"].as_array().unwrap().is_empty());
+    assert!(last["load"].as_f64().unwrap() >= 0.0);
+    assert!(last["target"].is_null() && last["met"].is_null());
+    assert!(table.contains("one_line: "), "{table}");
+    assert!(table.contains("utofu") && !table.contains("met"), "{table}");
+}
+
+#[test]
+fn backends_stand_beside_the_first_one() {
+    let output = output(&format!("{SHORT} --backend shm,opaque"));
+    let table = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = |backend: &str| {
+        let row = table.lines().filter(|line| line.contains("utofu"));
+        row.filter(|line| line.split_whitespace().any(|word| word == backend))
+            .count()
+    };
+    assert_eq!((rows("shm"), rows("opaque")), (1, 1), "{table}");
+    assert!(table.contains("x shm"), "{table}");
+    let bare = table.lines().filter(|line| line.contains(" bare "));
+    assert_eq!(bare.count(), 1, "limits are shown once: {table}");
+}
+
+#[test]
+fn figures_of_a_file_stand_beside_those_of_another_one() {
+    let (old, new, page) = (scratch("old"), scratch("new"), scratch("page"));
+    let measured = output(&format!("{SHORT} --json {}", old.display()));
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    // The last line of the old ones was cut; the new ones take twice as long.
+    let lines = std::fs::read_to_string(&old).unwrap();
+    let doubled: Vec<String> = lines
+        .lines()
+        .map(|line| {
+            let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+            for field in ["/value", "/quartiles/0", "/quartiles/1"] {
+                let value = record.pointer_mut(field).unwrap();
+                *value = (value.as_f64().unwrap() * 1e3).into();
+            }
+            record.to_string() + "\n"
+        })
+        .collect();
+    std::fs::write(&new, doubled.concat()).unwrap();
+    std::fs::write(&old, lines + "{\"metric\":\"one_l").unwrap();
+    let (old_name, new_name) = (old.display(), new.display());
+    let compared = output(&format!(
+        "--records {new_name} --compare {old_name} --html {}",
+        page.display()
+    ));
+    let table = text(&compared.stdout);
+    assert!(compared.status.success(), "{}", text(&compared.stderr));
+    assert!(table.contains("1000.00 ("), "{table}");
+    assert!(table.contains(") worse"), "{table}");
+    assert!(table.contains(": 0 better, 2 worse, 0 within"), "{table}");
+    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(html.contains("class=\"bad\"") && html.contains("one_line"));
+    for (words, why) in [
+        (
+            format!("--records {}", page.display()),
+            "line 1 is no record",
+        ),
+        ("--records /nowhere".into(), "/nowhere: "),
+        (
+            format!("--records {new_name} --quick"),
+            "cannot be used with",
+        ),
+        (
+            format!("--compare {} {SHORT}", page.display()),
+            "is no record",
+        ),
+    ] {
+        let refused = output(&words);
+        let said = text(&refused.stderr);
+        assert!(!refused.status.success(), "{words}");
+        assert_eq!(
+            (said.lines().count(), said.contains(why)),
+            (1, true),
+            "{said}"
+        );
+    }
+    for file in [old, new, page] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn an_interrupted_bench_shows_what_it_has_measured() {
+    let file = scratch("interrupted");
+    let words = format!("--quick --no-peers --json {}", file.display());
+    let mut command = bench(&words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY:
+    // - signal is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            // Whoever runs the tests may have it ignored.
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().unwrap();
+    let ended = loop {
+        let lines = std::fs::read_to_string(&file).unwrap_or_default();
+        if lines.contains("\"final\":true") {
+            break None;
+        }
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(ended, None, "it has ended by itself");
+    // SAFETY:
+    // - a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let table = text(&output.stdout);
+    assert_eq!(output.status.signal(), Some(libc::SIGINT), "{table}");
+    assert!(table.contains("put_notice: "), "{table}");
+    assert!(table.contains("ended before all"), "{table}");
+    assert!(!table.contains("Not measured"), "{table}");
+}
 
 #[test]
 fn a_killed_bench_has_written_what_it_had_measured() {

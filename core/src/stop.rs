@@ -1,7 +1,7 @@
-//! Signals that ask the command to end, and that let it first tell what it has found out.
+//! Signals that ask a command to end, and that let it first tell what it has found out.
 //!
 //! Such a signal is never taken: it stays pending, where every thread sees it at any time. Ctrl-C reaches the processes of jobs as well; whoever
-//! finds that one has ended by it finds it pending here, and takes no law for broken.
+//! finds that one has ended by it finds it pending here, and takes nothing for failed.
 
 use std::ptr::null_mut;
 
@@ -27,6 +27,11 @@ impl Stop {
 
     /// Whether one has come.
     pub fn is_asked(&self) -> bool {
+        Stop::is_pending()
+    }
+
+    /// The same for who does not hold them. False where nobody does.
+    pub fn is_pending() -> bool {
         let mut pending = empty();
         // SAFETY:
         // - `pending` is an initialised set, which the call fills.
@@ -42,8 +47,8 @@ impl Stop {
         Stop::let_through();
     }
 
-    /// In a process that has inherited what another one holds.
-    pub(crate) fn let_through() {
+    /// In a process that has inherited what another one holds. May be called between fork and exec.
+    pub fn let_through() {
         let mut set = empty();
         for signal in SIGNALS {
             // SAFETY:

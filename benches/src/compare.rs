@@ -1,0 +1,141 @@
+//! What was measured before, beside what is measured now.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::file;
+use crate::record::Record;
+
+/// A figure beside an earlier one of the same case and column.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
+pub struct Change {
+    /// Median over median.
+    pub ratio: f64,
+    /// What it may as well be, by the quartiles of both: from this...
+    pub low: f64,
+    /// ... to that.
+    pub high: f64,
+}
+
+/// What a change is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worth {
+    /// More than noise, for the better.
+    Better,
+    /// More than noise, for the worse.
+    Worse,
+    /// The ranges of both overlap.
+    Noise,
+}
+
+impl Worth {
+    /// As the table tells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Worth::Better => "better",
+            Worth::Worse => "worse",
+            Worth::Noise => "",
+        }
+    }
+}
+
+impl Change {
+    /// From `old` to `new`. Where a record has no quartiles, its median stands for them.
+    fn of(old: &Record, new: &Record) -> Change {
+        let quartiles = |record: &Record| record.quartiles.unwrap_or([record.value; 2]);
+        let ([old_low, old_high], [low, high]) = (quartiles(old), quartiles(new));
+        Change {
+            ratio: new.value / old.value,
+            low: low / old_high,
+            high: high / old_low,
+        }
+    }
+
+    /// What it is worth where more is better, or less.
+    pub fn worth(self, more_is_better: bool) -> Worth {
+        match (self.low > 1.0, self.high < 1.0) {
+            (true, _) if more_is_better => Worth::Better,
+            (_, true) if !more_is_better => Worth::Better,
+            (false, false) => Worth::Noise,
+            _ => Worth::Worse,
+        }
+    }
+}
+
+/// The figures of a file.
+pub struct Old {
+    records: Vec<Record>,
+    name: String,
+}
+
+impl Old {
+    /// What `--json` has written into that file.
+    pub fn read(path: &Path) -> Result<Old, String> {
+        let records = file::read(path)?;
+        Ok(Old {
+            records,
+            name: path.display().to_string(),
+        })
+    }
+
+    /// Notes in each record how it is beside the earlier one of its figure, where there is one.
+    pub fn compare(&self, records: &mut [Record]) {
+        for new in records {
+            let old = self.records.iter().find(|old| old.is_of_the_same(new));
+            new.change = old.map(|old| Change::of(old, new));
+        }
+    }
+
+    /// What has come out, in lines.
+    pub fn summary(&self, records: &[Record]) -> String {
+        let worths = records.iter().filter_map(|record| {
+            let change = record.change?;
+            Some(change.worth(record.metric.more_is_better()))
+        });
+        let worths: Vec<Worth> = worths.collect();
+        let count = |worth| worths.iter().filter(|one| **one == worth).count();
+        let mut text = format!(
+            "\nBeside {}: {} better, {} worse, {} within the noise (quartiles of both overlap), {} not in it.\n",
+            self.name,
+            count(Worth::Better),
+            count(Worth::Worse),
+            count(Worth::Noise),
+            records.len() - worths.len(),
+        );
+        let machine = |records: &[Record]| records.first().and_then(|first| first.machine.clone());
+        match (machine(&self.records), machine(records)) {
+            (Some(old), Some(new)) => {
+                text += &format!("It is of {}.\n", old.about());
+                if (&old.host, &old.cpu, &old.cores) != (&new.host, &new.cpu, &new.cores) {
+                    text += "That was another machine, or other cores: the ratios compare these, too.\n";
+                }
+            }
+            _ => text += "It does not say on what machine it was measured.\n",
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(low: f64, high: f64) -> Change {
+        Change {
+            ratio: f64::midpoint(low, high),
+            low,
+            high,
+        }
+    }
+
+    #[test]
+    fn what_overlaps_is_noise() {
+        assert_eq!(change(0.9, 1.2).worth(true), Worth::Noise);
+        assert_eq!(change(1.0, 1.2).worth(false), Worth::Noise);
+        assert_eq!(change(1.1, 1.2).worth(true), Worth::Better);
+        assert_eq!(change(1.1, 1.2).worth(false), Worth::Worse);
+        assert_eq!(change(0.8, 0.9).worth(true), Worth::Worse);
+        assert_eq!(change(0.8, 0.9).worth(false), Worth::Better);
+    }
+}

@@ -1,0 +1,71 @@
+//! Records as lines of JSON.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use crate::record::Record;
+
+/// Where they are written to.
+pub struct Json {
+    name: String,
+    to: Box<dyn Write + Send>,
+}
+
+impl Json {
+    /// That file, or for "-" standard output.
+    pub fn create(path: &Path) -> Result<Json, String> {
+        let name = path.display().to_string();
+        let to: Box<dyn Write + Send> = match is_stdout(path) {
+            true => Box::new(std::io::stdout()),
+            false => Box::new(File::create(path).map_err(|e| format!("{name}: {e}"))?),
+        };
+        Ok(Json { name, to })
+    }
+
+    /// Whole lines, which whoever reads them finds at once.
+    pub fn write(&mut self, records: &[Record]) -> Result<(), String> {
+        let mut lines = Vec::new();
+        let written = records.iter().try_for_each(|record| {
+            serde_json::to_writer(&mut lines, record)?;
+            lines.write_all(b"\n")
+        });
+        written
+            .and_then(|()| self.to.write_all(&lines))
+            .and_then(|()| self.to.flush())
+            .map_err(|e| format!("{}: {e}", self.name))
+    }
+}
+
+/// Whether this stands for standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The figures of a file, each as it was last told, in the order of the table. A line that was cut, as the last one of a run that was killed may be, is left out.
+pub fn read(path: &Path) -> Result<Vec<Record>, String> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+    let mut records: Vec<Record> = Vec::new();
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let record = match serde_json::from_str::<Record>(line) {
+            Ok(record) => record,
+            Err(_) if !line.ends_with('\n') => break,
+            Err(why) => {
+                return Err(format!(
+                    "{name}: line {} is no record of unipgas bench --json: {why}",
+                    number + 1
+                ));
+            }
+        };
+        match records.iter_mut().find(|old| old.is_of_the_same(&record)) {
+            Some(old) => *old = record,
+            None => records.push(record),
+        }
+    }
+    if records.is_empty() {
+        return Err(format!("{name}: no records"));
+    }
+    records.sort_by_key(Record::case);
+    Ok(records)
+}
