@@ -64,7 +64,7 @@ fn page(records: &[Record], notes: &[String]) -> Result<Markup, String> {
                 @if !plots.is_empty() {
                     section class="plots" {
                         @for plot in &plots {
-                            figure { (PreEscaped(&plot.svg)) figcaption { (plot.title) } }
+                            figure role="img" aria-label=(plot.title) { (PreEscaped(&plot.svg)) }
                         }
                     }
                 }

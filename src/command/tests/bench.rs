@@ -5,6 +5,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
+
+/// Measured processes are pinned, and look for each other without a pause: two benches at once starve one another.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock()
+}
+
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     command.arg("bench").args(words.split_whitespace());
@@ -30,6 +38,7 @@ const SHORT: &str = "--quick --no-peers --only one_line";
 
 #[test]
 fn records_go_to_standard_output_and_the_table_aside() {
+    let _turn = alone();
     let output = output(&format!("{SHORT} --json -"));
     let (records, table) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{table}");
@@ -51,6 +60,7 @@ fn records_go_to_standard_output_and_the_table_aside() {
 
 #[test]
 fn backends_stand_beside_the_first_one() {
+    let _turn = alone();
     let output = output(&format!("{SHORT} --backend shm,opaque"));
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -67,6 +77,7 @@ fn backends_stand_beside_the_first_one() {
 
 #[test]
 fn figures_of_a_file_stand_beside_those_of_another_one() {
+    let _turn = alone();
     let (old, new, page) = (scratch("old"), scratch("new"), scratch("page"));
     let measured = output(&format!("{SHORT} --json {}", old.display()));
     assert!(measured.status.success(), "{}", text(&measured.stderr));
@@ -128,6 +139,7 @@ fn figures_of_a_file_stand_beside_those_of_another_one() {
 
 #[test]
 fn an_interrupted_bench_shows_what_it_has_measured() {
+    let _turn = alone();
     let file = scratch("interrupted");
     let words = format!("--quick --no-peers --json {}", file.display());
     let mut command = bench(&words);
@@ -167,6 +179,7 @@ fn an_interrupted_bench_shows_what_it_has_measured() {
 
 #[test]
 fn a_killed_bench_has_written_what_it_had_measured() {
+    let _turn = alone();
     let dir = std::env::temp_dir().join(format!("unipgas-records-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("records");
