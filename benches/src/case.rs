@@ -241,7 +241,9 @@ impl Metric {
             Metric::Allreduce => "sum of one double over all processes",
             Metric::Wake => "from the notice to the run of a parked waiter (limit: futex)",
             Metric::ProcessVm => "8 bytes by process_vm_writev",
-            Metric::Register => "registration of user memory (limit: one memcpy of it)",
+            Metric::Register => {
+                "registration of user memory (limit: pwrite of it into a new memfd)"
+            }
             Metric::Relay => {
                 "a hop of 8 bytes through session mode VCQs (limit: a put polled in memory)"
             }

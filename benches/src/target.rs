@@ -57,7 +57,7 @@ fn limit_words(case: Case) -> &'static str {
         Metric::Bandwidth => "plain memcpy",
         Metric::Barrier => "the best bare barrier",
         Metric::Wake => "a bare futex wake",
-        Metric::Register => "one memcpy of it",
+        Metric::Register => "a pwrite of it into a new memfd",
         _ => "the limit",
     }
 }
@@ -102,7 +102,7 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         }
         (Metric::Wake, _, _, "core" | "gaspi") => vec![AtMostLimit(1.5)],
         (Metric::Register, _, b, "core" | "gaspi") if b == 4 * KIB => vec![AtMost(40.0)],
-        (Metric::Register, _, b, "core" | "gaspi") if b >= MIB => vec![AtMostLimit(2.0)],
+        (Metric::Register, _, b, "core" | "gaspi") if b >= MIB => vec![AtMostLimit(1.5)],
         (Metric::PutNotice, _, 8, "utofu") => vec![AtMostLimit(1.5)],
         (Metric::OneLine, _, 8, "utofu") => vec![AtMostLimit(1.15)],
         (Metric::FetchAdd, _, _, "utofu") => vec![AtMost(40.0)],
@@ -110,7 +110,7 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         // Stricter than a plain put: the put that a hop is compared with has a limit of its own.
         (Metric::Relay, _, _, "utofu") => vec![AtMostLimit(1.3)],
         (Metric::Register, _, b, "utofu") if b == 4 * KIB => vec![AtMost(40.0)],
-        (Metric::Register, _, b, "utofu") if b >= MIB => vec![AtMostLimit(2.0)],
+        (Metric::Register, _, b, "utofu") if b >= MIB => vec![AtMostLimit(1.5)],
         (Metric::Message, _, 1, "ircce") => vec![AtMostLimit(1.3), AheadOfPeers(1.0)],
         (Metric::MessageBandwidth, _, b, "ircce") if b == MIB => {
             vec![AtLeastLimit(0.9), AheadOfPeers(1.0)]

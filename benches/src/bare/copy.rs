@@ -1,5 +1,8 @@
 //! Copies between mappings.
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::pwrite;
+
 use crate::case::Case;
 use crate::ctx::Ctx;
 
@@ -69,19 +72,24 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     })
 }
 
-/// memcpy of as much memory as a registration covers, between touched private buffers. Returns us.
-pub fn private(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let len = case.bytes as usize;
-    let mut value = 0.0;
+/// As much memory as a registration covers, written into a new memfd: what it costs to have it in memory that can be shared. Returns us.
+pub fn new_memfd(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
-        let (from, mut to) = (vec![0x5au8; len], vec![1u8; len]);
-        let start = std::time::Instant::now();
-        to.copy_from_slice(std::hint::black_box(&from));
-        value = start.elapsed().as_nanos() as f64 / 1e3;
-        std::hint::black_box(&to);
+        let from = vec![0x5au8; case.bytes as usize];
+        outcome = (|| {
+            let start = std::time::Instant::now();
+            let fd = memfd_create("bare", MemfdFlags::CLOEXEC)?;
+            let mut at = 0;
+            while at < from.len() {
+                at += pwrite(&fd, &from[at..], at as u64)?;
+            }
+            Ok(start.elapsed().as_nanos() as f64 / 1e3)
+        })()
+        .map_err(|e: rustix::io::Errno| format!("a new memfd: {e}"));
     }
     ctx.sync();
-    Ok(value)
+    outcome
 }
 
 /// Where the payloads of messages lie, and the words that announce them.

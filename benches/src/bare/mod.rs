@@ -61,7 +61,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::Wake => one(kernel::wake),
         Metric::ProcessVm => one(kernel::process_vm),
         // The cost of a small registration is that of system calls; only large ones are compared with a copy.
-        Metric::Register if case.bytes >= 1 << 20 => one(copy::private),
+        Metric::Register if case.bytes >= 1 << 20 => one(copy::new_memfd),
         Metric::Start => one(kernel::start),
         Metric::Message | Metric::Passive | Metric::Tagged => vec![
             Body {

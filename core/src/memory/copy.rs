@@ -1,5 +1,8 @@
 //! Copies between memory that other processes may be using at the same time.
 
+#[cfg(target_arch = "x86_64")]
+mod large;
+
 use crate::trace;
 
 /// The widest register of every machine of this kind.
@@ -15,7 +18,7 @@ pub(crate) const SHORT: usize = 128;
 // Elsewhere than on x86-64 the C library's memmove does all of it. On aarch64 that is one made for the processor (of the A64FX's, `DC ZVA` spares
 // the reads of lines that are written whole), and stores around the cache (`STNP`) are a hint there, which need no fence of their own.
 
-/// From this many bytes on `spread` is faster than memmove: the two ends no longer fit into the caches of a core.
+/// From this many bytes on `spread` may be faster than memmove: the two ends no longer fit into the caches of a core.
 const SPREAD: usize = 4 << 20;
 
 /// Copies `len` bytes as memmove does; the ranges may overlap.
@@ -133,74 +136,11 @@ unsafe fn copy_untold(src: *const u8, dst: *mut u8, len: usize) {
     {
         // SAFETY:
         // - disjoint ranges of at least `SPREAD` bytes; AVX was detected.
-        return unsafe { spread(src, dst, len) };
+        return unsafe { large::copy(src, dst, len) };
     }
     // SAFETY:
     // - the caller's word; memmove allows overlap.
     unsafe { std::ptr::copy(src, dst, len) }
-}
-
-/// Copies four pages side by side, three through the cache and one around it.
-///
-/// One core cannot keep the memory busy with either kind of store alone: those through the cache wait for reads of what
-/// they overwrite, those around it for the few fill buffers. Together, each fills the gaps of the other.
-///
-/// # Safety
-/// `len` bytes, at least a line, are valid at both ends and do not overlap.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
-    use std::arch::x86_64::{
-        __m256i, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
-        _mm256_store_si256, _mm256_stream_si256,
-    };
-    const PAGE: usize = 4096;
-    const LINE: usize = 64;
-    const PAGES: usize = 4;
-    const AHEAD: usize = 512;
-    let head = dst.align_offset(LINE);
-    // SAFETY:
-    // - every access stays within `len` bytes of its range: the head is shorter than a line, and a block is copied only if
-    //   all of it is left; stores go to aligned halves of lines; prefetches do not fault.
-    unsafe {
-        std::ptr::copy_nonoverlapping(src, dst, head);
-        let (mut from, mut to) = (src.add(head), dst.add(head));
-        let mut left = len - head;
-        while left >= PAGES * PAGE {
-            for line in (0..PAGE).step_by(LINE) {
-                // Past the end of its page a prefetch goes on in the same page of the next block.
-                let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * (PAGES * PAGE);
-                for page in 0..PAGES {
-                    let at = ahead + page * PAGE;
-                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast());
-                    if page != PAGES - 1 {
-                        _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
-                    }
-                }
-                // Loads before stores: a load that follows a store to the same offset of another page waits for it.
-                let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
-                    let at: *const __m256i = from.add(line + page * PAGE).cast();
-                    [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
-                });
-                for (page, [low, high]) in lines.into_iter().enumerate() {
-                    let at: *mut __m256i = to.add(line + page * PAGE).cast();
-                    if page != PAGES - 1 {
-                        _mm256_store_si256(at, low);
-                        _mm256_store_si256(at.add(1), high);
-                    } else {
-                        _mm256_stream_si256(at, low);
-                        _mm256_stream_si256(at.add(1), high);
-                    }
-                }
-            }
-            from = from.add(PAGES * PAGE);
-            to = to.add(PAGES * PAGE);
-            left -= PAGES * PAGE;
-        }
-        // Streamed stores are weakly ordered: whatever is stored next (a notice) must come after them.
-        _mm_sfence();
-        std::ptr::copy_nonoverlapping(from, to, left);
-    }
 }
 
 #[cfg(test)]

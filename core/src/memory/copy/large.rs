@@ -1,0 +1,202 @@
+//! Copies that are larger than the caches of a core, in the way that is faster on this machine.
+//!
+//! Which one that is depends on the caches that cores share, on the memory behind them, and on who else uses both. So the first copies of each class of
+//! lengths go both ways, in turn, and the clock decides.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::SPREAD;
+
+/// What goes one way while both are tried.
+const PIECE: usize = 512 << 10;
+/// So many pairs of pieces decide.
+const PAIRS: u32 = 16;
+/// Classes of lengths: from [`SPREAD`] on, each up to twice the one before.
+const CLASSES: usize = 5;
+
+/// How a class of lengths fares: pairs tried, and those of them in which [`spread`] was faster.
+struct Class {
+    tried: AtomicU32,
+    won: AtomicU32,
+}
+
+static LEARNT: [Class; CLASSES] = [const {
+    Class {
+        tried: AtomicU32::new(0),
+        won: AtomicU32::new(0),
+    }
+}; CLASSES];
+
+/// As memmove.
+///
+/// # Safety
+/// `len` bytes, at least [`SPREAD`], are valid at both ends and do not overlap; the processor has AVX.
+#[target_feature(enable = "avx")]
+pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    let class = &LEARNT[class_of(len)];
+    // SAFETY:
+    // - the caller's word.
+    unsafe {
+        match class.verdict() {
+            Some(true) => spread(src, dst, len),
+            Some(false) => src.copy_to_nonoverlapping(dst, len),
+            None => class.try_both(src, dst, len),
+        }
+    }
+}
+
+fn class_of(len: usize) -> usize {
+    ((len / SPREAD).ilog2() as usize).min(CLASSES - 1)
+}
+
+impl Class {
+    /// Whether [`spread`] is the faster one, when that is known.
+    fn verdict(&self) -> Option<bool> {
+        let tried = self.tried.load(Relaxed);
+        (tried >= PAIRS).then(|| 2 * self.won.load(Relaxed) > tried)
+    }
+
+    /// # Safety
+    /// As [`copy`].
+    #[target_feature(enable = "avx")]
+    unsafe fn try_both(&self, src: *const u8, dst: *mut u8, len: usize) {
+        let mut at = 0;
+        let mut spread_first = false;
+        while len - at >= 2 * PIECE && self.verdict().is_none() {
+            let mut took = [Duration::ZERO; 2];
+            for way in [spread_first, !spread_first] {
+                let began = Instant::now();
+                // SAFETY:
+                // - a piece of what the caller has given its word for.
+                unsafe {
+                    match way {
+                        true => spread(src.add(at), dst.add(at), PIECE),
+                        false => src.add(at).copy_to_nonoverlapping(dst.add(at), PIECE),
+                    }
+                }
+                took[usize::from(way)] = began.elapsed();
+                at += PIECE;
+            }
+            // Another thread may try at the same time: its pairs count as well.
+            self.won.fetch_add((took[1] < took[0]).into(), Relaxed);
+            self.tried.fetch_add(1, Relaxed);
+            spread_first = !spread_first;
+        }
+        // SAFETY:
+        // - what is left of it.
+        unsafe {
+            match self.verdict() {
+                Some(false) => src.add(at).copy_to_nonoverlapping(dst.add(at), len - at),
+                _ => spread(src.add(at), dst.add(at), len - at),
+            }
+        }
+    }
+}
+
+/// Copies four pages side by side, three through the cache and one around it.
+///
+/// One core cannot keep the memory busy with either kind of store alone: those through the cache wait for reads of what
+/// they overwrite, those around it for the few fill buffers. Together, each fills the gaps of the other.
+///
+/// # Safety
+/// `len` bytes, at least a line, are valid at both ends and do not overlap.
+#[target_feature(enable = "avx")]
+unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
+    use std::arch::x86_64::{
+        __m256i, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
+        _mm256_store_si256, _mm256_stream_si256,
+    };
+    const PAGE: usize = 4096;
+    const LINE: usize = 64;
+    const PAGES: usize = 4;
+    const AHEAD: usize = 512;
+    let head = dst.align_offset(LINE);
+    // SAFETY:
+    // - every access stays within `len` bytes of its range: the head is shorter than a line, and a block is copied only if
+    //   all of it is left; stores go to aligned halves of lines; prefetches do not fault.
+    unsafe {
+        std::ptr::copy_nonoverlapping(src, dst, head);
+        let (mut from, mut to) = (src.add(head), dst.add(head));
+        let mut left = len - head;
+        while left >= PAGES * PAGE {
+            for line in (0..PAGE).step_by(LINE) {
+                // Past the end of its page a prefetch goes on in the same page of the next block.
+                let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * (PAGES * PAGE);
+                for page in 0..PAGES {
+                    let at = ahead + page * PAGE;
+                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast());
+                    if page != PAGES - 1 {
+                        _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
+                    }
+                }
+                // Loads before stores: a load that follows a store to the same offset of another page waits for it.
+                let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
+                    let at: *const __m256i = from.add(line + page * PAGE).cast();
+                    [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
+                });
+                for (page, [low, high]) in lines.into_iter().enumerate() {
+                    let at: *mut __m256i = to.add(line + page * PAGE).cast();
+                    if page != PAGES - 1 {
+                        _mm256_store_si256(at, low);
+                        _mm256_store_si256(at.add(1), high);
+                    } else {
+                        _mm256_stream_si256(at, low);
+                        _mm256_stream_si256(at.add(1), high);
+                    }
+                }
+            }
+            from = from.add(PAGES * PAGE);
+            to = to.add(PAGES * PAGE);
+            left -= PAGES * PAGE;
+        }
+        // Streamed stores are weakly ordered: whatever is stored next (a notice) must come after them.
+        _mm_sfence();
+        std::ptr::copy_nonoverlapping(from, to, left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_double() {
+        let of = |mib: usize| class_of(mib << 20);
+        assert_eq!(
+            [4, 7, 8, 16, 32, 63, 64, 4096].map(of),
+            [0, 0, 1, 2, 3, 3, 4, 4]
+        );
+    }
+
+    #[test]
+    fn what_wins_most_pairs_is_taken() {
+        let class = |tried, won| Class {
+            tried: AtomicU32::new(tried),
+            won: AtomicU32::new(won),
+        };
+        assert_eq!(class(PAIRS - 1, 9).verdict(), None);
+        assert_eq!(class(PAIRS, 9).verdict(), Some(true));
+        assert_eq!(class(PAIRS, 7).verdict(), Some(false));
+    }
+
+    #[test]
+    fn both_ways_copy_exactly() {
+        if !is_x86_feature_detected!("avx") || cfg!(miri) {
+            return;
+        }
+        let src: Vec<u8> = (0..SPREAD + 12_345).map(|i| (i * 7 % 251) as u8).collect();
+        for (tried, won) in [(0, 0), (PAIRS - 1, 0), (PAIRS, 0), (PAIRS, PAIRS)] {
+            let class = Class {
+                tried: AtomicU32::new(tried),
+                won: AtomicU32::new(won),
+            };
+            let mut dst = vec![0u8; src.len()];
+            // SAFETY:
+            // - both vectors have that length; AVX was detected.
+            unsafe { class.try_both(src.as_ptr(), dst.as_mut_ptr(), src.len()) };
+            assert!(dst == src, "{tried} {won}");
+            assert!(class.tried.load(Relaxed) >= tried);
+        }
+    }
+}
