@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::waits::calling;
+use crate::sync::caller::calling;
 use crate::{process, tell, variables};
 
 /// Copies and transfers of so many bytes are told.

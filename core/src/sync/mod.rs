@@ -3,6 +3,7 @@
 pub mod alarm;
 pub mod bell;
 pub mod biased;
+pub(crate) mod caller;
 pub mod calls;
 pub mod deadline;
 pub(crate) mod fence;

@@ -2,13 +2,13 @@
 //! are shorter than [`LONG`] tell nothing, and cost nothing.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::sync::caller::calling;
 use crate::trace;
 
 /// A wait is told of when it has lasted so long.
@@ -19,10 +19,6 @@ pub const SEATS: usize = 4;
 pub const NAMED: usize = 48;
 /// Bytes of a call's name.
 const NAME: usize = 40;
-/// Frames of the stack that are looked at.
-const FRAMES: usize = 64;
-/// What calls of the interfaces are called.
-const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
 
 /// What one thread tells.
 #[repr(C)]
@@ -308,31 +304,6 @@ impl Seat {
             && Duration::from_nanos(self.since.load(Ordering::Acquire)) == since;
         same.then_some(waiting)
     }
-}
-
-/// The outermost call of an interface on this thread's stack, by the symbols of this library.
-pub(crate) fn calling() -> String {
-    let mut frames = [std::ptr::null_mut::<c_void>(); FRAMES];
-    // SAFETY:
-    // - room for so many.
-    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
-    let frames = &frames[..count.clamp(0, FRAMES as i32) as usize];
-    let mut named = frames.iter().rev().filter_map(|frame| symbol(*frame));
-    named.next().unwrap_or_default()
-}
-
-fn symbol(address: *mut c_void) -> Option<String> {
-    // SAFETY:
-    // - any address may be asked about; the structure is plain, and filled where this says so.
-    let name = unsafe {
-        let mut found: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr(address, &raw mut found) == 0 || found.dli_sname.is_null() {
-            return None;
-        }
-        CStr::from_ptr(found.dli_sname).to_str().ok()?
-    };
-    let is_call = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    is_call.then(|| name.to_owned())
 }
 
 #[cfg(test)]

@@ -1,0 +1,175 @@
+//! In which call of an interface this thread is, by the stack and by symbols: those that a shared library exports, or else those of the program's own table,
+//! which a static program has, and one in Rust. Slow, and for long waits only.
+
+use std::ffi::{CStr, c_int, c_void};
+
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSymbol};
+use once_cell::sync::OnceCell;
+use rustc_demangle::demangle;
+
+/// Frames of the stack that are looked at.
+const FRAMES: usize = 64;
+/// How calls of the interfaces begin in C.
+const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
+/// In whose crates they are in Rust; the engine is an interface there, too.
+const CRATES: [&str; 5] = [
+    "unipgas_gaspi::",
+    "unipgas_utofu::",
+    "unipgas_ircce::",
+    "unipgas_libfabric::",
+    "unipgas_core::",
+];
+
+/// The outermost call of an interface on this thread's stack; empty where there is no name of it.
+pub(crate) fn calling() -> String {
+    let mut frames = [std::ptr::null_mut::<c_void>(); FRAMES];
+    // SAFETY:
+    // - room for so many.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
+    let frames = &frames[..count.clamp(0, FRAMES as i32) as usize];
+    let exported = frames.iter().rev().find_map(|frame| exported(*frame));
+    let own = || frames.iter().rev().find_map(|frame| own(*frame));
+    exported.or_else(own).unwrap_or_default()
+}
+
+/// By what shared libraries export.
+fn exported(address: *mut c_void) -> Option<String> {
+    // SAFETY:
+    // - any address may be asked about; the structure is plain, and filled where this says so.
+    let name = unsafe {
+        let mut found: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(address, &raw mut found) == 0 || found.dli_sname.is_null() {
+            return None;
+        }
+        CStr::from_ptr(found.dli_sname).to_str().ok()?
+    };
+    is_call(name).then(|| name.to_owned())
+}
+
+fn is_call(name: &str) -> bool {
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// A call in the program itself.
+struct Call {
+    /// Where it begins, and how long it is, in the program's file.
+    place: u64,
+    len: u64,
+    name: String,
+}
+
+/// By the program's own table, unless that was stripped.
+fn own(address: *mut c_void) -> Option<String> {
+    static CALLS: OnceCell<Vec<Call>> = OnceCell::new();
+    let calls = CALLS.get_or_init(|| read("/proc/self/exe").unwrap_or_default());
+    // A return address may be the first one of what comes next.
+    let place = (address.addr() as u64)
+        .checked_sub(bias())?
+        .checked_sub(1)?;
+    let after = calls.partition_point(|call| call.place <= place);
+    let call = calls.get(after.checked_sub(1)?)?;
+    (place - call.place < call.len).then(|| call.name.clone())
+}
+
+/// The calls of a program, by their places.
+fn read(path: &str) -> Option<Vec<Call>> {
+    let bytes = std::fs::read(path).ok()?;
+    let file: ElfFile64 = ElfFile64::parse(bytes.as_slice()).ok()?;
+    let calls = file.symbols().filter_map(|symbol| {
+        let name = symbol.name().ok()?;
+        let name = match is_call(name) {
+            true => name.to_owned(),
+            false => in_rust(name)?,
+        };
+        let (place, len) = (symbol.address(), symbol.size());
+        (len > 0).then_some(Call { place, len, name })
+    });
+    let mut calls: Vec<Call> = calls.collect();
+    calls.sort_by_key(|call| call.place);
+    Some(calls)
+}
+
+/// `TYPE::function` or `module::function` of one of ours.
+fn in_rust(symbol: &str) -> Option<String> {
+    if !symbol.contains("unipgas_") {
+        return None;
+    }
+    let path = format!("{:#}", demangle(symbol));
+    // An implementation is `<CRATE::TYPE>::function`, or `CRATE::<impl CRATE::TYPE>::function`; one of a trait is called by others.
+    let plain = path.strip_prefix('<').unwrap_or(&path);
+    let is_ours = CRATES.iter().any(|name| plain.starts_with(name)) && !path.contains(" as ");
+    if !is_ours || path.contains("{closure") {
+        return None;
+    }
+    let words = path.replace(['<', '>'], "").replace("impl ", "");
+    let mut last = words.rsplit("::");
+    let (function, owner) = (last.next()?, last.next()?);
+    Some(format!("{owner}::{function}"))
+}
+
+/// What the addresses of the program are more than those in its file.
+fn bias() -> u64 {
+    unsafe extern "C" fn first(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        bias: *mut c_void,
+    ) -> c_int {
+        // SAFETY:
+        // - the caller's word: what it tells lives during the call, and `bias` is a place for a number.
+        unsafe { *bias.cast::<u64>() = (*info).dlpi_addr };
+        1
+    }
+    let mut bias = 0u64;
+    // SAFETY:
+    // - the function ends the walk at the program itself, which comes first, and writes one number to `bias`, which lives.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut bias).cast()) };
+    bias
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_in_rust_have_short_names() {
+        let name = |symbol| in_rust(symbol);
+        for (symbol, short) in [
+            (
+                "_ZN12unipgas_core6ranked5group5Group7barrier17h0123456789abcdefE",
+                "Group::barrier",
+            ),
+            (
+                "_RNvMs_NtNtCs1234_12unipgas_core6ranked5groupNtB4_5Group7barrier",
+                "Group::barrier",
+            ),
+            (
+                "_ZN13unipgas_gaspi8transfer12gaspi_anchor17h0123456789abcdefE",
+                "transfer::gaspi_anchor",
+            ),
+        ] {
+            assert_eq!(name(symbol).as_deref(), Some(short), "{symbol}");
+        }
+        assert_eq!(name("_ZN3std2io5print17h0123456789abcdefE"), None);
+        assert_eq!(name("main"), None);
+    }
+
+    #[inline(never)]
+    fn outer() -> String {
+        std::hint::black_box(calling())
+    }
+
+    /// This program's own table has what no library exports.
+    #[test]
+    fn the_programs_own_table_is_read() {
+        let calls = read("/proc/self/exe").expect("a table");
+        let outer = calls
+            .iter()
+            .find(|call| call.name == "tests::outer")
+            .expect("a function of this test");
+        assert!(outer.len > 0);
+        assert!(read("/dev/null").is_none());
+        let name = super::tests::outer();
+        assert!(name.contains("::"), "{name:?}");
+    }
+}
