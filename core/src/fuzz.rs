@@ -43,6 +43,11 @@ pub const READERS: &[Reader] = &[
         queues::rendezvous::fuzz::files,
     ),
     (
+        "keyring",
+        queues::keyring::fuzz::ring,
+        queues::keyring::fuzz::rings,
+    ),
+    (
         "reception",
         queues::reception::fuzz::answer,
         queues::reception::fuzz::answers,

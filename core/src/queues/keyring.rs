@@ -3,6 +3,9 @@
 //! The owner's table is a hash table in registered memory. It grows by moving to a larger region; a peer that has seen the old one finds
 //! it gone and reads anew where the table is.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 
@@ -342,7 +345,14 @@ impl RemoteKeys {
             match self.connection.import(&RegionKey::from_bytes(&root.table)?) {
                 // It has moved on since.
                 Err(Error::StaleRegion) if self.root.is_current() => std::thread::yield_now(),
-                table => return Ok((table?, places)),
+                table => {
+                    let table = table?;
+                    let whole = places.checked_mul(size_of::<Place>());
+                    return match whole.is_some_and(|whole| whole <= table.len()) {
+                        true => Ok((table, places)),
+                        false => Err(Error::StaleRegion),
+                    };
+                }
             }
         }
         Err(Error::StaleRegion)
