@@ -61,11 +61,11 @@ fn records_go_to_standard_output_and_the_table_aside() {
 #[test]
 fn backends_stand_beside_the_first_one() {
     let _turn = alone();
-    let output = output(&format!("{SHORT} --backend shm,opaque"));
+    let output = output("--quick --no-peers --only start:2 --backend shm,opaque");
     let table = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = |backend: &str| {
-        let row = table.lines().filter(|line| line.contains("utofu"));
+        let row = table.lines().filter(|line| line.contains("gaspi"));
         row.filter(|line| line.split_whitespace().any(|word| word == backend))
             .count()
     };
@@ -141,7 +141,8 @@ fn figures_of_a_file_stand_beside_those_of_another_one() {
 fn an_interrupted_bench_shows_what_it_has_measured() {
     let _turn = alone();
     let file = scratch("interrupted");
-    let words = format!("--quick --no-peers --json {}", file.display());
+    // Several metrics, each for a while.
+    let words = format!("--quick --no-peers --only _rate --json {}", file.display());
     let mut command = bench(&words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY:
@@ -172,7 +173,7 @@ fn an_interrupted_bench_shows_what_it_has_measured() {
     std::fs::remove_file(&file).unwrap();
     let table = text(&output.stdout);
     assert_eq!(output.status.signal(), Some(libc::SIGINT), "{table}");
-    assert!(table.contains("put_notice: "), "{table}");
+    assert!(table.contains("put_rate: "), "{table}");
     assert!(table.contains("ended before all"), "{table}");
     assert!(!table.contains("Not measured"), "{table}");
 }
