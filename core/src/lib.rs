@@ -87,6 +87,6 @@ pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion, Rights};
-pub use tell::{print, tell, tell_refusal};
+pub use tell::{print, tell, tell_lines, tell_refusal};
 pub use together::{Staying, Together};
 pub use world::World;

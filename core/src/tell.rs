@@ -1,6 +1,7 @@
 //! Text for people.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -10,7 +11,25 @@ use crate::{Error, Result};
 /// nobody is: this never fails.
 #[cold]
 pub fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(format!("unipgas: {text}\n").as_bytes());
+    tell_lines(&format!("unipgas: {text}\n"));
+}
+
+/// What ranks have written on standard error ends within a line.
+static UNFINISHED: AtomicBool = AtomicBool::new(false);
+
+/// What is told next begins a line of its own.
+pub(crate) fn leave_unfinished() {
+    UNFINISHED.store(true, Ordering::Relaxed);
+}
+
+/// Writes whole lines on standard error as they are, in one piece. As [`tell`], it never fails.
+#[cold]
+pub fn tell_lines(text: &str) {
+    let before = match UNFINISHED.swap(false, Ordering::Relaxed) {
+        true => "\n",
+        false => "",
+    };
+    let _ = std::io::stderr().write_all(format!("{before}{text}").as_bytes());
 }
 
 /// [`tell`]s what the system has refused ([`Error::Os`], [`Error::Unreachable`]), which the codes of most interfaces cannot say;

@@ -1,14 +1,15 @@
 //! `unipgas run`: the options, and what is told about them. The work is done by [`Launch`].
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use unipgas::core::job::board::MAX_SIZE;
-use unipgas::core::job::launch::{BindPolicy, Launch, Output, ProgramError, find_program, keep};
+use unipgas::core::job::launch::{
+    BindPolicy, Ends, Launch, Output, ProgramError, find_program, keep,
+};
 use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
@@ -20,7 +21,8 @@ use crate::stats::{self, Form};
 use crate::{fail, hosts, join, shown, trace};
 
 /// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
-/// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. With --hosts or --hostfile
+/// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. Lines of output are of one process each;
+/// what has no end of line is shown after a short pause. With --hosts or --hostfile
 /// the launcher of the cluster does so on the hosts that are named, or
 /// this command itself, by ssh.
 #[derive(clap::Args)]
@@ -403,7 +405,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.bind = policy(args.bind);
     launch.timeout = args.timeout;
     launch.output = output(args.tag);
-    launch.terminal = std::io::stdout().is_terminal();
+    launch.ends = Ends::own();
     launch.joins = Some(join);
     launch.foreground = true;
     see_through(launch, &Links::NoMpi, wishes)
@@ -412,7 +414,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
 fn output(tag: bool) -> Output {
     match tag {
         true => Output::Tag,
-        false => Output::Inherit,
+        false => Output::Lines,
     }
 }
 
@@ -557,7 +559,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = output(args.tag);
-    launch.terminal = std::io::stdout().is_terminal();
+    launch.ends = Ends::own();
     launch.timeout = args.timeout;
     launch.foreground = true;
     launch

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use unipgas::core::tell;
+use unipgas::core::{tell, tell_lines};
 
 use crate::records::Records;
 
@@ -71,8 +71,10 @@ impl Form {
         lines.sort_by_key(|(rank, _)| *rank);
         records.sort_by_key(|record| record.rank);
         match self {
-            Form::Json => lines.iter().for_each(|(_, line)| eprintln!("{line}")),
-            Form::Table => eprint!("{}", table(&records)),
+            Form::Json => lines
+                .iter()
+                .for_each(|(_, line)| tell_lines(&format!("{line}\n"))),
+            Form::Table => tell_lines(&table(&records)),
         }
         if records.len() < processes as usize {
             let missing = processes as usize - records.len();

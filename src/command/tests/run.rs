@@ -258,7 +258,7 @@ fn lines_come_when_they_are_written_where_there_is_a_terminal() {
         .open(name.to_str().unwrap())
         .unwrap();
     let script = "[ -t 1 ] && [ ! -t 2 ] && echo yes || echo no; read line";
-    let mut job = unipgas(&["run", "-n", "1", "--tag", "sh", "-c", script])
+    let mut job = unipgas(&["run", "-n", "1", "sh", "-c", script])
         .stdin(Stdio::piped())
         .stdout(its)
         .stderr(Stdio::piped())
@@ -270,7 +270,7 @@ fn lines_come_when_they_are_written_where_there_is_a_terminal() {
         .read_line(&mut line)
         .unwrap();
     drop(job.stdin.take());
-    assert_eq!(line.trim_end(), "[0] yes");
+    assert_eq!(line.trim_end(), "yes");
     job.wait().unwrap();
 }
 
@@ -380,16 +380,6 @@ fn statistics_of_all_ranks_are_told_at_the_end() {
     );
     let output = shell(&["-n", "1"], "echo ${UNIPGAS_STATS:-nothing}");
     assert_eq!(out(&output), "nothing\n");
-}
-
-#[test]
-fn without_tag_output_is_the_file_itself() {
-    let output = shell(&["-n", "1"], "readlink /proc/self/fd/1; printf unfinished");
-    let text = out(&output);
-    assert!(
-        text.starts_with("pipe:[") && text.ends_with("\nunfinished"),
-        "{text}"
-    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::Launch;
-use unipgas::core::job::launch::{BindPolicy, Keeper, OWN, Output, Part, Place, keep, shell_line};
+use unipgas::core::job::launch::{
+    BindPolicy, Ends, Keeper, OWN, Output, Part, Place, keep, shell_line,
+};
 use unipgas::core::{Error, tell};
 
 use super::list::Share;
@@ -30,8 +32,7 @@ struct Plan {
     bind: String,
     reports_bindings: bool,
     files: Option<PathBuf>,
-    tag: bool,
-    terminal: bool,
+    ends: Ends,
     stats: bool,
     trace: bool,
 }
@@ -189,8 +190,7 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> E
         bind: launch.bind.name().into(),
         reports_bindings: launch.reports_bindings,
         files: launch.files.clone(),
-        tag: launch.output == Output::Tag,
-        terminal: launch.terminal,
+        ends: launch.ends,
         stats: wishes.stats.is_some(),
         trace: wishes.trace.is_some(),
     };
@@ -284,11 +284,8 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
     launch.reports_bindings = plan.reports_bindings;
     launch.files = plan.files;
     launch.bind = BindPolicy::named(&plan.bind).unwrap_or_default();
-    launch.output = match plan.tag {
-        true => Output::Tag,
-        false => Output::Inherit,
-    };
-    launch.terminal = plan.terminal;
+    launch.output = Output::Lines;
+    launch.ends = plan.ends;
     launch.keeper = Some(keeper);
     launch.part = Some(part.clone());
     launch.foreground = true;

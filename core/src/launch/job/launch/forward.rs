@@ -1,151 +1,145 @@
-//! What the ranks of a part write and read: its launcher passes it on to the launcher of the whole, and from it.
-//!
-//! Output is taken from the ranks as the launcher of the whole writes it: what is on the way is limited, and a rank that writes more waits, as
-//! it would at a terminal.
+//! What the ranks write and read, in threads of their own: it is passed on to who writes it, which for a part is the launcher of the whole, and
+//! from that.
 
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::ChildStdin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::Part;
+use super::frames::Written;
 use super::output::Stream;
 use crate::{Error, Result, own_thread};
 
-/// Bytes that are on the way to the launcher of the whole.
-const ON_THE_WAY: usize = 256 << 10;
 const WAKE: u64 = u64::MAX;
+/// A stream is not looked at again before what has been read of it has been passed on.
+const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
-/// Passes on what the ranks write, in a thread of its own.
+/// Passes on what the ranks write.
 pub(super) struct Forwarder {
-    shared: Arc<Shared>,
+    streams: Arc<Streams>,
+    wake: Arc<OwnedFd>,
+    over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+/// Those of all ranks.
+pub(super) struct Streams {
     epoll: OwnedFd,
-    wake: OwnedFd,
-    streams: Mutex<Vec<Stream>>,
-    course: Mutex<Course>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Course {
-    on_the_way: usize,
-    over: bool,
+    all: Mutex<Vec<Stream>>,
 }
 
 impl Forwarder {
     pub fn start() -> Result<Forwarder> {
-        let shared = || -> rustix::io::Result<Shared> {
-            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let parts = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
-            let data = epoll::EventData::new_u64(WAKE);
-            epoll::add(&epoll, &wake, data, epoll::EventFlags::IN)?;
-            Ok(Shared {
-                epoll,
-                wake,
-                streams: Mutex::default(),
-                course: Mutex::default(),
-                changed: Condvar::new(),
-            })
+            epoll::add(&epoll, &wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+            Ok((epoll, wake))
         };
-        let shared = shared().map_err(|e| Error::os("cannot watch the ranks' output", e))?;
-        let shared = Arc::new(shared);
+        let (epoll, wake) = parts().map_err(|e| Error::os("cannot watch the ranks' output", e))?;
+        let streams = Arc::new(Streams {
+            epoll,
+            all: Mutex::default(),
+        });
+        let over = Arc::new(AtomicBool::new(false));
         let thread = {
-            let shared = shared.clone();
-            own_thread::start("job-output", move || shared.pass_on())?
+            let (streams, over) = (streams.clone(), over.clone());
+            own_thread::start("job-output", move || streams.pass_on(&over))?
         };
         Ok(Forwarder {
-            shared,
+            streams,
+            wake: Arc::new(wake),
+            over,
             thread: Some(thread),
         })
     }
 
+    /// For who writes what the ranks have written.
+    pub fn streams(&self) -> Arc<Streams> {
+        self.streams.clone()
+    }
+
     /// `stream` reads `fd`.
     pub fn add(&self, fd: OwnedFd, stream: impl FnOnce(OwnedFd) -> Result<Stream>) -> Result<()> {
-        let mut streams = self.shared.streams.lock();
-        let data = epoll::EventData::new_u64(streams.len() as u64);
-        epoll::add(&self.shared.epoll, &fd, data, epoll::EventFlags::IN)
+        let mut all = self.streams.all.lock();
+        let data = EventData::new_u64(all.len() as u64);
+        epoll::add(&self.streams.epoll, &fd, data, ONCE)
             .map_err(|e| Error::os("cannot watch a rank's output (epoll)", e))?;
-        streams.push(stream(fd)?);
+        all.push(stream(fd)?);
         Ok(())
     }
 
     /// Passes on the last words of a rank.
     pub fn drain(&self, rank: u32) {
-        let mut streams = self.shared.streams.lock();
-        let of_rank = streams.iter_mut().filter(|stream| stream.rank == rank);
-        let passed = of_rank.map(Stream::pump).sum();
-        self.shared.count(passed);
-    }
-
-    /// The launcher of the whole has written so many bytes; `closed`: where it can write no more.
-    pub fn written(&self, bytes: usize, closed: [bool; 2]) {
-        if closed != [false; 2] {
-            let mut streams = self.shared.streams.lock();
-            let of_nobody = |stream: &&mut Stream| closed[usize::from(stream.is_stderr)];
-            streams
-                .iter_mut()
-                .filter(of_nobody)
-                .for_each(|stream| stream.shut());
-        }
-        let mut course = self.shared.course.lock();
-        course.on_the_way = course.on_the_way.saturating_sub(bytes);
-        self.shared.changed.notify_all();
+        let mut all = self.streams.all.lock();
+        let of_rank = all.iter_mut().filter(|stream| stream.rank == rank);
+        of_rank.for_each(Stream::drain);
     }
 }
 
 impl Drop for Forwarder {
     fn drop(&mut self) {
-        self.shared.course.lock().over = true;
-        self.shared.changed.notify_all();
+        self.over.store(true, Ordering::Release);
         // It only fails where it is readable anyway.
-        let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             // Panics have been told where they happened.
             let _ = thread.join();
         }
-        self.shared
-            .streams
-            .lock()
-            .iter_mut()
-            .for_each(Stream::finish);
+        let mut all = self.streams.all.lock();
+        all.iter_mut().for_each(Stream::finish);
     }
 }
 
-impl Shared {
-    fn count(&self, passed: usize) {
-        self.course.lock().on_the_way += passed;
-    }
-
-    fn pass_on(&self) {
-        let mut events = Vec::with_capacity(64);
-        loop {
-            {
-                let mut course = self.course.lock();
-                while course.on_the_way >= ON_THE_WAY && !course.over {
-                    self.changed.wait(&mut course);
-                }
-                if course.over {
-                    return;
+impl Streams {
+    /// So much of what a rank has written is not on the way any more.
+    pub fn written(&self, written: Written) {
+        let mut all = self.all.lock();
+        if written.closed != [false; 2] {
+            let of_nobody = |stream: &&mut Stream| written.closed[usize::from(stream.is_stderr)];
+            let of_nobody = all.iter_mut().filter(of_nobody);
+            of_nobody.for_each(Stream::shut);
+        }
+        let mut left = written.bytes;
+        for (place, stream) in all.iter_mut().enumerate() {
+            if (stream.rank, stream.is_stderr) == (written.rank, written.is_stderr) {
+                let waited = stream.wants().is_none();
+                left -= stream.count_written(left);
+                if waited {
+                    self.watch(place, stream);
                 }
             }
+        }
+    }
+
+    fn watch(&self, place: usize, stream: &Stream) {
+        if let Some(fd) = stream.wants() {
+            // It has been added, and is open.
+            let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(place as u64), ONCE);
+        }
+    }
+
+    fn pass_on(&self, over: &AtomicBool) {
+        let mut events = Vec::with_capacity(64);
+        while !over.load(Ordering::Acquire) {
             match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
             for event in events.drain(..) {
                 let place = event.data.u64() as usize;
-                if let Some(stream) = self.streams.lock().get_mut(place) {
-                    self.count(stream.pump());
+                if let Some(stream) = self.all.lock().get_mut(place) {
+                    stream.pump();
+                    self.watch(place, stream);
                 }
             }
         }

@@ -34,9 +34,9 @@ pub(super) const OVER: u8 = 8;
 pub(super) const ENDED: u8 = 9;
 /// A rank, and why no process could be started as it.
 pub(super) const CANNOT: u8 = 10;
-/// What a rank has written: a byte that is 1 for standard error, then the bytes.
+/// What a rank has written: the rank, a byte that is 1 for standard error, then the bytes.
 pub(super) const OUTPUT: u8 = 11;
-/// So many bytes of it have been written, and a bit for each of both that nobody reads any more.
+/// It has been written: [`Written`].
 pub(super) const WRITTEN: u8 = 12;
 /// Standard input of rank 0; nothing: its end.
 pub(super) const INPUT: u8 = 13;
@@ -48,8 +48,10 @@ pub(super) const STARTED: u8 = 15;
 pub(super) const SHOW: u8 = 16;
 /// What those of a host are doing: a [`Picture`](crate::job::Picture) as JSON.
 pub(super) const SHOWN: u8 = 17;
+/// What the launcher of a host says: text.
+pub(super) const SAID: u8 = 18;
 /// Frames of this kind and higher are the user's.
-pub const OWN: u8 = 18;
+pub const OWN: u8 = 19;
 
 /// How the process of a rank has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,18 +156,53 @@ pub(super) fn first(pipe: &OwnedFd) -> Result<Option<(u8, Vec<u8>)>> {
     }
 }
 
-/// Payload of [`WRITTEN`].
-pub(super) fn to_written(bytes: usize, closed: [bool; 2]) -> Vec<u8> {
-    let mut payload = (bytes as u32).to_le_bytes().to_vec();
-    payload.extend(closed.map(u8::from));
+/// So many bytes of a rank's standard output or error are not on the way any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Written {
+    pub rank: u32,
+    pub is_stderr: bool,
+    pub bytes: usize,
+    /// Which of standard output and error nobody reads any more.
+    pub closed: [bool; 2],
+}
+
+impl Written {
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = self.rank.to_le_bytes().to_vec();
+        bytes.extend((self.bytes as u32).to_le_bytes());
+        bytes.push(u8::from(self.is_stderr));
+        bytes.extend(self.closed.map(u8::from));
+        bytes
+    }
+
+    /// `None` for what is none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Written> {
+        let (rank, rest) = rank_of(bytes)?;
+        let (bytes, flags) = rank_of(rest)?;
+        let [is_stderr, closed @ ..] = <[u8; 3]>::try_from(flags).ok()?;
+        Some(Written {
+            rank,
+            is_stderr: is_stderr != 0,
+            bytes: bytes as usize,
+            closed: closed.map(|one| one != 0),
+        })
+    }
+}
+
+/// Payload of [`OUTPUT`].
+pub(super) fn to_output(rank: u32, is_stderr: bool, text: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(5 + text.len());
+    payload.extend(rank.to_le_bytes());
+    payload.push(u8::from(is_stderr));
+    payload.extend_from_slice(text);
     payload
 }
 
-/// Bytes, and which of standard output and error nobody reads any more.
-pub(super) fn written(payload: &[u8]) -> Option<(usize, [bool; 2])> {
-    let (bytes, closed) = rank_of(payload)?;
-    let closed = <[u8; 2]>::try_from(closed).ok()?;
-    Some((bytes as usize, closed.map(|one| one != 0)))
+/// Whose output it is, whether standard error, and what.
+pub(super) fn output(payload: &[u8]) -> Option<(u32, bool, &[u8])> {
+    let (rank, rest) = rank_of(payload)?;
+    let (is_stderr, text) = rest.split_first()?;
+    Some((rank, *is_stderr != 0, text))
 }
 
 /// The rank at the beginning of a frame, and the rest.
@@ -281,8 +318,15 @@ mod tests {
         assert_eq!(first(&reader).unwrap(), Some((OVER, Vec::new())));
         drop(sender);
         assert_eq!(first(&reader).unwrap(), None);
-        let told = to_written(7, [false, true]);
-        assert_eq!(written(&told), Some((7, [false, true])));
+        let told = Written {
+            rank: 3,
+            is_stderr: true,
+            bytes: 7,
+            closed: [false, true],
+        };
+        assert_eq!(Written::from_bytes(&told.to_bytes()), Some(told));
+        let text = to_output(3, true, b"text");
+        assert_eq!(output(&text), Some((3, true, &b"text"[..])));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the launchers of a job on several hosts hear from each other: a remote shell may greet, and a host may run something else.
 
 use super::course::{Course, Rules};
-use super::frames::{self, Begin, End, Frames};
+use super::frames::{self, Begin, End, Frames, Written};
 use super::{Exit, part};
 use crate::job::board::{Board, Told};
 use crate::job::{Picture, RankState};
@@ -48,6 +48,11 @@ fn hear(board: &Board, course: &mut Course, kind: u8, payload: Vec<u8>) {
                 assert!(4 * begin.here.len() + begin.plan.len() < payload.len());
             }
         }
+        frames::OUTPUT => {
+            if let Some((_, _, text)) = frames::output(&payload) {
+                assert!(text.len() < payload.len());
+            }
+        }
         frames::SHOWN => {
             if let Ok(other) = serde_json::from_slice::<Picture>(&payload) {
                 let mut picture = Picture::look(board);
@@ -85,6 +90,12 @@ pub(crate) fn all_frames() -> Vec<Vec<u8>> {
         plan: b"plan".to_vec(),
     };
     let picture = serde_json::to_vec(&Picture::look(&home)).expect("text");
+    let written = Written {
+        rank: 2,
+        is_stderr: false,
+        bytes: 7,
+        closed: [false, true],
+    };
     let rank = 2u32.to_le_bytes();
     let each = [
         frame(frames::NEWS, &news),
@@ -94,7 +105,8 @@ pub(crate) fn all_frames() -> Vec<Vec<u8>> {
         frame(frames::CANNOT, &[&rank[..], b"why"].concat()),
         frame(frames::LOST, &rank),
         frame(frames::START, &rank),
-        frame(frames::WRITTEN, &frames::to_written(7, [false, true])),
+        frame(frames::WRITTEN, &written.to_bytes()),
+        frame(frames::OUTPUT, &frames::to_output(2, true, b"text")),
     ];
     let all = each.concat();
     each.into_iter().chain([all]).collect()

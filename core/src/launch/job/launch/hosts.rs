@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::course::{Course, Order, Rules, Then};
-use super::frames::{self, Begin, End, Frames, OWN, Sender};
+use super::frames::{self, Begin, End, Frames, OWN, Sender, Written};
 use super::{Exit, GRACE};
 use crate::job::Picture;
 use crate::{Error, Result, descriptor, own_thread};
@@ -56,6 +56,8 @@ enum Event {
     Kill,
     /// Standard input for rank 0.
     Input(Vec<u8>),
+    /// Output of a host has been written.
+    Written(usize, Written),
 }
 
 /// What the launcher of the whole hears while a job runs.
@@ -98,11 +100,15 @@ pub enum Told<'a> {
     Output {
         /// The number of its host.
         host: usize,
+        /// Which.
+        rank: u32,
         /// To standard error.
         is_stderr: bool,
         /// What.
         bytes: &'a [u8],
     },
+    /// The launcher on a host has something to say.
+    Said(&'a str),
     /// What the ranks of a host are doing.
     Shown {
         /// The number of the host.
@@ -235,9 +241,11 @@ impl Hosts {
         move |bytes| drop(wishes.send(Event::Input(bytes)))
     }
 
-    /// Says that output of a host has been written, and where nobody reads any more: its ranks may write so much more.
-    pub fn written(&self, host: usize, bytes: usize, closed: [bool; 2]) {
-        self.tell(host, frames::WRITTEN, frames::to_written(bytes, closed));
+    /// What is told that output of a host has been written.
+    pub(super) fn writer(&self) -> impl Fn(usize, Written) + Send + 'static {
+        let wishes = self.wishes.clone();
+        // When all is over, no rank writes any more.
+        move |host, written| drop(wishes.send(Event::Written(host, written)))
     }
 
     /// The first that a launcher is told which waits for that: see [`Part::open`](super::Part::open).
@@ -310,6 +318,9 @@ impl Watch<'_> {
             }
             Event::End => self.course.end(),
             Event::Kill => self.kill(),
+            Event::Written(host, written) => {
+                self.hosts.tell(host, frames::WRITTEN, written.to_bytes());
+            }
             Event::Input(bytes) => {
                 if let Some(home) = self.course.home(0) {
                     self.hosts.tell(home, frames::INPUT, bytes);
@@ -357,13 +368,15 @@ impl Watch<'_> {
                 heard(Told::Cannot { rank, why, then });
             }
             frames::OUTPUT => {
-                let (stream, bytes) = payload.split_first()?;
+                let (rank, is_stderr, bytes) = frames::output(payload)?;
                 heard(Told::Output {
                     host,
-                    is_stderr: *stream != 0,
+                    rank,
+                    is_stderr,
                     bytes,
                 });
             }
+            frames::SAID => heard(Told::Said(&String::from_utf8_lossy(payload))),
             // As whatever else it tells, it says that the launcher could do its work.
             frames::STARTED => {}
             frames::TAKEN => heard(Told::Taken),

@@ -1,14 +1,17 @@
 //! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
 
 mod course;
+mod ends;
 mod forward;
 mod frames;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod fuzz;
 mod hosts;
 mod keeper;
+mod lines;
 mod output;
 mod part;
+mod printer;
 mod process;
 mod progress;
 mod signals;
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use course::{Others, Rules, Then};
+pub use ends::Ends;
 pub use frames::OWN;
 pub use hosts::{Hosts, Told, shell_line};
 pub use keeper::{Keeper, keep};
@@ -71,10 +75,12 @@ impl BindPolicy {
 /// Where the output of the ranks goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Output {
-    /// To the launcher's own standard output and error, untouched.
+    /// The launcher's own standard output and error are those of the ranks.
     #[default]
     Inherit,
-    /// There too, whole lines at a time, each beginning with `[rank] `.
+    /// There too, by the launcher: a line is of one rank, and of standard output or error, where these are different files.
+    Lines,
+    /// So, and each line begins with `[rank] `.
     Tag,
     /// Into [`RankOutcome::stdout`] and [`RankOutcome::stderr`].
     Capture,
@@ -107,8 +113,8 @@ pub struct Launch {
     pub output: Output,
     /// The directory of files that output goes to instead: `rank.N.out` and `rank.N.err`.
     pub files: Option<PathBuf>,
-    /// Where standard output of the ranks is passed on, it is a terminal to them: lines come when they are written.
-    pub terminal: bool,
+    /// What the launcher's own standard output and error are, where it passes on those of the ranks: see [`Ends::own`].
+    pub ends: Ends,
     /// After this time the job is ended.
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
@@ -193,7 +199,7 @@ pub struct Outcome {
     pub first_failure: Option<u32>,
     /// The job was ended because its time was over.
     pub timed_out: bool,
-    /// What the ranks wrote could not be passed on (see [`Output::Tag`]).
+    /// What the ranks wrote could not be passed on (see [`Output::Lines`]).
     pub output_lost: bool,
     /// A rank has joined the job, as programs of GASPI and RCCE do.
     pub joined: bool,
@@ -262,7 +268,7 @@ impl Launch {
             keep_going: false,
             spares: 0,
             output: Output::Inherit,
-            terminal: false,
+            ends: Ends::default(),
             timeout: None,
             keeper: None,
             joins: None,

@@ -1,22 +1,26 @@
-//! What ranks write, when it does not simply go through.
+//! What ranks write, when it does not simply go through: it is taken from them as it is written, and a rank that writes more waits, as it would at
+//! a terminal.
 
-use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crossbeam::channel::Sender;
 
 use super::Part;
+use super::printer::Print;
 use crate::{Error, Result};
 
-/// A line longer than this, in bytes, is passed on in parts.
-const LONGEST: usize = 64 * 1024;
+/// Bytes of a stream that have been read and not yet written.
+const ON_THE_WAY: usize = 64 << 10;
 
 /// Where it goes.
 #[derive(Debug, Clone)]
 pub(super) enum Sink {
     /// It is kept.
     Kept,
-    /// To the launcher's own standard output and error.
-    Own,
-    /// To the launcher of the whole, for its own.
+    /// To who writes it.
+    Printer(Sender<Print>),
+    /// To the launcher of the whole, which does.
     Whole(Part),
 }
 
@@ -26,16 +30,13 @@ pub(super) struct Stream {
     pub is_stderr: bool,
     file: Option<std::fs::File>,
     sink: Sink,
-    /// Whole lines, each with the rank before it.
-    tag: bool,
-    /// Kept: everything; tagged: the line that is not complete yet.
+    on_the_way: usize,
+    /// What is kept.
     bytes: Vec<u8>,
-    /// Why it cannot be passed on any more, unless its reader has gone.
-    pub failure: Option<std::io::Error>,
 }
 
 impl Stream {
-    pub fn new(rank: u32, is_stderr: bool, fd: OwnedFd, sink: Sink, tag: bool) -> Result<Stream> {
+    pub fn new(rank: u32, is_stderr: bool, fd: OwnedFd, sink: Sink) -> Result<Stream> {
         rustix::io::ioctl_fionbio(&fd, true)
             .map_err(|e| Error::os("cannot set up a rank's output", e))?;
         Ok(Stream {
@@ -43,9 +44,8 @@ impl Stream {
             is_stderr,
             file: Some(fd.into()),
             sink,
-            tag,
+            on_the_way: 0,
             bytes: Vec::new(),
-            failure: None,
         })
     }
 
@@ -53,37 +53,30 @@ impl Stream {
         self.bytes
     }
 
-    /// Takes what there is, at most some blocks of it so that no rank keeps the others waiting. How many bytes have been passed on.
-    pub fn pump(&mut self) -> usize {
-        let mut block = [0u8; 16 * 1024];
-        let mut passed = 0;
-        for _ in 0..16 {
-            let Some(file) = &mut self.file else { break };
-            match file.read(&mut block) {
-                Ok(0) => passed += self.close(),
-                Ok(n) => {
-                    self.bytes.extend_from_slice(&block[..n]);
-                    match self.pass_on(false) {
-                        Some(n) => passed += n,
-                        // Nothing is read any more: closing lets the rank know, as it would without a label.
-                        None => self.shut(),
-                    }
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => break,
-                Err(_) => passed += self.close(),
-            }
-        }
-        passed
+    /// What to wait at, if more of it may be read.
+    pub fn wants(&self) -> Option<BorrowedFd<'_>> {
+        let file = self.file.as_ref().filter(|_| self.on_the_way < ON_THE_WAY);
+        file.map(AsFd::as_fd)
     }
 
-    /// Takes what is left and closes. Processes that the rank has left behind may still hold the other end, and write:
-    /// what a pipe holds is less than what one call takes.
-    pub fn finish(&mut self) {
-        self.pump();
-        if self.file.is_some() {
-            self.close();
+    /// Takes what there is, but not more than may be on the way.
+    pub fn pump(&mut self) {
+        while self.wants().is_some() && self.read() {}
+    }
+
+    /// Takes all that there is: the last words of a rank. That is not without end: a process that it has left behind may write there, too.
+    pub fn drain(&mut self) {
+        for _ in 0..64 {
+            if !self.read() {
+                return;
+            }
         }
+    }
+
+    /// Takes what is left and closes.
+    pub fn finish(&mut self) {
+        self.drain();
+        self.shut();
     }
 
     /// Nobody reads any more.
@@ -91,75 +84,54 @@ impl Stream {
         self.file = None;
     }
 
-    fn close(&mut self) -> usize {
-        self.file = None;
-        self.pass_on(true).unwrap_or(0)
+    /// Of so many bytes at most that have been written some are this stream's: how many.
+    pub fn count_written(&mut self, bytes: usize) -> usize {
+        let own = bytes.min(self.on_the_way);
+        self.on_the_way -= own;
+        own
     }
 
-    /// Passes on what can be: where lines are tagged, the complete ones, and at the end of all the rest too. How many bytes; `None`: that is
-    /// not possible any more.
-    fn pass_on(&mut self, at_end: bool) -> Option<usize> {
-        if matches!(self.sink, Sink::Kept) {
-            return Some(0);
-        }
-        let text = match self.tag {
-            true => self.tagged(at_end),
-            false => std::mem::take(&mut self.bytes),
+    /// Whether something was read.
+    fn read(&mut self) -> bool {
+        let mut block = [0u8; 16 * 1024];
+        let Some(file) = &mut self.file else {
+            return false;
         };
-        if text.is_empty() {
-            return Some(0);
-        }
-        match self.write(&text) {
-            Ok(()) => Some(text.len()),
-            Err(error) => {
-                // A reader that has gone, such as `head`, has read enough.
-                if error.kind() != std::io::ErrorKind::BrokenPipe {
-                    self.failure = Some(error);
-                }
-                None
+        match file.read(&mut block) {
+            Ok(count @ 1..) => {
+                self.pass_on(&block[..count]);
+                true
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => true,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => false,
+            // The end; of a terminal it is an error.
+            Ok(0) | Err(_) => {
+                self.shut();
+                false
             }
         }
     }
 
-    fn tagged(&mut self, at_end: bool) -> Vec<u8> {
-        let mut end = self
-            .bytes
-            .iter()
-            .rposition(|&b| b == b'\n')
-            .map_or(0, |at| at + 1);
-        if at_end || self.bytes.len() - end > LONGEST {
-            end = self.bytes.len();
-        }
-        let mut text = Vec::new();
-        for line in self.bytes[..end].split_inclusive(|&b| b == b'\n') {
-            // Writing to a vector does not fail.
-            let _ = write!(text, "[{}] ", self.rank);
-            text.extend_from_slice(line);
-        }
-        if text.last().is_some_and(|&last| last != b'\n') {
-            text.push(b'\n');
-        }
-        self.bytes.drain(..end);
-        text
-    }
-
-    fn write(&self, text: &[u8]) -> std::io::Result<()> {
-        match &self.sink {
-            Sink::Kept => Ok(()),
-            Sink::Own => write_own(self.is_stderr, text),
-            // Without one to tell, the job is killed.
-            Sink::Whole(part) => part
-                .tell_output(self.is_stderr, text)
-                .map_err(|_| std::io::ErrorKind::BrokenPipe.into()),
+    fn pass_on(&mut self, bytes: &[u8]) {
+        let passed = match &self.sink {
+            Sink::Kept => {
+                self.bytes.extend_from_slice(bytes);
+                return;
+            }
+            Sink::Printer(printer) => printer
+                .send(Print::Output {
+                    host: 0,
+                    rank: self.rank,
+                    is_stderr: self.is_stderr,
+                    bytes: bytes.to_vec(),
+                })
+                .is_ok(),
+            Sink::Whole(part) => part.tell_output(self.rank, self.is_stderr, bytes).is_ok(),
+        };
+        match passed {
+            true => self.on_the_way += bytes.len(),
+            // Nothing is read any more: closing lets the rank know.
+            false => self.shut(),
         }
     }
-}
-
-/// To this process's own standard output, or error.
-pub(super) fn write_own(is_stderr: bool, text: &[u8]) -> std::io::Result<()> {
-    if is_stderr {
-        return std::io::stderr().lock().write_all(text);
-    }
-    let mut out = std::io::stdout().lock();
-    out.write_all(text).and_then(|()| out.flush())
 }

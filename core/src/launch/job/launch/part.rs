@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::frames::{self, End, Frames, Sender};
+use super::frames::{self, End, Frames, Sender, Written};
 use crate::job::board::Told;
 use crate::job::{Board, Picture};
 use crate::{Error, Result, own_thread};
@@ -79,14 +79,13 @@ impl Part {
         let _ = self.send(frames::CANNOT, &payload);
     }
 
-    pub(super) fn tell_output(&self, is_stderr: bool, text: &[u8]) -> Result<()> {
-        for block in text.chunks(64 << 10) {
-            let mut payload = Vec::with_capacity(1 + block.len());
-            payload.push(u8::from(is_stderr));
-            payload.extend_from_slice(block);
-            self.send(frames::OUTPUT, &payload)?;
-        }
-        Ok(())
+    pub(super) fn tell_output(&self, rank: u32, is_stderr: bool, text: &[u8]) -> Result<()> {
+        self.send(frames::OUTPUT, &frames::to_output(rank, is_stderr, text))
+    }
+
+    /// What the launcher of the whole is to say.
+    pub(super) fn say(&self, text: &str) {
+        let _ = self.send(frames::SAID, text.as_bytes());
     }
 
     pub(super) fn tell_picture(&self, picture: &Picture) {
@@ -117,8 +116,8 @@ pub(super) enum Asked {
     GivenUp(u32),
     /// Nothing more: no process of the job runs any more.
     Over,
-    /// So many bytes of output have been written; where nobody reads any more.
-    Written(usize, [bool; 2]),
+    /// Output of a rank has been written.
+    Written(Written),
     /// Input for rank 0.
     Input(Vec<u8>),
     /// Everything at once: it has ended, or makes no sense.
@@ -233,10 +232,9 @@ pub(super) fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked
             (frames::START, Ok(rank)) => Asked::Start(rank),
             (frames::GIVEN_UP, Ok(rank)) => Asked::GivenUp(rank),
             (frames::OVER, _) => Asked::Over,
-            (frames::WRITTEN, _) => match frames::written(&payload) {
-                Some((bytes, closed)) => Asked::Written(bytes, closed),
-                None => Asked::Kill,
-            },
+            (frames::WRITTEN, _) => {
+                Written::from_bytes(&payload).map_or(Asked::Kill, Asked::Written)
+            }
             (frames::INPUT, _) => Asked::Input(payload),
             _ => Asked::Kill,
         });

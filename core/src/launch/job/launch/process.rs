@@ -85,18 +85,14 @@ pub(super) struct Process {
     pub child: Child,
     pub pidfd: OwnedFd,
     pub exit: Option<Exit>,
-    /// The other end of a terminal that is its standard output.
-    terminal: Option<OwnedFd>,
+    /// What it writes to standard output and error, where that is passed on.
+    outputs: [Option<OwnedFd>; 2],
 }
 
 impl Process {
-    /// What it writes to standard output and error, where that is passed on; once.
+    /// The other ends of its standard output and error, where they are passed on; once.
     pub fn outputs(&mut self) -> [Option<OwnedFd>; 2] {
-        let out = self.terminal.take();
-        [
-            out.or_else(|| self.child.stdout.take().map(OwnedFd::from)),
-            self.child.stderr.take().map(OwnedFd::from),
-        ]
+        std::mem::take(&mut self.outputs)
     }
 
     /// Sends a signal, unless the process has been reaped, or the signal [is for the launcher](asks).
@@ -220,19 +216,27 @@ impl<'a> Starter<'a> {
                 command.stdin(Stdio::null());
             }
         }
-        let mut terminal = None;
+        let mut outputs = [None, None];
         if let Some(directory) = &launch.files {
             let again = self.board.died(rank) != Ok(0);
             command
                 .stdout(output_file(directory, rank, "out", again)?)
                 .stderr(output_file(directory, rank, "err", again)?);
         } else if launch.output != Output::Inherit || launch.part.is_some() {
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            // Without one it is a pipe.
-            if let (true, Ok((ours, its))) = (launch.terminal, self::terminal()) {
-                command.stdout(its);
-                terminal = Some(ours);
-            }
+            let [out, err] = launch.ends.terminals;
+            let (ours, its) = output_end(out)?;
+            outputs[0] = Some(ours);
+            let errors = match launch.ends.one {
+                true => its
+                    .try_clone()
+                    .map_err(|e| Error::os("cannot make a pipe", e))?,
+                false => {
+                    let (ours, its) = output_end(err)?;
+                    outputs[1] = Some(ours);
+                    its
+                }
+            };
+            command.stdout(its).stderr(errors);
         }
         let cpus = (!self.cpus.is_empty()).then(|| self.cpus[rank as usize % self.cpus.len()]);
         let (mask, open_files, launcher) = (self.mask, self.open_files, self.launcher);
@@ -270,7 +274,7 @@ impl<'a> Starter<'a> {
                 child,
                 pidfd,
                 exit: None,
-                terminal,
+                outputs,
             }),
             Err(e) => {
                 // Fails only if it has ended already.
@@ -303,10 +307,24 @@ impl Starter<'_> {
     }
 }
 
+/// Both ends of a rank's standard output or error: of a terminal if it is to be one, and if there are any left; else of a pipe.
+fn output_end(is_terminal: bool) -> Result<(OwnedFd, OwnedFd)> {
+    if let (true, Ok(ends)) = (is_terminal, terminal()) {
+        return Ok(ends);
+    }
+    let _reserved = descriptor::Reserved::take();
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| match e {
+        rustix::io::Errno::MFILE | rustix::io::Errno::NFILE => {
+            Error::Exhausted("file descriptors (ulimit -n)".into())
+        }
+        _ => Error::os("cannot make a pipe", e),
+    })
+}
+
 /// Both ends of a terminal that changes nothing of what is written: ours, and that of a process.
 fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+    use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
     let _reserved = descriptor::Reserved::take();
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&ours)?;
@@ -317,6 +335,10 @@ fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let mut modes = tcgetattr(&its)?;
     modes.make_raw();
     tcsetattr(&its, OptionalActions::Now, &modes)?;
+    // As wide as ours, if there is one here.
+    if let Ok(size) = tcgetwinsize(std::io::stdout()) {
+        tcsetwinsize(&its, size)?;
+    }
     Ok((ours, its))
 }
 
@@ -325,6 +347,7 @@ fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
     let each = match (&launch.output, &launch.part) {
         (Output::Inherit, None) => 1,
+        _ if launch.files.is_some() => 1,
         _ => 3,
     };
     let open = std::fs::read_dir("/proc/self/fd").map_or(64, |list| list.count() as u64);

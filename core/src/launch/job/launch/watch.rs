@@ -1,6 +1,5 @@
 //! The life of a job: one thread, one epoll, from the first process to the last.
 
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,6 +12,7 @@ use super::forward::{Feeder, Forwarder};
 use super::frames::End;
 use super::output::{Sink, Stream};
 use super::part::{Asked, Mirror};
+use super::printer::{Print, Printer};
 use super::process::{Process, Starter};
 use super::progress::Progress;
 use super::signals::{self, Inbox, ONE_KEYPRESS, asks};
@@ -20,7 +20,7 @@ use super::stragglers::{Haste, end_children};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
 use crate::descriptor::Reserved;
 use crate::job::{Board, Picture, RankState};
-use crate::{Error, Result};
+use crate::{Error, Result, tell};
 
 const SIGNALS: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;
@@ -39,7 +39,12 @@ struct Job<'a> {
     /// Their processes, and those that have taken their places.
     processes: Vec<Process>,
     spares: u32,
+    /// What they write, where it is kept.
     streams: Vec<Stream>,
+    /// Where it is passed on.
+    forwarder: Option<Forwarder>,
+    /// By this launcher.
+    printer: Option<Printer>,
     running: usize,
     first_failure: Option<u32>,
     timed_out: bool,
@@ -58,8 +63,7 @@ struct Job<'a> {
 struct Abroad<'a> {
     part: &'a Part,
     mirror: Mirror,
-    /// What the ranks write and read, unless it is captured.
-    forwarder: Option<Forwarder>,
+    /// What rank 0 reads, unless output is captured.
     feeder: Option<Feeder>,
     /// Nothing more will be asked for.
     over: bool,
@@ -71,7 +75,6 @@ impl<'a> Abroad<'a> {
         Ok(Abroad {
             part,
             mirror: Mirror::start(part, board)?,
-            forwarder: forwards.then(Forwarder::start).transpose()?,
             feeder: forwards.then(|| Feeder::start(part)).transpose()?,
             over: false,
         })
@@ -92,6 +95,18 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let part = launch.part.as_ref();
     let abroad = part.map(|part| Abroad::begin(part, launch, &board));
     let abroad = abroad.transpose()?;
+    let forwards = match launch.output {
+        Output::Inherit => part.is_some(),
+        Output::Lines | Output::Tag => true,
+        Output::Capture => false,
+    };
+    let forwarder = forwards.then(Forwarder::start).transpose()?;
+    let prints = forwarder.as_ref().filter(|_| part.is_none());
+    let printer = prints.map(|forwarder| {
+        let streams = forwarder.streams();
+        Printer::start(launch, move |_, written| streams.written(written))
+    });
+    let printer = printer.transpose()?;
     let here = match (&launch.part, &launch.joins) {
         (Some(part), _) => part.here().to_vec(),
         (None, Some(join)) => vec![join.rank],
@@ -122,6 +137,8 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         here,
         abroad,
         streams: Vec::new(),
+        forwarder,
+        printer,
         running: 0,
         first_failure: None,
         timed_out: false,
@@ -146,7 +163,12 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         });
     }
     job.streams.iter_mut().for_each(Stream::finish);
-    job.look_at_output();
+    job.forwarder = None;
+    if let Some(printer) = job.printer.take() {
+        let patience = (job.timed_out || job.deserted).then_some(GRACE);
+        let keeper = launch.keeper.as_ref().filter(|_| !job.deserted);
+        job.output_lost = printer.finish(inbox.as_ref(), keeper, patience);
+    }
     // The last of the ranks here is told before anything that the caller tells.
     job.abroad = None;
     let name = JobMark {
@@ -223,21 +245,18 @@ impl Job<'_> {
     }
 
     fn add_output(&mut self, rank: u32, is_stderr: bool, fd: OwnedFd) -> Result<()> {
-        let tag = self.launch.output == Output::Tag;
-        let forwarder = self.abroad.as_ref().and_then(|abroad| {
-            let sink = Sink::Whole(abroad.part.clone());
-            abroad.forwarder.as_ref().zip(Some(sink))
-        });
-        if let Some((forwarder, sink)) = forwarder {
-            return forwarder.add(fd, |fd| Stream::new(rank, is_stderr, fd, sink, tag));
+        let whole = self
+            .launch
+            .part
+            .as_ref()
+            .map(|part| Sink::Whole(part.clone()));
+        let printer = || self.printer.as_ref().map(|one| Sink::Printer(one.sender()));
+        if let Some((forwarder, sink)) = self.forwarder.as_ref().zip(whole.or_else(printer)) {
+            return forwarder.add(fd, |fd| Stream::new(rank, is_stderr, fd, sink));
         }
         self.add(fd.as_fd(), STREAM | self.streams.len() as u64)?;
-        let sink = match self.launch.output {
-            Output::Capture => Sink::Kept,
-            _ => Sink::Own,
-        };
         self.streams
-            .push(Stream::new(rank, is_stderr, fd, sink, tag)?);
+            .push(Stream::new(rank, is_stderr, fd, Sink::Kept)?);
         Ok(())
     }
 
@@ -317,30 +336,16 @@ impl Job<'_> {
 
     /// Says what the ranks are doing.
     fn show(&self) {
-        self.say(format_args!("what the ranks are doing:"));
-        if self.launch.tells() {
-            // As in `say`.
-            let _ = write!(std::io::stderr(), "{}", Picture::look(&self.board));
-        }
+        let picture = Picture::look(&self.board).to_string();
+        self.say(format_args!(
+            "what the ranks are doing:\n{}",
+            picture.trim_end()
+        ));
     }
 
     fn pump(&mut self, index: usize) {
         // An end of file also makes the descriptor readable; closing it takes it out of the epoll.
         self.streams[index].pump();
-        self.look_at_output();
-    }
-
-    /// Says once that output of the ranks is lost.
-    fn look_at_output(&mut self) {
-        let failures = self.streams.iter_mut().filter_map(|s| s.failure.take());
-        if let Some(error) = failures.last()
-            && !self.output_lost
-        {
-            self.output_lost = true;
-            self.say(format_args!(
-                "cannot pass on the output of the job: {error}"
-            ));
-        }
     }
 
     fn hand_on(&mut self, inbox: &Inbox) {
@@ -398,11 +403,10 @@ impl Job<'_> {
                 Asked::GivenUp(rank) => {
                     self.first_failure.get_or_insert(rank);
                 }
-                Asked::Written(bytes, closed) => {
-                    let forwarder = self.abroad.as_ref().and_then(|one| one.forwarder.as_ref());
-                    forwarder
-                        .into_iter()
-                        .for_each(|forwarder| forwarder.written(bytes, closed));
+                Asked::Written(written) => {
+                    if let Some(forwarder) = &self.forwarder {
+                        forwarder.streams().written(written);
+                    }
                 }
                 Asked::Input(bytes) => {
                     if let Some(feeder) = self.feeder() {
@@ -460,19 +464,15 @@ impl Job<'_> {
         // Its last words come before the line that says how it ended.
         let streams = self.streams.iter_mut();
         let of_rank = streams.filter(|stream| stream.rank == rank);
-        of_rank.for_each(|stream| {
-            stream.pump();
-        });
-        self.look_at_output();
+        of_rank.for_each(Stream::drain);
+        if let Some(forwarder) = &self.forwarder {
+            forwarder.drain(rank);
+        }
         if let Some(abroad) = &self.abroad {
             if self.deserted {
                 // Its ranks are lost with this host.
                 return;
             }
-            abroad
-                .forwarder
-                .iter()
-                .for_each(|forwarder| forwarder.drain(rank));
             // What comes then, the launcher of the whole decides.
             return abroad.part.tell_end(End {
                 rank,
@@ -498,7 +498,7 @@ impl Job<'_> {
             (_, true) => "; the others go on",
             (_, false) => "; ending the others",
         };
-        self.say(format_args!("{failed}{others}"));
+        self.say_after(format_args!("{failed}{others}"), &[rank]);
         if self.running > 0 && !self.launch.keep_going {
             self.end_all();
         }
@@ -512,9 +512,10 @@ impl Job<'_> {
             Ok(Some(pid)) => {
                 self.spares -= 1;
                 let left = self.spares;
-                self.say(format_args!(
-                    "{failed}; process {pid} takes its place, spares left: {left}"
-                ));
+                self.say_after(
+                    format_args!("{failed}; process {pid} takes its place, spares left: {left}"),
+                    &[rank],
+                );
                 true
             }
             Err(error) => {
@@ -587,20 +588,21 @@ impl Job<'_> {
     /// Says what concerns this host alone; who has a part of a job says it through the launcher of the whole.
     fn report(&self, text: std::fmt::Arguments<'_>) {
         match &self.abroad {
-            // Without one to tell, the job ends anyway.
-            Some(abroad) => drop(
-                abroad
-                    .part
-                    .tell_output(true, format!("unipgas: {text}\n").as_bytes()),
-            ),
+            Some(abroad) => abroad.part.say(&text.to_string()),
             None => self.say(text),
         }
     }
 
     fn say(&self, text: std::fmt::Arguments<'_>) {
-        if self.launch.tells() {
-            // With standard error closed there is nobody to tell.
-            let _ = writeln!(std::io::stderr(), "unipgas: {text}");
+        self.say_after(text, &[]);
+    }
+
+    /// After what these ranks have written.
+    fn say_after(&self, text: std::fmt::Arguments<'_>, ranks: &[u32]) {
+        match &self.printer {
+            _ if !self.launch.tells() => {}
+            Some(printer) => printer.print(Print::Said(text.to_string(), ranks.to_vec())),
+            None => tell(&text.to_string()),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{self, Receiver, Sender};
+use crossbeam::channel::{self, Sender};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
@@ -16,10 +16,10 @@ use rustix::process::Signal;
 use super::course::{Others, Rules, Then};
 use super::frames::Begin;
 use super::hosts::{Hosts, Told};
-use super::output::write_own;
+use super::printer::{Print, Printer};
 use super::progress::Progress;
 use super::signals::{Inbox, ONE_KEYPRESS, asks};
-use super::{Exit, JobMark, Launch, Outcome, RankOutcome};
+use super::{Exit, GRACE, JobMark, Launch, Outcome, RankOutcome};
 use crate::job::{Board, Picture};
 use crate::{Error, Result, own_thread};
 
@@ -39,13 +39,6 @@ pub struct Place {
     pub command: Vec<OsString>,
 }
 
-/// What is written to this process's output, by one thread.
-enum Print {
-    Output(usize, bool, Vec<u8>),
-    Said(String),
-    Over,
-}
-
 /// What has come out, in the end.
 struct Seen {
     ranks: Vec<RankOutcome>,
@@ -57,7 +50,7 @@ struct Shared<'a> {
     launch: &'a Launch,
     hosts: &'a Hosts,
     board: &'a Board,
-    print: Sender<Print>,
+    printer: &'a Printer,
     timed_out: AtomicBool,
     shown: Mutex<Shown>,
 }
@@ -106,34 +99,34 @@ impl Launch {
             keep_going: self.keep_going,
             spares: self.spares,
         };
-        let (print, printed) = channel::unbounded();
+        let printer = Printer::start(self, hosts.writer())?;
         let shared = Shared {
             launch: self,
             hosts: &hosts,
             board: &board,
-            print,
+            printer: &printer,
             timed_out: AtomicBool::new(false),
             shown: Mutex::default(),
         };
         let taken = feed(hosts.feeder())?;
         let over = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| Error::os("cannot watch the job (eventfd)", e))?;
-        let (seen, output_lost) = std::thread::scope(|scope| {
-            let printing = scope.spawn(|| print_all(&hosts, &printed));
+        let seen = std::thread::scope(|scope| {
             let watching = scope.spawn(|| shared.watch(&inbox, &over));
             let seen = shared.see(rules, &taken, &mut heard);
             // It only fails where it is readable anyway.
             let _ = rustix::io::write(&over, &1u64.to_ne_bytes());
             let _ = watching.join();
-            // The printer is there until it has this.
-            let _ = shared.print.send(Print::Over);
-            (seen, printing.join().unwrap_or(true))
+            seen
         });
+        let timed_out = shared.timed_out.load(Ordering::Acquire);
+        let patience = timed_out.then_some(GRACE);
+        let output_lost = printer.finish(Some(&inbox), self.keeper.as_ref(), patience);
         let seen = seen?;
         Ok(Outcome {
             ranks: seen.ranks,
             first_failure: seen.first_failure,
-            timed_out: shared.timed_out.load(Ordering::Acquire),
+            timed_out,
             output_lost,
             joined: board.joined() > 0,
             seed: self.seed,
@@ -167,8 +160,12 @@ fn homes(size: u32, places: &[Place]) -> Result<Vec<usize>> {
 
 impl Shared<'_> {
     fn say(&self, text: String) {
-        // The printer is there as long as this is.
-        let _ = self.print.send(Print::Said(text));
+        self.say_after(text, &[]);
+    }
+
+    /// After what these ranks have written.
+    fn say_after(&self, text: String, ranks: &[u32]) {
+        self.printer.print(Print::Said(text, ranks.to_vec()));
     }
 
     fn see(
@@ -207,6 +204,7 @@ impl Shared<'_> {
                     ),
                     "another process takes its place",
                     then,
+                    &[rank],
                 );
                 if rank == 0 {
                     // What the old one has not taken, it never will.
@@ -230,21 +228,29 @@ impl Shared<'_> {
                     &format!("host {name} is lost ({status}), with {}", listed(ranks)),
                     "processes of other hosts take their places",
                     then,
+                    ranks,
                 );
             }
             Told::Cannot { rank, why, then } => {
-                self.tell_end(&format!("no spare for rank {rank}: {why}"), "", then);
+                self.tell_end(
+                    &format!("no spare for rank {rank}: {why}"),
+                    "",
+                    then,
+                    &[rank],
+                );
             }
             Told::Output {
                 host,
+                rank,
                 is_stderr,
                 bytes,
-            } => {
-                // As in `say`.
-                let _ = self
-                    .print
-                    .send(Print::Output(host, is_stderr, bytes.to_vec()));
-            }
+            } => self.printer.print(Print::Output {
+                host,
+                rank,
+                is_stderr,
+                bytes: bytes.to_vec(),
+            }),
+            Told::Said(text) => self.say(text.into()),
             Told::Shown { host, picture } => self.hear_of(host, picture),
             Told::Taken => {
                 // Standard input may be over.
@@ -300,7 +306,7 @@ impl Shared<'_> {
         );
     }
 
-    fn tell_end(&self, what: &str, replaced: &str, then: Then) {
+    fn tell_end(&self, what: &str, replaced: &str, then: Then, ranks: &[u32]) {
         let then = match then {
             Then::Nothing => return,
             Then::Replaced { left } => format!("; {replaced}, spares left: {left}"),
@@ -308,7 +314,7 @@ impl Shared<'_> {
             Then::Failed(Others::GoOn) => "; the others go on".into(),
             Then::Failed(Others::End) => "; ending the others".into(),
         };
-        self.say(format!("{what}{then}"));
+        self.say_after(format!("{what}{then}"), ranks);
     }
 
     /// Signals, the end of the time, and of who waits for the job; a word about a start that takes long.
@@ -404,35 +410,6 @@ fn to_timespec(time: Duration) -> Timespec {
         tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     }
-}
-
-/// Writes everything in the order in which it has come. Whether output was lost.
-fn print_all(hosts: &Hosts, printed: &Receiver<Print>) -> bool {
-    let mut closed = [false; 2];
-    let mut lost = false;
-    for print in printed {
-        match print {
-            Print::Over => break,
-            // With standard error closed there is nobody to tell.
-            Print::Said(text) => drop(writeln!(std::io::stderr(), "unipgas: {text}")),
-            Print::Output(host, is_stderr, bytes) => {
-                let closed_one = &mut closed[usize::from(is_stderr)];
-                if !*closed_one && let Err(error) = write_own(is_stderr, &bytes) {
-                    *closed_one = true;
-                    // A reader that has gone, such as `head`, has read enough.
-                    if error.kind() != std::io::ErrorKind::BrokenPipe {
-                        lost = true;
-                        let _ = writeln!(
-                            std::io::stderr(),
-                            "unipgas: cannot pass on the output of the job: {error}"
-                        );
-                    }
-                }
-                hosts.written(host, bytes.len(), closed);
-            }
-        }
-    }
-    lost
 }
 
 /// Reads standard input for rank 0, a block at a time: the next one when something comes from who is given.

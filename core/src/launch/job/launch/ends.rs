@@ -1,0 +1,69 @@
+//! What standard output and error of the launcher are, which the ranks are to find theirs to be.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// Standard output and error, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ends {
+    /// Which are terminals: there, lines come when they are written.
+    pub terminals: [bool; 2],
+    /// Both are the same file: what a rank writes stays in its order.
+    pub one: bool,
+    /// Terminals may be given colours.
+    pub colours: bool,
+}
+
+impl Ends {
+    /// Those of this process.
+    pub fn own() -> Ends {
+        let (out, err) = (std::io::stdout(), std::io::stderr());
+        let file = |fd: BorrowedFd<'_>| {
+            let stat = rustix::fs::fstat(fd).ok()?;
+            Some((stat.st_dev, stat.st_ino))
+        };
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Ends {
+            terminals: [out.is_terminal(), err.is_terminal()],
+            one: file(out.as_fd()).is_some_and(|one| Some(one) == file(err.as_fd())),
+            colours: !is_set("NO_COLOR") && !dumb,
+        }
+    }
+
+    /// Whether a label there has a colour.
+    pub(super) fn is_coloured(&self, is_stderr: bool) -> bool {
+        self.colours && self.terminals[usize::from(is_stderr)]
+    }
+}
+
+/// To this process's own standard output, or error; all of it.
+pub(super) fn write_own(is_stderr: bool, text: &[u8]) -> std::io::Result<()> {
+    match is_stderr {
+        true => write_all(std::io::stderr().as_fd(), text),
+        false => {
+            let mut out = std::io::stdout().lock();
+            out.flush()?;
+            write_all(out.as_fd(), text)
+        }
+    }
+}
+
+fn write_all(fd: BorrowedFd<'_>, mut text: &[u8]) -> std::io::Result<()> {
+    while !text.is_empty() {
+        match rustix::io::write(fd, text) {
+            Ok(count) => text = &text[count..],
+            Err(Errno::INTR) => {}
+            // Somebody else who has the same terminal may have made it so.
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
