@@ -8,6 +8,7 @@ mod info;
 mod join;
 mod mpi;
 mod pages;
+mod parts;
 mod ps;
 mod records;
 mod run;
@@ -73,7 +74,13 @@ fn main() -> ExitCode {
         restore_pipe_signal();
         return cc::run(language, Some(api), args.into_iter().skip(1).collect());
     }
-    let cli = match Cli::try_parse_from(run::mark_program(args)) {
+    let mut args = args;
+    let further = match args.get(1).and_then(|word| word.to_str()) {
+        Some("each") => return parts::each(args.split_off(2)),
+        Some("run") => parts::mark(&mut args, 2),
+        _ => None,
+    };
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
             return shown(&error.to_string());
@@ -84,7 +91,7 @@ fn main() -> ExitCode {
         restore_pipe_signal();
     }
     match cli {
-        Cli::Run(args) => run::run(args),
+        Cli::Run(args) => run::run(args, further),
         Cli::Part => hosts::part(),
         Cli::Pages(args) => pages::run(&args),
         Cli::Cc(passed) => cc::run(cc::Language::C, None, passed.args),

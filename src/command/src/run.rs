@@ -6,16 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use unipgas::core::job::board::MAX_SIZE;
-use unipgas::core::job::launch::{
-    BindPolicy, Ends, Launch, Output, ProgramError, find_program, keep,
-};
+use unipgas::core::job::launch::{BindPolicy, Ends, Launch, Output, find_program, keep};
 use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
 
 use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};
+use crate::parts::{self, Part};
 use crate::records::Records;
 use crate::stats::{self, Form};
 use crate::{fail, hosts, join, shown, trace};
@@ -28,9 +26,8 @@ use crate::{fail, hosts, join, shown, trace};
 #[derive(clap::Args)]
 #[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
-    /// Number of processes (also -np N); not needed if all hosts have numbers
-    #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
-    processes: Option<u32>,
+    #[command(flatten)]
+    own: Part,
     /// What carries the communication: shm (without this option), and for tests chaos, opaque
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
@@ -43,12 +40,6 @@ pub struct Args {
     /// Tells what each process is tied to
     #[arg(long)]
     report_bindings: bool,
-    /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)
-    #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = variable)]
-    export: Vec<(String, OsString)>,
-    /// The directory of the processes (also -wdir)
-    #[arg(long, value_name = "DIRECTORY")]
-    wdir: Option<PathBuf>,
     /// Writes what each process writes into files of this directory, rank.N.out and rank.N.err; on several hosts with --launcher ssh
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "tag")]
     output: Option<PathBuf>,
@@ -79,14 +70,12 @@ pub struct Args {
     timeout: Option<Duration>,
     #[command(flatten)]
     place: hosts::Place,
-    /// The program and its arguments
-    #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]
-    program: Vec<OsString>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   unipgas run -n 8 ./program
+  unipgas run -n 2 ./program x : -n 6 -x NAME=VALUE ./other y
   unipgas run --hosts a,b -n 8 ./program
   unipgas run --hostfile FILE -n 8 --launcher-args \"--mca plm_rsh_agent rsh\" ./program
   unipgas run --hosts \"$SLURM_JOB_NODELIST\" -n 8 --dry-run ./program";
@@ -110,76 +99,18 @@ pub enum Bind {
     Numa,
 }
 
-fn processes(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(n) if (1..=MAX_SIZE).contains(&n) => Ok(n),
-        _ => Err(format!("a job has 1 to {MAX_SIZE} processes")),
-    }
-}
-
-/// Errors: a line.
-fn variable(text: &str) -> Result<(String, OsString), String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value.into())),
-        None => (text, std::env::var_os(text)),
-    };
-    if name.is_empty() {
-        return Err("want the name of a variable".into());
-    }
-    let value = value.ok_or_else(|| format!("the environment has no {name}: -x {name}=VALUE"))?;
-    Ok((name.into(), value))
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
     let wish = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
     wish.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| "a number of seconds above 0".into())
 }
 
-/// Options that a word with their value follows.
-const WITH_VALUE: [&str; 17] = [
-    "--output",
-    "--trace",
-    "-n",
-    "-x",
-    "--wdir",
-    "--np",
-    "--backend",
-    "--seed",
-    "--bind",
-    "--timeout",
-    "--spares",
-    "--rank",
-    "--job",
-    "--hosts",
-    "--hostfile",
-    "--launcher",
-    "--launcher-args",
-];
-
-/// Puts `--` before PROGRAM, so that whatever follows it is the program's alone, and makes `-np` and `-wdir` what they stand for.
-pub fn mark_program(mut args: Vec<OsString>) -> Vec<OsString> {
-    if args.get(1).is_none_or(|arg| arg != "run") {
-        return args;
-    }
-    let mut at = 2;
-    while at < args.len() {
-        if args[at] == "-np" || args[at] == "-wdir" {
-            let mut long = OsString::from("-");
-            long.push(&args[at]);
-            args[at] = long;
-        }
-        match args[at].to_str() {
-            Some("--") => break,
-            Some(option) if WITH_VALUE.contains(&option) => at += 2,
-            Some(option) if option.starts_with('-') && option != "-" => at += 1,
-            _ => {
-                args.insert(at, "--".into());
-                break;
-            }
-        }
-    }
-    args
+/// Whether an option is one of this command.
+pub fn knows(option: &str) -> bool {
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("run"));
+    let name = option.split('=').next().unwrap_or(option);
+    let mut known = command.get_arguments().filter_map(|arg| arg.get_long());
+    known.any(|known| name.strip_prefix("--") == Some(known))
 }
 
 /// The shape of the virtual network for so many processes, where the environment names none: programs that compute coordinates
@@ -239,9 +170,9 @@ fn check_backend(name: &str, from: &str) -> Result<(), String> {
 }
 
 /// Whether a job of several may be made of the program; a program of MPI could not tell its processes apart.
-fn check_mpi(program: &Path, processes: u32, args: &Args) -> Result<Links, String> {
-    let found = links(program);
-    let shown = args.program[0].to_string_lossy();
+fn check_mpi(path: &Path, processes: u32, program: &[OsString]) -> Result<Links, String> {
+    let found = links(path);
+    let shown = program[0].to_string_lossy();
     match &found {
         Links::MpiAlone(library) => Err(format!(
             "{shown} is a program of MPI (it is linked with {library}) and not of unipgas: {processes} jobs of one would come of it; \
@@ -254,7 +185,7 @@ fn check_mpi(program: &Path, processes: u32, args: &Args) -> Result<Links, Strin
             Ok(found)
         }
         Links::NoMpi => {
-            if let Some((word, library)) = mpi::among_arguments(&args.program[1..]) {
+            if let Some((word, library)) = mpi::among_arguments(&program[1..]) {
                 tell(&format!(
                     "{word} is a program of MPI (it is linked with {library}): where {shown} starts it, each process is a job of one"
                 ));
@@ -268,8 +199,15 @@ fn check_mpi(program: &Path, processes: u32, args: &Args) -> Result<Links, Strin
 pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
-pub fn run(mut args: Args) -> ExitCode {
+/// `rest`: what follows the first `:`.
+pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     match (args.rank, args.job) {
+        (Some(_), Some(_)) if rest.is_some() => {
+            return fail(
+                2,
+                "--rank starts one process, of one program: there is no other part",
+            );
+        }
         (Some(rank), Some(pid)) => return take_place(args, rank, pid),
         (None, None) => {}
         _ => {
@@ -279,23 +217,22 @@ pub fn run(mut args: Args) -> ExitCode {
             );
         }
     }
-    let shares = match args.place.shares(args.processes) {
-        Ok(shares) => shares,
+    let own = std::mem::take(&mut args.own);
+    let parts = parts::further(rest).and_then(|further| {
+        let all: Vec<Part> = std::iter::once(own).chain(further).collect();
+        let processes = match all.len() {
+            1 => all[0].processes,
+            _ => Some(parts::count(&all)?),
+        };
+        let shares = args.place.shares(processes)?;
+        Ok((all, processes, shares))
+    });
+    let (mut parts, processes, shares) = match parts {
+        Ok(parts) => parts,
         Err(why) => return fail(2, &why),
     };
-    // Names of files among the options are those that they are here.
-    for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
-        if let Ok(whole) = std::path::absolute(&*named) {
-            *named = whole;
-        }
-    }
-    if let Some(directory) = &args.wdir
-        && let Err(error) = std::env::set_current_dir(directory)
-    {
-        return fail(2, &format!("--wdir {}: {error}", directory.display()));
-    }
     let of_hosts = |shares: &Vec<Share>| shares.iter().map(|share| share.processes).sum();
-    let Some(processes) = args.processes.or_else(|| shares.as_ref().map(of_hosts)) else {
+    let Some(processes) = processes.or_else(|| shares.as_ref().map(of_hosts)) else {
         return fail(2, NO_NUMBER);
     };
     let environment = match Environment::read() {
@@ -310,36 +247,54 @@ pub fn run(mut args: Args) -> ExitCode {
     if let Err(why) = named {
         return fail(2, &why);
     }
-    let program = match find_program(&args.program[0]) {
-        Ok(program) => program,
-        Err(error @ ProgramError::NotFound(_)) => return fail(127, &error.to_string()),
-        Err(error) => return fail(126, &error.to_string()),
-    };
-    if let Some(shares) = &shares {
-        if !args.place.stays_here(shares) {
-            return match args.place.way(args.spares > 0) {
-                Ok(Way::Launcher(launcher)) => {
-                    elsewhere(&args, &environment, processes, &program, shares, &launcher)
-                }
-                Ok(Way::Shell(shell)) => {
-                    by_shell(args, environment, processes, &program, shares, &shell)
-                }
-                Err(why) => fail(2, &why),
-            };
-        }
-        if let Some(shown) = args.place.show_stay(processes) {
-            return shown;
+    // Names of files among the options are those that they are here.
+    for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
+        if let Ok(whole) = std::path::absolute(&*named) {
+            *named = whole;
         }
     }
-    let linked = if processes == 1 {
-        Ok(Links::NoMpi)
-    } else {
-        check_mpi(&program, processes, &args)
-    };
-    let linked = match linked {
-        Ok(linked) => linked,
+    let afar = shares
+        .as_ref()
+        .filter(|shares| !args.place.stays_here(shares));
+    let way = match afar.map(|_| args.place.way(args.spares > 0)).transpose() {
+        Ok(way) => way,
         Err(why) => return fail(2, &why),
     };
+    // Another launcher complains of what it starts itself.
+    let checked = processes > 1 && !args.place.is_dry() && !matches!(way, Some(Way::Launcher(_)));
+    let mut linked = Links::NoMpi;
+    let paths = parts::find(&mut parts, args.place.is_dry(), |path, program| {
+        if checked && let found @ Links::Both(_) = check_mpi(path, processes, program)? {
+            linked = found;
+        }
+        Ok(())
+    });
+    let mut program = match paths {
+        Ok(path) => path,
+        Err((status, why)) => return fail(status, &why),
+    };
+    if parts.len() > 1 {
+        let words = match parts::as_one(&parts) {
+            Ok(words) => words,
+            Err(why) => return fail(2, &why),
+        };
+        program = PathBuf::from(&words[0]);
+        args.own.program = words;
+    } else {
+        args.own = parts.remove(0);
+    }
+    match (way, &shares) {
+        (Some(Way::Launcher(launcher)), Some(shares)) => {
+            return elsewhere(&args, &environment, processes, &program, shares, &launcher);
+        }
+        (Some(Way::Shell(shell)), Some(shares)) => {
+            return by_shell(args, environment, processes, &program, shares, &shell);
+        }
+        _ => {}
+    }
+    if let Some(shown) = args.place.show_stay(processes) {
+        return shown;
+    }
     let wishes = Told::of(&args);
     let launch = launch(args, processes, environment);
     if let Err(why) = check_chaos(launch.backend.as_deref()) {
@@ -392,13 +347,12 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
         Ok(found) => found,
         Err(why) => return fail(2, &why),
     };
-    match find_program(&args.program[0]) {
+    match find_program(&args.own.program[0]) {
         Ok(_) => {}
-        Err(error @ ProgramError::NotFound(_)) => return fail(127, &error.to_string()),
-        Err(error) => return fail(126, &error.to_string()),
+        Err(error) => return fail(parts::status(&error), &error.to_string()),
     }
     let wishes = Told::of(&args);
-    let mut words = args.program.into_iter();
+    let mut words = args.own.program.into_iter();
     let mut launch = Launch::new(1, words.next().unwrap_or_default());
     launch.args = words.collect();
     launch.env = variables;
@@ -435,7 +389,7 @@ fn elsewhere(
                 keep_going: args.keep_going,
                 variables,
                 path: program,
-                args: &args.program[1..],
+                args: &args.own.program[1..],
             };
             args.place.hand_over(launcher, shares, &program)
         }
@@ -461,9 +415,7 @@ fn by_shell(
     }
     let backend = args.backend.as_ref().or(environment.backend.as_ref());
     let seed = args.seed.or(environment.seed);
-    let checked = check_mpi(program, processes, &args)
-        .and_then(|_| check_chaos_afar(backend.map(String::as_str), seed));
-    if let Err(why) = checked {
+    if let Err(why) = check_chaos_afar(backend.map(String::as_str), seed) {
         return fail(2, &why);
     }
     let wishes = Told::of(&args);
@@ -518,7 +470,7 @@ fn variables_of(
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
     let counted = args.stats.map(|_| stats::variables()).into_iter().flatten();
-    let exported = args.export.iter().cloned();
+    let exported = args.own.export.iter().cloned();
     Ok(set.chain(counted).chain(exported).collect())
 }
 
@@ -541,12 +493,12 @@ fn policy(bind: Bind) -> BindPolicy {
 
 fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     let shape = tofu_shape(processes, &environment.tofu);
-    let mut words = args.program.into_iter();
+    let mut words = args.own.program.into_iter();
     let mut launch = Launch::new(processes, words.next().unwrap_or_default());
     launch
         .env
         .extend(shape.map(|shape| ("UNIPGAS_TOFU_SHAPE".into(), shape.to_string().into())));
-    let exported = args.export.into_iter();
+    let exported = args.own.export.into_iter();
     launch
         .env
         .extend(exported.map(|(name, value)| (name.into(), value)));

@@ -371,7 +371,7 @@ fn statistics_of_all_ranks_are_told_at_the_end() {
         .collect();
     assert_eq!(ranks, ["\"rank\":0", "\"rank\":1"]);
     // Whoever counts nothing is told of.
-    let output = shell(&["-n", "2", "--stats"], ":");
+    let output = shell(&["-n", "2", "--stats"], "true");
     assert!(output.status.success());
     assert!(
         err(&output).contains("2 of 2 ranks have left no statistics"),

@@ -1,0 +1,325 @@
+//! Parts of a job, as `unipgas run -n 2 ./a x : -n 3 ./b y` names them: each has a program of its own, and the ranks are counted on. Whoever starts the
+//! ranks starts one program, `unipgas each`, which is told all parts and becomes the one of its rank.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use unipgas::core::job::board::MAX_SIZE;
+use unipgas::core::job::launch::{ProgramError, find_program};
+
+use crate::{fail, one_line, run};
+
+/// What each part has for itself.
+#[derive(Debug, Default, clap::Args)]
+pub struct Part {
+    /// Number of processes (also -np N); not needed if all hosts have numbers
+    #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
+    pub processes: Option<u32>,
+    /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)
+    #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = variable)]
+    pub export: Vec<(String, OsString)>,
+    /// The directory of the processes (also -wdir)
+    #[arg(long, value_name = "DIRECTORY")]
+    pub wdir: Option<PathBuf>,
+    /// The program and its arguments. Behind a lone ":" another part of the job begins, whose processes get the next ranks: again -n N and PROGRAM, and -x
+    /// and --wdir, which are for one part only; all other options are for the whole job and come before the first PROGRAM. With "--" before PROGRAM
+    /// ":" is an argument like others
+    #[arg(required = true, value_name = "PROGRAM", num_args = 1..)]
+    pub program: Vec<OsString>,
+}
+
+/// One that does not come first.
+#[derive(Parser)]
+#[command(
+    no_binary_name = true,
+    args_override_self = true,
+    disable_help_flag = true
+)]
+struct Further {
+    #[command(flatten)]
+    part: Part,
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(n) if (1..=MAX_SIZE).contains(&n) => Ok(n),
+        _ => Err(format!("a job has 1 to {MAX_SIZE} processes")),
+    }
+}
+
+/// Errors: a line.
+fn variable(text: &str) -> Result<(String, OsString), String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.into())),
+        None => (text, std::env::var_os(text)),
+    };
+    if name.is_empty() {
+        return Err("want the name of a variable".into());
+    }
+    let value = value.ok_or_else(|| format!("the environment has no {name}: -x {name}=VALUE"))?;
+    Ok((name.into(), value))
+}
+
+/// Options that a word with their value follows.
+const WITH_VALUE: [&str; 17] = [
+    "--output",
+    "--trace",
+    "-n",
+    "-x",
+    "--wdir",
+    "--np",
+    "--backend",
+    "--seed",
+    "--bind",
+    "--timeout",
+    "--spares",
+    "--rank",
+    "--job",
+    "--hosts",
+    "--hostfile",
+    "--launcher",
+    "--launcher-args",
+];
+
+/// Puts `--` before the first PROGRAM in `words`, from `at` on, so that whatever follows it is the program's alone, makes `-np` and `-wdir` what they
+/// stand for, and takes away what follows `:`, which is given back.
+pub fn mark(words: &mut Vec<OsString>, mut at: usize) -> Option<Vec<OsString>> {
+    while at < words.len() {
+        if words[at] == "-np" || words[at] == "-wdir" {
+            let mut long = OsString::from("-");
+            long.push(&words[at]);
+            words[at] = long;
+        }
+        match words[at].to_str() {
+            Some("--") => return None,
+            Some(":") => break,
+            Some(option) if WITH_VALUE.contains(&option) => at += 2,
+            Some(option) if option.starts_with('-') && option != "-" => at += 1,
+            _ => {
+                words.insert(at, "--".into());
+                break;
+            }
+        }
+    }
+    let end = words.iter().skip(at).position(|word| word == ":")?;
+    let rest = words.split_off(at + end + 1);
+    words.pop();
+    Some(rest)
+}
+
+/// All parts behind the first `:`. Errors: a line.
+pub fn further(mut rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
+    let mut parts = Vec::new();
+    while let Some(mut words) = rest {
+        rest = mark(&mut words, 0);
+        let number = parts.len() + 2;
+        let part = Further::try_parse_from(&words)
+            .map_err(|error| format!("part {number} of the job: {}", wrong(&error)))?;
+        parts.push(part.part);
+    }
+    Ok(parts)
+}
+
+fn wrong(error: &clap::Error) -> String {
+    let named = error.get(clap::error::ContextKind::InvalidArg);
+    match (error.kind(), named) {
+        (ErrorKind::UnknownArgument, Some(name)) if run::knows(&name.to_string()) => {
+            format!("{name} is for the whole job, and comes before the first program")
+        }
+        (ErrorKind::MissingRequiredArgument, _) => {
+            "there is no program; a part is -n N PROGRAM ARGUMENTS".into()
+        }
+        _ => one_line(error),
+    }
+}
+
+/// How many processes all parts have together. Errors: a line.
+pub fn count(parts: &[Part]) -> Result<u32, String> {
+    let mut all = 0u32;
+    for (number, part) in (1..).zip(parts) {
+        let processes = part.processes.ok_or_else(|| {
+            let program = part.program[0].display();
+            format!("part {number} of the job ({program}) has no number of processes: -n N")
+        })?;
+        all = all.saturating_add(processes);
+    }
+    match all <= MAX_SIZE {
+        true => Ok(all),
+        false => Err(format!("a job has 1 to {MAX_SIZE} processes, not {all}")),
+    }
+}
+
+/// Finds the programs, from their directories, and hands each to `check`. The first part alone: its directory becomes that of this process; else they are
+/// named such that [`each`] finds them. `dry`: nothing is to be started, and it may be that nothing is there. Gives the first file. Errors: a status, and a
+/// line.
+pub fn find(
+    parts: &mut [Part],
+    dry: bool,
+    mut check: impl FnMut(&Path, &[OsString]) -> Result<(), String>,
+) -> Result<PathBuf, (u8, String)> {
+    let wrong = |directory: &Path, error| (2, format!("--wdir {}: {error}", directory.display()));
+    let here = std::env::current_dir().unwrap_or_default();
+    let several = parts.len() > 1;
+    let mut first = None;
+    for part in parts {
+        if let Some(directory) = &mut part.wdir {
+            let whole = here.join(&*directory);
+            match std::env::set_current_dir(&whole) {
+                Err(error) if !dry => return Err(wrong(directory, error)),
+                Ok(()) | Err(_) => *directory = whole,
+            }
+        }
+        let program = &mut part.program[0];
+        let path = match find_program(program) {
+            Err(error) if !dry => return Err((status(&error), error.to_string())),
+            found => found.unwrap_or_else(|_| PathBuf::from(&*program)),
+        };
+        check(&path, &part.program).map_err(|why| (2, why))?;
+        if several {
+            if !part.program[0].as_encoded_bytes().contains(&b'/') {
+                part.program[0] = path.clone().into();
+            }
+            std::env::set_current_dir(&here).map_err(|error| wrong(&here, error))?;
+        }
+        first.get_or_insert(path);
+    }
+    Ok(first.unwrap_or_default())
+}
+
+/// The one program that is started for all parts, and its arguments. Errors: a line.
+pub fn as_one(parts: &[Part]) -> Result<Vec<OsString>, String> {
+    let myself =
+        std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
+    let mut words = vec![myself.into(), "each".into()];
+    for (at, part) in parts.iter().enumerate() {
+        if at > 0 {
+            words.push(":".into());
+        }
+        let processes = part.processes.unwrap_or_default();
+        words.extend(["-n".into(), processes.to_string().into()]);
+        for (name, value) in &part.export {
+            let mut both = OsString::from(format!("{name}="));
+            both.push(value);
+            words.extend(["-x".into(), both]);
+        }
+        if let Some(directory) = &part.wdir {
+            words.extend(["--wdir".into(), directory.into()]);
+        }
+        // Only the last one may have ":" among its arguments.
+        if at + 1 == parts.len() {
+            words.push("--".into());
+        }
+        words.extend(part.program.iter().cloned());
+    }
+    Ok(words)
+}
+
+/// What tells a process its rank, whoever has started it.
+const RANKS: [&str; 5] = [
+    "UNIPGAS_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+];
+
+/// `unipgas each PARTS`: becomes the program of this process's rank.
+pub fn each(words: Vec<OsString>) -> ExitCode {
+    let parts = match further(Some(words)) {
+        Ok(parts) => parts,
+        Err(why) => return fail(2, &why),
+    };
+    let ranks = RANKS.iter().filter_map(std::env::var_os);
+    let rank = ranks
+        .filter_map(|rank| rank.to_str()?.parse::<u32>().ok())
+        .next();
+    let Some(mut left) = rank else {
+        return fail(2, "this process has no rank: unipgas run starts it");
+    };
+    for part in parts {
+        let processes = part.processes.unwrap_or_default();
+        match left.checked_sub(processes) {
+            Some(others) => left = others,
+            None => return become_program(&part),
+        }
+    }
+    fail(2, "this job has more ranks than its parts")
+}
+
+fn become_program(part: &Part) -> ExitCode {
+    if let Some(directory) = &part.wdir
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        return fail(2, &format!("--wdir {}: {error}", directory.display()));
+    }
+    let (program, args) = (&part.program[0], &part.program[1..]);
+    let path = match find_program(program) {
+        Ok(path) => path,
+        Err(error) => return fail(status(&error), &error.to_string()),
+    };
+    let variables = part.export.iter().map(|(name, value)| (name, value));
+    let mut command = Command::new(path);
+    let error = command.arg0(program).args(args).envs(variables).exec();
+    fail(126, &format!("cannot run {}: {error}", program.display()))
+}
+
+/// As a shell has it.
+pub fn status(error: &ProgramError) -> u8 {
+    match error {
+        ProgramError::NotFound(_) => 127,
+        ProgramError::NotExecutable(_) => 126,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn marked(text: &str) -> (String, Option<String>) {
+        let joined = |words: Vec<OsString>| words.join(OsStr::new(" ")).into_string().unwrap();
+        let mut words = words(text);
+        let rest = mark(&mut words, 0);
+        (joined(words), rest.map(joined))
+    }
+
+    #[test]
+    fn parts_end_with_a_colon() {
+        for (text, first, rest) in [
+            ("-n 2 ./a x", "-n 2 -- ./a x", None),
+            ("-n 2 ./a x : -n 3 ./b", "-n 2 -- ./a x", Some("-n 3 ./b")),
+            ("-x : ./a : : b", "-x : -- ./a", Some(": b")),
+            ("-n 2 -- ./a : b", "-n 2 -- ./a : b", None),
+            ("-n 2 : ./b", "-n 2", Some("./b")),
+            ("-n 2 ./a :", "-n 2 -- ./a", Some("")),
+            ("-np 2 a :b", "--np 2 -- a :b", None),
+        ] {
+            assert_eq!(
+                marked(text),
+                (first.into(), rest.map(str::to_owned)),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn parts_come_back_from_the_one_program() {
+        let given = "-n 2 -x A=1 -x B= ./a -n x : -np 3 -wdir / b : -n 1 -- c : d";
+        let parts = further(Some(words(given))).unwrap();
+        assert_eq!((parts.len(), count(&parts)), (3, Ok(6)));
+        let again = as_one(&parts).unwrap();
+        assert_eq!(again[1], "each");
+        let again = further(Some(again[2..].to_vec())).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{parts:?}"));
+        assert_eq!(again[2].program, words("c : d"));
+    }
+}
