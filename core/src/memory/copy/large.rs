@@ -83,12 +83,13 @@ impl Class {
             self.tried.fetch_add(1, Relaxed);
             spread_first = !spread_first;
         }
+        let (src, dst, left) = (src.wrapping_add(at), dst.wrapping_add(at), len - at);
         // SAFETY:
-        // - what is left of it.
+        // - what is left of it; `spread` gets more than a line.
         unsafe {
             match self.verdict() {
-                Some(false) => src.add(at).copy_to_nonoverlapping(dst.add(at), len - at),
-                _ => spread(src.add(at), dst.add(at), len - at),
+                Some(true) if left >= PIECE => spread(src, dst, left),
+                _ => src.copy_to_nonoverlapping(dst, left),
             }
         }
     }
@@ -186,17 +187,27 @@ mod tests {
             return;
         }
         let src: Vec<u8> = (0..SPREAD + 12_345).map(|i| (i * 7 % 251) as u8).collect();
-        for (tried, won) in [(0, 0), (PAIRS - 1, 0), (PAIRS, 0), (PAIRS, PAIRS)] {
-            let class = Class {
-                tried: AtomicU32::new(tried),
-                won: AtomicU32::new(won),
-            };
-            let mut dst = vec![0u8; src.len()];
-            // SAFETY:
-            // - both vectors have that length; AVX was detected.
-            unsafe { class.try_both(src.as_ptr(), dst.as_mut_ptr(), src.len()) };
-            assert!(dst == src, "{tried} {won}");
-            assert!(class.tried.load(Relaxed) >= tried);
+        // What is left behind the pairs: nothing, less than a line, some, all.
+        for len in [SPREAD, SPREAD + 1, SPREAD + 63, src.len()] {
+            for (tried, won) in [(0, 0), (PAIRS - 1, 0), (PAIRS, 0), (PAIRS, PAIRS)] {
+                let class = Class {
+                    tried: AtomicU32::new(tried),
+                    won: AtomicU32::new(won),
+                };
+                for at in [0, 1, 63] {
+                    let mut dst = vec![0u8; len + 64];
+                    // SAFETY:
+                    // - both vectors have that length behind `at`; AVX was detected.
+                    unsafe { class.try_both(src.as_ptr(), dst.as_mut_ptr().add(at), len) };
+                    assert!(dst[at..at + len] == src[..len], "{len} {tried} {won} {at}");
+                    let around = dst[..at].iter().chain(&dst[at + len..]);
+                    assert!(
+                        around.clone().all(|byte| *byte == 0),
+                        "{len} {tried} {won} {at}"
+                    );
+                }
+                assert!(class.tried.load(Relaxed) >= tried);
+            }
         }
     }
 }
