@@ -345,8 +345,8 @@ fn any_bytes_are_a_gate() {
     // Rubbish in the memory gives wrong results or errors, and nothing worse.
     let words = size_of::<unipgas_core::gate::Gate>() / 8 * 4;
     for seed in 0..300 {
-        let mut memory = vec![0u64; words + 8];
-        let at = memory.as_ptr().align_offset(64);
+        let mut memory = vec![0u64; words + align_of::<gate::Gate>() / 8];
+        let at = memory.as_ptr().align_offset(align_of::<gate::Gate>());
         let mut random = seed;
         for word in &mut memory {
             random = crate::input::mix(random + 1);
