@@ -12,8 +12,8 @@ use unipgas::core::{print, tell};
 
 use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
-use crate::matrix::{COLUMNS, Column, Matrix, Plan};
-use crate::runner::Runner;
+use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
+use crate::runner::{Runner, Verdict};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 use unipgas::core::stop::Stop;
 
@@ -325,6 +325,10 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         say(&report::table(&laws, &columns, &cells))?;
     }
     written?;
+    let applies = |cell: &Cell| !matches!(cell.ran.verdict, Verdict::NotApplicable(_));
+    if !cells.iter().any(applies) {
+        return Err("no law has been tried: none of those chosen applies here".into());
+    }
     Ok(match report::counts(&cells).failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
