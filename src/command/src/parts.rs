@@ -16,7 +16,7 @@ use crate::{fail, one_line, run};
 /// What each part has for itself.
 #[derive(Debug, Default, clap::Args)]
 pub struct Part {
-    /// Number of processes (also -np N); not needed if all hosts have numbers
+    /// Number of processes (also -np N); not needed if a host has a number
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
     pub processes: Option<u32>,
     /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)

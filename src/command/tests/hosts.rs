@@ -191,12 +191,17 @@ fn hosts_come_from_a_file_and_with_numbers() {
     let file = here.0.join("hosts");
     std::fs::write(&file, "a.invalid slots=2 # the big one\nb.invalid\n").unwrap();
     let file = file.to_str().unwrap();
-    let output = here.run(&["--hostfile", file, "sh"]);
-    assert_eq!(output.status.code(), Some(2));
+    for (n, expected) in [("5", "b.invalid:3 "), ("3", "b.invalid:1 ")] {
+        let told = here.told(&["--hostfile", file, "-n", n, "sh"]);
+        assert!(
+            told.contains(&format!("--host a.invalid:2,{expected}")),
+            "{told}"
+        );
+    }
+    let told = here.told(&["--hostfile", file, "sh"]);
     assert!(
-        err(&output).contains("b.invalid has no number"),
-        "{}",
-        err(&output)
+        told.contains("--host a.invalid:2,b.invalid:1 ") && told.contains(" -n 3 "),
+        "{told}"
     );
     std::fs::write(file, "a.invalid slots=2\nb.invalid:3\n").unwrap();
     let told = here.told(&["--hostfile", file, "sh"]);
@@ -533,6 +538,12 @@ fn what_cannot_be_is_said_in_a_line() {
         assert!(text.contains(expected), "{args:?}: {text}");
         assert_eq!(text.lines().count(), 1, "{args:?}: {text}");
     }
+    let output = mpi.run(&[&HOSTS[..], &["-n", "2", "--dry-run", "./no-such-program"]].concat());
+    assert!(
+        out(&output).ends_with(" -n 2 ./no-such-program\n"),
+        "{}",
+        err(&output)
+    );
     let missing = mpi.run(&[&HOSTS[..], &["-n", "2", "no-such-program"]].concat());
     assert_eq!(missing.status.code(), Some(127));
 }

@@ -163,7 +163,8 @@ fn expand(name: &str, hosts: &mut Vec<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// How the processes are shared among the hosts: as the numbers say, one host after the other, else evenly.
+/// How the processes are shared among the hosts: as the numbers say, one host after the other, and evenly among hosts without a number, of which each
+/// has one at least if there are others.
 ///
 /// Errors: one line.
 pub fn share(named: &[Named], processes: Option<u32>) -> Result<Vec<Share>, String> {
@@ -176,14 +177,7 @@ pub fn share(named: &[Named], processes: Option<u32>) -> Result<Vec<Share>, Stri
             ));
         }
         (0, Some(n)) => evenly(named, n)?,
-        (all, _) if all == named.len() => in_turn(named, &numbers, processes)?,
-        _ => {
-            let without = named.iter().find(|one| one.places.is_none());
-            return Err(format!(
-                "{} has no number of processes, other hosts have: give one to each, or to none",
-                without.map_or("a host", |one| &one.host)
-            ));
-        }
+        _ => in_turn(named, &filled(named, &numbers, processes), processes)?,
     };
     let mut shares: Vec<Share> = Vec::new();
     for (one, processes) in named.iter().zip(each).filter(|(_, n)| *n > 0) {
@@ -210,6 +204,21 @@ fn evenly(named: &[Named], processes: u32) -> Result<Vec<u32>, String> {
     Ok((0..hosts)
         .map(|at| processes / hosts + u32::from(at < more))
         .collect())
+}
+
+/// The number of each host, where some have one.
+fn filled(named: &[Named], numbers: &[u32], processes: Option<u32>) -> Vec<u32> {
+    let others = (named.len() - numbers.len()) as u32;
+    let sum = numbers.iter().copied().fold(0, u32::saturating_add);
+    let left = processes.map_or(0, |wish| wish.saturating_sub(sum));
+    let mut at = 0;
+    let numbers = named.iter().map(|one| {
+        one.places.unwrap_or_else(|| {
+            at += 1;
+            (left / others + u32::from(at <= left % others)).max(1)
+        })
+    });
+    numbers.collect()
 }
 
 fn in_turn(named: &[Named], numbers: &[u32], processes: Option<u32>) -> Result<Vec<u32>, String> {
@@ -275,6 +284,11 @@ mod tests {
             ("a,a,b", Some(6), "a:4,b:2"),
             ("a,b,a,b", Some(4), "a:1,b:1,a:1,b:1"),
             ("a:1,b:1,a:2", None, "a:1,b:1,a:2"),
+            // Some have a number.
+            ("a:4,b", None, "a:4,b:1"),
+            ("a:4,b,c", Some(9), "a:4,b:3,c:2"),
+            ("b,a:4", Some(5), "b:1,a:4"),
+            ("a:4,b", Some(3), "a:3"),
             ("n[1-3]", Some(3), "n1:1,n2:1,n3:1"),
             ("n[08-10,x]", Some(3), ""),
             (
@@ -333,7 +347,6 @@ mod tests {
             (list("n[1-600][1-600]", Some(2)), "names no host"),
             (list(&deep, Some(2)), "253"),
             (list("a,b", None), "-n is missing"),
-            (list("a:4,b", Some(2)), "b has no number"),
             (list("a,b,c", Some(2)), "c would have no process"),
             (
                 list("a:4,b:4", Some(9)),

@@ -28,7 +28,7 @@ pub struct Place {
     /// Hosts, as a,b (equal shares), a:4,b:2 (so many processes each) or n[01-04]
     #[arg(long, help_heading = HEADING, value_name = "LIST", conflicts_with = "hostfile")]
     hosts: Option<String>,
-    /// A file with a host on each line, also as host:4 or host slots=4
+    /// A file with a host on each line, also as host:4 or host slots=4; hosts without a number share what is left of -n, and have one process without it
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     hostfile: Option<PathBuf>,
     /// The launcher, a name or path; without this option (and UNIPGAS_LAUNCHER) srun in an allocation of Slurm, else prterun, mpirun, mpiexec. Or a
