@@ -40,6 +40,7 @@ pub mod status;
 mod through_mpb;
 pub mod wait_list;
 
+pub use air::REGISTERS;
 pub use collective::Reduction;
 pub use comm::{Comm, Communicator};
 pub use environment::current;
@@ -48,6 +49,7 @@ pub use message::Source;
 pub use mpb::Place;
 pub use process::Ue;
 pub use scope::Scope;
+pub use shared::SHARED_LEN;
 pub use status::{Code, Failure, Result};
 pub use through_mpb::Channel;
 pub use wait_list::WaitList;

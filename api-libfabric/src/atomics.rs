@@ -87,6 +87,15 @@ pub fn valid(family: Family, datatype: i32, op: i32) -> Result<Valid> {
     }
 }
 
+/// How many pairs of a type and an operation a family has.
+pub fn kinds(family: Family) -> usize {
+    let all = |count: usize| (0..).take(count);
+    let pairs = all(TYPES.len()).flat_map(|ty| all(AtomicOp::ALL.len()).map(move |op| (ty, op)));
+    pairs
+        .filter(|(ty, op)| valid(family, *ty, *op).is_ok())
+        .count()
+}
+
 /// The memory of an atomic operation; lengths are elements. Lists that the operation does not use are empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Operands<'a> {

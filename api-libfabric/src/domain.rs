@@ -13,6 +13,15 @@ use crate::tally::Tallies;
 use crate::trigger::{Deferred, Work};
 use crate::watcher::{Watched, Watcher};
 
+/// Bytes of the data that a completion may bring.
+pub const CQ_DATA_SIZE: usize = 8;
+/// Queues and counters of a domain, of each, which cost nothing that is shared with peers.
+pub const MOST: usize = 1 << 16;
+/// Endpoints of a domain.
+pub const MOST_ENDPOINTS: usize = 256;
+/// Memory regions of a domain.
+pub const MOST_REGIONS: usize = 8192;
+
 /// How a domain's memory is addressed, and its objects get on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DomainOptions {

@@ -14,6 +14,9 @@ use crate::status::{Errno, Result};
 use crate::sys::{FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_SEND, FI_WRITE};
 use crate::target::Counts;
 
+/// Bytes of a key.
+pub const KEY_SIZE: usize = 8;
+
 const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// Registered memory. Dropping it ends the registration: peers' later operations are refused.

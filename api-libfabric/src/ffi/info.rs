@@ -6,7 +6,9 @@ use unipgas_core::registry;
 
 use super::naming::{Format, resolve};
 use super::{code, library, put};
+use crate::domain::{CQ_DATA_SIZE, MOST, MOST_ENDPOINTS, MOST_REGIONS};
 use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT, RECEIVES};
+use crate::memory::KEY_SIZE;
 use crate::messages::RECEIVE_OP_FLAGS;
 use crate::name::Called;
 use crate::rma::{LONGEST, TRANSMIT_FLAGS};
@@ -28,11 +30,6 @@ const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE |
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 /// Modes of memory registration that programs may leave to us and that we take up.
 const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-/// Queues and counters, which cost nothing that is shared with peers; endpoints, and memory regions.
-const MOST: usize = 1 << 16;
-const MOST_ENDPOINTS: usize = 256;
-const MOST_REGIONS: usize = 8192;
-
 /// The getinfo of the provider's table.
 pub unsafe extern "C" fn getinfo(
     version: u32,
@@ -294,8 +291,8 @@ impl Offer {
 
     fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr) -> Option<()> {
         named(wanted.name)?;
-        within(wanted.mr_key_size, 8)?;
-        within(wanted.cq_data_size, 8)?;
+        within(wanted.mr_key_size, KEY_SIZE)?;
+        within(wanted.cq_data_size, CQ_DATA_SIZE)?;
         within(wanted.cq_cnt, MOST)?;
         within(wanted.ep_cnt, MOST_ENDPOINTS)?;
         within(wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
@@ -404,8 +401,8 @@ impl Offer {
         domain.resource_mgmt = self.resource_mgmt;
         domain.av_type = self.av_type;
         domain.mr_mode = self.mr_mode;
-        domain.mr_key_size = 8;
-        domain.cq_data_size = 8;
+        domain.mr_key_size = KEY_SIZE;
+        domain.cq_data_size = CQ_DATA_SIZE;
         domain.cq_cnt = MOST;
         domain.ep_cnt = MOST_ENDPOINTS;
         domain.tx_ctx_cnt = MOST_ENDPOINTS;

@@ -1,6 +1,7 @@
 //! `unipgas info`: what this machine offers and what the library can do on it.
 
 mod features;
+mod limits;
 mod reach;
 mod trial;
 
@@ -8,18 +9,15 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use unipgas::core::inbox::InboxLayout;
-use unipgas::core::job::board::MAX_SIZE;
-use unipgas::core::port::{DEPTH, KEYS};
 use unipgas::core::topology::Topology;
 use unipgas::core::variables::{self, VARIABLES, Variable};
 use unipgas::gaspi;
-use unipgas::ircce::comm::MAX_UES;
-use unipgas::utofu::caps;
+use unipgas::ircce;
 use unipgas::utofu::environment::Wishes;
-use unipgas::utofu::shape::MAX_NODES;
 use unipgas::utofu::vcq::VcqFlags;
 
 use self::features::features;
+use self::limits::{Limit, limits};
 use self::reach::Reach;
 use self::trial::{Found, Trials, Way};
 use crate::{fail, shown};
@@ -41,9 +39,6 @@ pub struct Args {
     trials: bool,
 }
 
-/// Processes of one job that the tests start (packaging/run-examples): of GASPI, of uTofu.
-const TRIED: (u64, u64) = (1000, 200);
-
 type Probe = Result<(), String>;
 
 /// Bytes that things take, measured in a job of one.
@@ -61,7 +56,7 @@ struct Info {
     trials: Trials,
     /// As an ordinary user, for who is none; or why that was not tried.
     ordinary: Option<Result<Trials, String>>,
-    limits: [(&'static str, u64); 20],
+    limits: Vec<Limit>,
     memory: Result<Memory, String>,
     inbox: usize,
 }
@@ -85,13 +80,17 @@ pub fn run(args: &Args) -> ExitCode {
         Ok(wishes) => wishes,
         Err(why) => return fail(1, &why),
     };
+    let of_ircce = match ircce::launch::Wishes::from_env() {
+        Ok(wishes) => wishes,
+        Err(why) => return fail(1, &why),
+    };
     let info = Info {
         topology,
         reach: Reach::look(),
         features: features(),
         trials: trial::all(),
         ordinary: trial::as_nobody(),
-        limits: limits(&wishes),
+        limits: limits(&wishes, &of_ircce),
         memory: memory(),
         inbox: inbox_bytes(&wishes),
     };
@@ -138,7 +137,7 @@ impl Info {
                 .map_or_else(|why| format!("no: {why}"), |()| "yes".into());
             lines.push(format!("system     {name} ({what}): {said}"));
         }
-        for (name, value) in self.limits {
+        for (name, value) in &self.limits {
             lines.push(format!("limit      {name}: {value}"));
         }
         match &self.memory {
@@ -251,52 +250,6 @@ fn tried(found: &Result<Found, String>) -> String {
 /// Of the MRQ of a free mode VCQ.
 fn inbox_bytes(wishes: &Wishes) -> usize {
     InboxLayout::new(wishes.mrq_entries).map_or(0, InboxLayout::size)
-}
-
-fn limits(wishes: &Wishes) -> [(&'static str, u64); 20] {
-    [
-        ("processes", MAX_SIZE.into()),
-        ("processes that were tried", TRIED.0),
-        ("uTofu processes that were tried", TRIED.1),
-        ("RCCE UEs", MAX_UES as u64),
-        (
-            "GASPI segments per process",
-            gaspi::config::SEGMENT_MAX.into(),
-        ),
-        ("GASPI queues per process", gaspi::config::QUEUE_MAX.into()),
-        (
-            "GASPI requests per queue",
-            gaspi::config::QUEUE_SIZE_MAX.into(),
-        ),
-        ("GASPI groups", gaspi::config::GROUP_MAX.into()),
-        (
-            "GASPI notifications per segment",
-            gaspi::config::NOTIFICATION_MAX.into(),
-        ),
-        ("uTofu nodes of a network", MAX_NODES.into()),
-        ("uTofu TNIs per node", caps::TNIS.into()),
-        ("uTofu CQs per TNI", caps::CQS.into()),
-        ("uTofu VCQs per CQ", caps::CMP_IDS.into()),
-        ("uTofu VBGs per TNI", caps::VBGS.into()),
-        (
-            "uTofu VBGs per TNI that start and end",
-            caps::START_VBGS.into(),
-        ),
-        ("uTofu STags per VCQ", KEYS as u64),
-        (
-            "uTofu STags per VCQ that programs choose",
-            caps::RESERVED_STAGS.into(),
-        ),
-        (
-            "uTofu commands of a VCQ not polled in the TCQ",
-            DEPTH as u64,
-        ),
-        ("uTofu MRQ entries per VCQ", wishes.mrq_entries as u64),
-        (
-            "uTofu MRQ entries per session mode VCQ",
-            wishes.mrq_entries_session as u64,
-        ),
-    ]
 }
 
 /// Starts a job of one and asks it.
