@@ -189,11 +189,7 @@ impl Pages {
                 && !text.is_empty()
                 && let Err(error) = write_own(is_stderr, &text)
             {
-                self.closed[page] = true;
-                if self.lines.len() == 1 {
-                    self.closed = [true; 2];
-                }
-                self.fail(&error);
+                self.fail(page, &error);
             }
             for Gone { host, rank, bytes } in std::mem::take(&mut self.lines[page].gone) {
                 let written = Written {
@@ -207,10 +203,14 @@ impl Pages {
         }
     }
 
-    fn fail(&mut self, error: &std::io::Error) {
-        // A reader that has gone, such as `head`, has read enough.
-        if error.kind() != std::io::ErrorKind::BrokenPipe && !self.lost.swap(true, Ordering::AcqRel)
-        {
+    /// A reader that has gone, such as `head`, has read enough, and the ranks are told. A device that is full may have room again.
+    fn fail(&mut self, page: usize, error: &std::io::Error) {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            match self.lines.len() {
+                1 => self.closed = [true; 2],
+                _ => self.closed[page] = true,
+            }
+        } else if !self.lost.swap(true, Ordering::AcqRel) {
             self.say(
                 &format!("cannot pass on the output of the job: {error}"),
                 &[],
