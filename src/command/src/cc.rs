@@ -62,20 +62,55 @@ const APIS: [Api; 4] = [
     },
 ];
 
-const HELP: &str = "\
-Usage: unipgas cc --api API [--cxx] [--showme[:compile|:link]] ARGS
+const MORE: &str = "\
+-static (or -static-pie) among ARGS links the interface's archive, and what it needs.
 
-Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the interface need. With --cxx, and as
-`unipgas c++`, the C++ compiler ($UNIPGAS_CXX, $CXX or c++).
+As one word, for build files: gaspicc, utofucc, rccecc, irccecc and, for C++, gaspicxx, utofucxx, rccecxx, irccecxx. Their options are the compiler's, \
+and --showme.";
 
-  --api API        the interface: gaspi, utofu, rcce, ircce
-  -static          links the interface's archive, and what it needs
-  --showme         prints the command instead of running it
-  --showme:compile prints the options for compiling
-  --showme:link    prints the options for linking
-
-As one word, for build files: gaspicc, utofucc, rccecc, irccecc and, for C++, gaspicxx, utofucxx, rccecxx, irccecxx. Their options are
-the compiler's, and --showme.";
+/// For help, man pages and completions. The arguments are not parsed by it: what it does not know, wherever it stands, is the compiler's.
+pub fn command(language: Language) -> clap::Command {
+    let (name, ours, about) = match language {
+        Language::C => (
+            "cc",
+            "--api API [--cxx] [--showme[:compile|:link]] ARGS",
+            "Runs the C compiler ($UNIPGAS_CC, $CC or cc) with ARGS and what programs of the interface need: a wrapper like mpicc",
+        ),
+        Language::Cxx => (
+            "c++",
+            "--api API [--showme[:compile|:link]] ARGS",
+            "As cc, for C++: runs $UNIPGAS_CXX, $CXX or c++",
+        ),
+    };
+    let flag = |name: &'static str, help: &'static str| {
+        let flag = clap::Arg::new(name).long(name).help(help);
+        flag.action(clap::ArgAction::SetTrue)
+    };
+    let api = clap::Arg::new("api")
+        .long("api")
+        .value_name("API")
+        .help("The interface")
+        .value_parser(APIS.map(|api| api.name));
+    let cxx = flag("cxx", "Runs the C++ compiler ($UNIPGAS_CXX, $CXX or c++)");
+    let show = flag(
+        "showme",
+        "Prints the command instead of running it; --showme:compile and --showme:link print the options for compiling or linking",
+    );
+    let args = clap::Arg::new("args")
+        .value_name("ARGS")
+        .help("What the compiler is told: all other options, and files")
+        .num_args(0..)
+        .value_hint(clap::ValueHint::FilePath);
+    clap::Command::new(name)
+        .about(about)
+        .override_usage(format!("unipgas {name} {ours}"))
+        .after_help(MORE)
+        .arg(api)
+        .args((language == Language::C).then_some(cxx))
+        .args([show, args])
+        .disable_help_flag(true)
+        .arg(flag("help", "Shows this, where it comes first"))
+}
 
 /// What archives need of the C library; later ones have it all in one but the mathematics.
 const NATIVE: [&str; 6] = ["-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
@@ -123,7 +158,7 @@ pub fn run(language: Language, api: Option<&str>, args: Vec<OsString>) -> ExitCo
             Some("--showme:compile" | "-showme:compile") => show = Show::Compile,
             Some("--showme:link" | "-showme:link") => show = Show::Link,
             Some("--help") if own_options && rest.is_empty() => {
-                return shown(&format!("{HELP}\n"));
+                return shown(&command(language).render_help().to_string());
             }
             _ => rest.push(arg),
         }

@@ -16,7 +16,7 @@ mod stats;
 mod topo;
 mod trace;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -78,6 +78,12 @@ fn main() -> ExitCode {
     let further = match args.get(1).and_then(|word| word.to_str()) {
         Some("each") => return parts::each(args.split_off(2)),
         Some("run") => parts::mark(&mut args, 2),
+        // Of those who read their arguments themselves, `help` knows nothing.
+        Some("help") if args.get(2).is_some_and(|name| reads_itself(name)) => {
+            args.remove(1);
+            args.push("--help".into());
+            None
+        }
         _ => None,
     };
     let cli = match Cli::try_parse_from(args) {
@@ -103,6 +109,12 @@ fn main() -> ExitCode {
         Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
         Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
     }
+}
+
+fn reads_itself(command: &OsStr) -> bool {
+    ["cc", "c++", "conform", "bench"]
+        .iter()
+        .any(|name| command == *name)
 }
 
 /// As other tools do when `head` has read enough; run must go on and see its processes through.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate_to};
 
-use crate::{Cli, fail};
+use crate::{Cli, cc, fail};
 
 /// Where they go.
 #[derive(clap::Args)]
@@ -24,6 +24,8 @@ fn whole() -> Command {
     let conform = theirs("conform", unipgas_conformance::cli::command());
     let bench = theirs("bench", unipgas_bench::cli::command());
     Cli::command()
+        .mut_subcommand("cc", |_| cc::command(cc::Language::C))
+        .mut_subcommand("c++", |_| cc::command(cc::Language::Cxx))
         .mut_subcommand("conform", move |_| conform)
         .mut_subcommand("bench", move |_| bench)
 }

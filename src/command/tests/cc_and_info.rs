@@ -298,6 +298,16 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     assert_eq!(info["limits"]["processes"], 65536);
     assert_eq!(info["backends"]["shm"]["usable"], true);
     assert_eq!(info["limits"]["RCCE UEs"], 48);
+    // Of each interface, and the same in both forms.
+    let limits = info["limits"].as_object().unwrap();
+    for interface in ["GASPI ", "uTofu ", "RCCE ", "libfabric "] {
+        let own = limits.keys().filter(|name| name.starts_with(interface));
+        assert!(own.count() >= 5, "{interface}");
+    }
+    for (name, value) in limits {
+        let line = format!("limit      {name}: {value}\n");
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
     assert_eq!(info["bootstrap"]["size"], 1);
     assert_eq!(info["host"]["id"].as_str().unwrap().len(), 16);
     assert_eq!(info["networks"]["shm"]["used"], true);
@@ -383,6 +393,40 @@ fn info_says_of_ofi_what_the_backend_says() {
 }
 
 #[test]
+fn what_the_compiler_is_told_is_not_read() {
+    let prefix = Prefix::new("unread");
+    // Options of ours and others, in any order; a value that looks like one.
+    for args in [
+        "-Wl,--as-needed --param x=1 a.c --api=gaspi -fno-such --version --help -- -h",
+        "--api gaspi @file -DA='b c' --no-such=1 -x c - -o --cxxx",
+    ] {
+        let words: Vec<&str> = args.split(' ').collect();
+        let said = prefix.cc(&[&words[..], &["--showme"]].concat());
+        let rest = args.replace("--api=gaspi ", "").replace("--api gaspi ", "");
+        let rest = rest.replace('\'', "");
+        let line = said.replace("\\", "");
+        assert_eq!(
+            line.split(" -LP/lib").next().unwrap(),
+            format!("ccache mycc -IP/include {rest}")
+        );
+    }
+    for args in [&["cc", "--help"][..], &["help", "cc"], &["c++", "--help"]] {
+        let output = unipgas(args);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success());
+        for part in [
+            "--api <API>",
+            "gaspi, utofu, rcce, ircce",
+            "--showme:compile",
+            "-static",
+            "gaspicxx",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+}
+
+#[test]
 fn pages_and_completions_are_made_of_the_options() {
     let place = std::env::temp_dir().join(format!("unipgas-pages-{}", std::process::id()));
     let output = unipgas(&["pages", place.to_str().unwrap()]);
@@ -394,6 +438,8 @@ fn pages_and_completions_are_made_of_the_options() {
         ("unipgas-conform", "\\-\\-sentences"),
         ("unipgas-bench", "\\-\\-no\\-peers"),
         ("unipgas-top", "\\-\\-delay"),
+        ("unipgas-cc", "\\-\\-showme"),
+        ("unipgas-c++", "\\-\\-api"),
     ] {
         let text = text(&format!("man/man1/{page}.1"));
         assert!(text.contains(option), "{page}: {text}");
