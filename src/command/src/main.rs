@@ -75,8 +75,12 @@ fn main() -> ExitCode {
         return cc::run(language, Some(api), args.into_iter().skip(1).collect());
     }
     let mut args = args;
+    if let [_, name, parts] = &args[..]
+        && name == "each"
+    {
+        return parts::each(parts);
+    }
     let further = match args.get(1).and_then(|word| word.to_str()) {
-        Some("each") => return parts::each(args.split_off(2)),
         Some("run") => parts::mark(&mut args, 2),
         // Of those who read their arguments themselves, `help` knows nothing.
         Some("help") if args.get(2).is_some_and(|name| reads_itself(name)) => {

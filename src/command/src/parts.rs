@@ -1,7 +1,8 @@
 //! Parts of a job, as `unipgas run -n 2 ./a x : -n 3 ./b y` names them: each has a program of its own, and the ranks are counted on. Whoever starts the
 //! ranks starts one program, `unipgas each`, which is told all parts and becomes the one of its rank.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -194,7 +195,7 @@ pub fn find(
 pub fn as_one(parts: &[Part]) -> Result<Vec<OsString>, String> {
     let myself =
         std::env::current_exe().map_err(|e| format!("cannot find where unipgas is: {e}"))?;
-    let mut words = vec![myself.into(), "each".into()];
+    let mut words: Vec<OsString> = Vec::new();
     for (at, part) in parts.iter().enumerate() {
         if at > 0 {
             words.push(":".into());
@@ -215,7 +216,21 @@ pub fn as_one(parts: &[Part]) -> Result<Vec<OsString>, String> {
         }
         words.extend(part.program.iter().cloned());
     }
-    Ok(words)
+    // A launcher of MPI would take ":" for its own.
+    let quoted = shlex::bytes::try_join(words.iter().map(|word| word.as_bytes()))
+        .map_err(|e| format!("this job cannot be told to its processes: {e}"))?;
+    Ok(vec![
+        myself.into(),
+        "each".into(),
+        OsString::from_vec(quoted),
+    ])
+}
+
+/// The parts that [`as_one`] has put into a word. Errors: a line.
+fn again(word: &OsStr) -> Result<Vec<Part>, String> {
+    let words = shlex::bytes::split(word.as_bytes());
+    let words = words.ok_or("these are no parts of a job: a quotation mark is missing")?;
+    further(Some(words.into_iter().map(OsString::from_vec).collect()))
 }
 
 /// What tells a process its rank, whoever has started it.
@@ -228,8 +243,8 @@ const RANKS: [&str; 5] = [
 ];
 
 /// `unipgas each PARTS`: becomes the program of this process's rank.
-pub fn each(words: Vec<OsString>) -> ExitCode {
-    let parts = match further(Some(words)) {
+pub fn each(parts: &OsStr) -> ExitCode {
+    let parts = match again(parts) {
         Ok(parts) => parts,
         Err(why) => return fail(2, &why),
     };
@@ -277,8 +292,6 @@ pub fn status(error: &ProgramError) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
-
     use super::*;
 
     fn words(text: &str) -> Vec<OsString> {
@@ -316,9 +329,9 @@ mod tests {
         let given = "-n 2 -x A=1 -x B= ./a -n x : -np 3 -wdir / b : -n 1 -- c : d";
         let parts = further(Some(words(given))).unwrap();
         assert_eq!((parts.len(), count(&parts)), (3, Ok(6)));
-        let again = as_one(&parts).unwrap();
-        assert_eq!(again[1], "each");
-        let again = further(Some(again[2..].to_vec())).unwrap();
+        let one = as_one(&parts).unwrap();
+        assert_eq!((one.len(), one[1].to_str()), (3, Some("each")));
+        let again = again(&one[2]).unwrap();
         assert_eq!(format!("{again:?}"), format!("{parts:?}"));
         assert_eq!(again[2].program, words("c : d"));
     }

@@ -45,6 +45,8 @@ const MPIRUN: &str = "#!/bin/sh
 while [ \"$1\" != -n ]; do shift; done
 echo \"-n $2\"
 shift 2
+# Whatever comes, this is another part to it.
+for word; do [ \"$word\" != : ] || exit 9; done
 PMI_RANK=0 \"$@\" && PMI_RANK=1 \"$@\"
 ";
 
@@ -129,7 +131,7 @@ fn other_launchers_start_them_too() {
     let output = programs.run(&format!("{hosts} --dry-run -n 1 ./a x : -n 1 no-such y"));
     let line = out(&output);
     assert!(
-        line.contains("unipgas each -n 1 ./a x : -n 1 -- no-such y"),
+        line.ends_with("unipgas each '-n 1 ./a x : -n 1 -- no-such y'\n"),
         "{line}{}",
         err(&output)
     );
