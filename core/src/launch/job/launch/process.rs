@@ -142,11 +142,15 @@ pub(super) struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    /// `mask` is the signal mask that the ranks are to have.
-    pub fn new(launch: &'a Launch, board: &Arc<Board>, mask: libc::sigset_t) -> Result<Self> {
+    /// `mask` is the signal mask that the ranks are to have, and `open_files` their limit.
+    pub fn new(
+        launch: &'a Launch,
+        board: &Arc<Board>,
+        mask: libc::sigset_t,
+        open_files: Rlimit,
+    ) -> Result<Self> {
         let path =
             find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
-        let open_files = raise_open_files(launch)?;
         Ok(Starter {
             launch,
             path,
@@ -343,7 +347,7 @@ fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.
-fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
+pub(super) fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
     let each = match (&launch.output, &launch.part) {
         (Output::Inherit, None) => 1,

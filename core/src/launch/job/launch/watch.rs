@@ -13,7 +13,7 @@ use super::frames::End;
 use super::output::{Sink, Stream};
 use super::part::{Asked, Mirror};
 use super::printer::{Print, Printer};
-use super::process::{Process, Starter};
+use super::process::{Process, Starter, raise_open_files};
 use super::progress::Progress;
 use super::signals::{self, Inbox, ONE_KEYPRESS, asks};
 use super::stragglers::{Haste, end_children};
@@ -83,6 +83,7 @@ impl<'a> Abroad<'a> {
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let _reserved = Reserved::take();
+    let open_files = raise_open_files(launch)?;
     // The descriptor is what the ranks open; whoever gets the outcome keeps it.
     let (board, descriptor) = match &launch.joins {
         Some(join) => (Board::attach(&join.token)?, None),
@@ -124,7 +125,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let mask = inbox
         .as_ref()
         .map_or_else(signals::current_mask, Inbox::mask_before);
-    let starter = Starter::new(launch, &board, mask)?;
+    let starter = Starter::new(launch, &board, mask, open_files)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
         .map_err(|e| Error::os("cannot watch processes (epoll)", e))?;
     let mut job = Job {
