@@ -240,7 +240,8 @@ fn laws_that_hold() {
 fn sentences_and_laws_lead_to_each_other() {
     let folder = Folder::new("sentences");
     let output = conform(&["--law", "utofu.put", "--backend", "loopback"], &folder.0);
-    assert!(output.status.success(), "{output:?}");
+    // The pages are written even where no law applies.
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     let pages = folder.pages();
     let links = |element: ElementRef<'_>| -> BTreeSet<String> {
         let links = within(element, "a[href]").into_iter();
