@@ -411,6 +411,7 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
 }
 
 fn with_host(ctx: &Ctx) -> Verdict {
+    const SUMMED: &[u8] = b"summed";
     // Who comes later has not been there to meet the others.
     let dead = match incarnation()? {
         0 => {
@@ -438,7 +439,13 @@ fn with_host(ctx: &Ctx) -> Verdict {
         ensure_eq!(deaths, 2, "the incarnations of all");
         ensure!(first, "the last rank has not died");
         first = false;
+        ctx.tell(SUMMED);
         if ctx.rank == last {
+            // A death in the middle of a sum is an error to who does not have it yet.
+            let mut looks = Looks::for_the("sums of the others");
+            while (0..last).any(|rank| ctx.told(rank).as_deref() != Some(SUMMED)) {
+                looks.pause(Duration::from_millis(1));
+            }
             ctx.dies();
         }
         barrier_fails()?;
