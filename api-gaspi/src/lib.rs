@@ -8,6 +8,7 @@
 
 mod affinity;
 pub mod atomics;
+mod closed;
 pub mod config;
 mod environment;
 mod explain;

@@ -14,7 +14,9 @@ use unipgas_core::op::Remote;
 use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Deadline, Error, RemoteRegion, World, own_thread};
 
-/// What a message says; the second and the third byte are the sender's rank.
+use crate::closed::Closed;
+
+/// What a message says; the second and the third byte are the sender's rank. With the next two comes its incarnation.
 const TEXT: u8 = 1;
 /// The last part of a text.
 const LINE: u8 = 2;
@@ -47,10 +49,9 @@ pub(crate) struct Links {
 
 struct Shared {
     world: Weak<World>,
-    /// By rank.
-    closed: Box<[AtomicBool]>,
+    closed: Closed,
     /// Those that the other side has closed.
-    from_there: Box<[AtomicBool]>,
+    from_there: Closed,
     /// How often the other side has closed or opened one.
     turns: Box<[AtomicU32]>,
     /// What had been imported over connections that the other side has closed: to be released elsewhere.
@@ -119,10 +120,11 @@ impl Handler for Shared {
             return Ok(());
         };
         let rank = u16::from_le_bytes(*rank);
-        if matches!(*what, CLOSE | OPEN)
-            && let Some(turns) = self.turns.get(usize::from(rank))
-        {
-            turns.fetch_add(1, Ordering::AcqRel);
+        if matches!(*what, CLOSE | OPEN) {
+            if let Some(incarnation) = text.first_chunk() {
+                self.turn(rank, u32::from_le_bytes(*incarnation), *what == CLOSE);
+            }
+            return Ok(());
         }
         match *what {
             TEXT | LINE => {
@@ -139,13 +141,6 @@ impl Handler for Shared {
                     parts.entry(key).or_default().extend_from_slice(part);
                 }
             }
-            CLOSE => {
-                if let Some(closed) = self.from_there.get(usize::from(rank)) {
-                    closed.store(true, Ordering::Release);
-                }
-                self.close(rank);
-            }
-            OPEN => self.open(rank),
             _ => {}
         }
         Ok(())
@@ -153,22 +148,31 @@ impl Handler for Shared {
 }
 
 impl Shared {
-    fn close(&self, rank: u16) {
-        let Some(closed) = self.closed.get(usize::from(rank)) else {
-            return;
-        };
-        closed.store(true, Ordering::Release);
-        if let Some(world) = self.world.upgrade() {
+    /// A process that has this incarnation of `rank`, and may have died since, has closed the connection, or opened it.
+    fn turn(&self, rank: u16, incarnation: u32, closes: bool) {
+        if let Some(turns) = self.turns.get(usize::from(rank)) {
+            turns.fetch_add(1, Ordering::AcqRel);
+        }
+        if closes {
+            self.from_there.close(rank, incarnation);
+            self.close(rank, incarnation);
+        } else {
+            self.open(rank, incarnation);
+        }
+    }
+
+    fn close(&self, rank: u16, incarnation: u32) {
+        self.closed.close(rank, incarnation);
+        if let Some(world) = self.world.upgrade()
+            && world.incarnation_of(rank.into()) == incarnation
+        {
             self.released.lock().extend(world.forget(rank.into()));
         }
     }
 
-    fn open(&self, rank: u16) {
-        for closed in [&self.from_there, &self.closed] {
-            if let Some(closed) = closed.get(usize::from(rank)) {
-                closed.store(false, Ordering::Release);
-            }
-        }
+    fn open(&self, rank: u16, incarnation: u32) {
+        self.from_there.open(rank, incarnation);
+        self.closed.open(rank, incarnation);
     }
 }
 
@@ -178,8 +182,8 @@ impl Links {
         Links {
             shared: Arc::new(Shared {
                 world: Arc::downgrade(world),
-                closed: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
-                from_there: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
+                closed: Closed::none(world.size()),
+                from_there: Closed::none(world.size()),
                 turns: ranks.clone().map(|_| AtomicU32::new(0)).collect(),
                 released: Mutex::default(),
                 parts: Mutex::default(),
@@ -201,11 +205,10 @@ impl Links {
         self.shared.clone()
     }
 
-    /// Whether the connection to a rank is closed.
+    /// Whether the connection to a rank, as `world` knows it, is closed.
     #[inline]
-    pub fn is_closed(&self, rank: u32) -> bool {
-        let closed = self.shared.closed.get(rank as usize);
-        closed.is_some_and(|closed| closed.load(Ordering::Acquire))
+    pub fn is_closed(&self, world: &World, rank: u32) -> bool {
+        (self.shared.closed).is_closed(rank, || world.incarnation_of(rank))
     }
 
     /// Whether it has been closed here, and the rank does not know yet.
@@ -213,7 +216,7 @@ impl Links {
         self.untold.lock().contains(&rank)
     }
 
-    /// Another process has become the rank: connections to it are open, and what is known of the one before goes.
+    /// Another process becomes the rank: what is known of the one before goes.
     pub fn renew(&self, rank: u16) {
         if let Some(place) = self.others.get(usize::from(rank)) {
             *place.lock() = None;
@@ -224,7 +227,6 @@ impl Links {
             .parts
             .lock()
             .retain(|(from, _), _| *from != rank);
-        self.shared.open(rank);
     }
 
     /// Where memory may be released.
@@ -247,6 +249,13 @@ pub(crate) struct Telling<'a> {
     pub endpoint: &'a unipgas_core::Endpoint,
     /// Under which the ranks' regions are found.
     pub name: &'static str,
+}
+
+impl Telling<'_> {
+    /// Of this process.
+    fn incarnation(&self) -> [u8; 4] {
+        (self.world.incarnation_of(self.world.rank())).to_le_bytes()
+    }
 }
 
 impl Links {
@@ -320,7 +329,8 @@ impl Links {
         rank: u16,
         deadline: Deadline,
     ) -> unipgas_core::Result<()> {
-        self.shared.close(rank);
+        let incarnation = by.world.incarnation_of(rank.into());
+        self.shared.close(rank, incarnation);
         self.release(by.world);
         if u32::from(rank) == by.world.rank() {
             return Ok(());
@@ -328,9 +338,9 @@ impl Links {
         if !self.is_untold(rank) {
             self.untold.lock().push(rank);
         }
-        let mut told = self.tell(by, rank, CLOSE, &[], deadline);
-        let from_there = &self.shared.from_there[usize::from(rank)];
-        if told.is_err() && from_there.load(Ordering::Acquire) {
+        let mut told = self.tell(by, rank, CLOSE, &by.incarnation(), deadline);
+        let from_there = &self.shared.from_there;
+        if told.is_err() && from_there.is_closed(rank.into(), || incarnation) {
             // It has closed the connection itself meanwhile, and perhaps left.
             told = Ok(());
         }
@@ -350,10 +360,11 @@ impl Links {
     ) -> unipgas_core::Result<()> {
         let told = match u32::from(rank) == by.world.rank() {
             true => Ok(()),
-            false => self.tell(by, rank, OPEN, &[], deadline),
+            false => self.tell(by, rank, OPEN, &by.incarnation(), deadline),
         };
         if told.is_ok() {
-            self.shared.open(rank);
+            let incarnation = by.world.incarnation_of(rank.into());
+            self.shared.open(rank, incarnation);
         }
         told
     }

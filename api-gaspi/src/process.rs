@@ -273,7 +273,7 @@ impl Process {
             Ok(_) => {}
             Err(error) => return self.unless_left(rank, Err(error)),
         }
-        if self.links.is_closed(rank.into()) {
+        if self.links.is_closed(&self.world, rank.into()) {
             let opened = self.links.open(&self.telling(), rank, deadline);
             self.unless_left(rank, opened)?;
         }
@@ -286,7 +286,7 @@ impl Process {
     pub fn disconnect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         let deadline = deadline(timeout);
-        if self.links.is_closed(rank.into()) && !self.links.is_untold(rank) {
+        if self.links.is_closed(&self.world, rank.into()) && !self.links.is_untold(rank) {
             return Ok(());
         }
         self.drain_all(deadline)?;
@@ -326,7 +326,7 @@ impl Process {
     /// Errors: the connection to the rank is closed.
     #[inline]
     pub(crate) fn check_open(&self, rank: u32) -> unipgas_core::Result<()> {
-        match self.links.is_closed(rank) {
+        match self.links.is_closed(&self.world, rank) {
             true => Err(Error::PeerDead),
             false => Ok(()),
         }

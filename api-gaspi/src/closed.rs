@@ -1,0 +1,60 @@
+//! Which connections are closed (GASPI 17.1 §5.4.2): each to the process that has a rank, and not to the next one that takes its place.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// By rank: 0 where the connection is open, else one more than the incarnation of the process to which it is closed.
+pub(crate) struct Closed(Box<[AtomicU64]>);
+
+impl Closed {
+    /// None of so many.
+    pub fn none(ranks: u32) -> Self {
+        Closed((0..ranks).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Closes the connection to the process that had this incarnation of the rank; one to a later process stays as it is. A rank that there is not has none.
+    pub fn close(&self, rank: u16, incarnation: u32) {
+        if let Some(place) = self.0.get(usize::from(rank)) {
+            place.fetch_max(u64::from(incarnation) + 1, Ordering::AcqRel);
+        }
+    }
+
+    /// Opens it again, likewise.
+    pub fn open(&self, rank: u16, incarnation: u32) {
+        let open = |now| (now <= u64::from(incarnation) + 1).then_some(0);
+        if let Some(place) = self.0.get(usize::from(rank)) {
+            // Else it is to a later process.
+            let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, open);
+        }
+    }
+
+    /// Whether it is closed to the process that has this incarnation, which is asked for where something is closed.
+    #[inline]
+    pub fn is_closed(&self, rank: u32, incarnation: impl FnOnce() -> u32) -> bool {
+        let place = self.0.get(rank as usize);
+        let to = place.map_or(0, |place| place.load(Ordering::Acquire));
+        to != 0 && to == u64::from(incarnation()) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_process_has_closed_is_open_to_the_next() {
+        let closed = Closed::none(2);
+        let is_closed = |incarnation| closed.is_closed(1, || incarnation);
+        closed.close(1, 0);
+        assert!(is_closed(0) && !is_closed(1));
+        // The next one closes it before it is known; then comes what the dead one has sent.
+        closed.close(1, 1);
+        closed.close(1, 0);
+        closed.open(1, 0);
+        assert!(is_closed(1) && !is_closed(0));
+        closed.open(1, 1);
+        assert!(!is_closed(1));
+        closed.close(2, 0);
+        closed.open(2, 0);
+        assert!(!closed.is_closed(2, || 0), "no such rank");
+    }
+}
