@@ -10,6 +10,11 @@ use crate::process::{Process, deadline};
 use crate::segment::PATIENCE;
 use crate::status::{Result, Status, from_engine};
 
+/// What a queue is called for who looks at the process from the outside.
+fn name(id: usize) -> String {
+    format!("queue {id}")
+}
+
 /// Whether a deleted queue has nothing under way any more, and knows of no failure.
 fn is_idle(queue: &Endpoint) -> bool {
     queue.progress();
@@ -85,11 +90,15 @@ impl Process {
             .ok_or(Status::ErrInvNum)?;
         let idle = spare.iter().position(|queue| is_idle(queue));
         let queue = match idle {
-            Some(at) => spare.swap_remove(at),
+            Some(at) => {
+                let queue = spare.swap_remove(at);
+                queue.rename(&name(id));
+                queue
+            }
             None => {
                 let engine = self.world.engine();
                 let queue = engine.endpoint(self.config.queue_size_max);
-                let queue = Arc::new(queue.map_err(from_engine)?);
+                let queue = Arc::new(queue.map_err(from_engine)?.named(&name(id)));
                 self.world.read_by(queue.clone());
                 queue
             }
@@ -111,6 +120,7 @@ impl Process {
             return Err(Status::Error);
         }
         queue.purge();
+        queue.rename("deleted queues");
         let queue = self.queues[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY:
         // - came from Arc::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the

@@ -85,7 +85,7 @@ impl Ue {
         let mut numbered = std::array::from_fn(|nth| nth as i32);
         numbered[..cores.len().min(MAX_UES)].copy_from_slice(&cores[..cores.len().min(MAX_UES)]);
         Ok(Ue {
-            endpoint: engine.endpoint(u32::MAX)?,
+            endpoint: engine.endpoint(u32::MAX)?.named("MPBs"),
             mpb: Mutex::new(Extents::new(wishes.mpb)),
             mpb_len: wishes.mpb,
             shared,

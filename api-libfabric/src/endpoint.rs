@@ -1,5 +1,6 @@
 //! Endpoints (fi_endpoint(3)): reliable, connectionless.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -22,6 +23,9 @@ use crate::status::{Errno, Result};
 use crate::sys::{FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_TAGGED};
 use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
 use crate::watcher::Watched;
+
+/// Endpoints that this process has opened.
+static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// Payloads of inject calls, in bytes.
 pub const INJECT_SIZE: usize = 4096;
@@ -163,7 +167,8 @@ impl Endpoint {
         let serve = |service: Service| service.serve(&name, &address, &directory.key());
         let served = options.service.map(serve);
         let served = served.transpose()?;
-        let channel = engine.endpoint(u32::MAX)?;
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        let channel = (engine.endpoint(u32::MAX)?).named(&format!("endpoint {number}"));
         let state = State::new(domain, channel, inbox, inbox_memory, messages);
         Ok(Arc::new(Endpoint {
             domain: domain.clone(),

@@ -58,7 +58,7 @@ pub use fabric::{
     agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, kept,
     loopback, mapped, notification, op, own_thread, region, registry, together, transport,
 };
-pub(crate) use fabric::{executor, limited, operands, registration};
+pub(crate) use fabric::{executor, limited, operands, registration, under_way};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, topology};
 pub use memory::{
@@ -73,7 +73,7 @@ pub use ranked::{central, directory, group, imports, schedule, world};
 pub(crate) use sync::posted;
 #[cfg(loom)]
 pub use sync::posted;
-pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, wait, waits};
+pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, tally, wait, waits};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

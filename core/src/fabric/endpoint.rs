@@ -21,7 +21,9 @@ use crate::operands::Operands;
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
+use crate::sync::tally::{self, Account};
 use crate::transport::{Channel, LONGEST_MESSAGE};
+use crate::under_way::{self, Watched};
 use crate::{AtomicOp, Deadline, Error, Result, trace, waits};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
@@ -86,6 +88,9 @@ const UNBOUNDED: u64 = 1 << 60;
 
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
+    /// Ends before the channels.
+    _watched: Option<Watched>,
+    account: Account,
     channels: Box<[Box<dyn Channel>]>,
     /// Where there are several channels.
     operands: Option<Arc<Operands>>,
@@ -109,6 +114,8 @@ impl Endpoint {
         depth: u32,
     ) -> Self {
         Endpoint {
+            _watched: None,
+            account: Account::unlisted(),
             channels,
             operands,
             driven,
@@ -122,6 +129,47 @@ impl Endpoint {
             posted: OwnPair::default(),
             failed: SegQueue::new(),
         }
+    }
+
+    /// Lists what is posted here under this name, of at most 16 bytes, for who looks at the process from the outside.
+    pub fn named(mut self, name: &str) -> Self {
+        self.account = Account::named(name);
+        self._watched = match self.account.listed() {
+            // SAFETY:
+            // - boxed, and dropped after this.
+            Some(tally) if self.driven => Some(unsafe { Watched::new(&self.channels, tally) }),
+            _ => None,
+        };
+        self
+    }
+
+    /// From now on it has another name.
+    pub fn rename(&self, name: &str) {
+        self.account.rename(name);
+    }
+
+    /// Counts an operation that this thread has posted.
+    #[inline(always)]
+    pub(super) fn count(&self, bytes: usize) {
+        match self.posted.is_own() {
+            true => self.account.count(bytes),
+            false => self.account.count_of_others(bytes),
+        }
+    }
+
+    /// Likewise, of the thread that [`begins`](Posted::begin).
+    #[inline(always)]
+    pub(super) fn count_own(&self, bytes: usize) {
+        self.account.count(bytes);
+    }
+
+    /// Counts the operation if it has been posted.
+    #[inline(always)]
+    fn counted(&self, bytes: usize, outcome: Result<Outcome>) -> Result<Outcome> {
+        if outcome.is_ok() {
+            self.count(bytes);
+        }
+        outcome
     }
 
     #[inline]
@@ -173,7 +221,13 @@ impl Endpoint {
     /// Operations that are over when they return, and that no queue counts.
     #[inline(always)]
     pub fn fast_path(&self) -> FastPath<'_> {
-        FastPath::alone()
+        FastPath::Uncounted
+    }
+
+    /// The same, [listed](Endpoint::named).
+    #[inline(always)]
+    pub fn listed_path(&self) -> FastPath<'_> {
+        FastPath::Listed(self)
     }
 
     /// Begins to post an operation that is over when it returns, or of whose end [`drain`](Endpoint::drain) tells, claimed and counted as one request. `None`,
@@ -377,8 +431,7 @@ impl Endpoint {
 
     /// Operations under way.
     pub fn pending(&self) -> usize {
-        let pending = |channel: &dyn Channel| channel.pending() + channel.quick_pending();
-        self.channels.iter().map(|c| pending(&**c)).sum()
+        under_way::pending(&self.channels)
     }
 
     /// See [`Channel::put`].
@@ -396,7 +449,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
+        let outcome = unsafe {
             if dst.region.is_direct() {
                 MappedChannel.put(src, dst, len, flags, context)
             } else {
@@ -406,7 +459,8 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        }
+        };
+        self.counted(len, outcome)
     }
 
     /// See [`Channel::get`].
@@ -424,7 +478,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
+        let outcome = unsafe {
             if src.region.is_direct() {
                 MappedChannel.get(dst, src, len, flags, context)
             } else {
@@ -434,17 +488,20 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        }
+        };
+        self.counted(len, outcome)
     }
 
     /// See [`Channel::notify`].
     #[inline]
     pub fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        if notice.slot.region.is_direct() {
-            return MappedChannel.notify(notice, flags, context);
-        }
-        self.channel(notice.slot.region)
-            .notify(notice, flags, context)
+        let outcome = match notice.slot.region.is_direct() {
+            true => MappedChannel.notify(notice, flags, context),
+            false => self
+                .channel(notice.slot.region)
+                .notify(notice, flags, context),
+        };
+        self.counted(0, outcome)
     }
 
     /// See [`Channel::put_notify`]. Both regions must belong to one peer.
@@ -463,7 +520,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        unsafe {
+        let outcome = unsafe {
             if dst.region.is_direct() && notice.slot.region.is_direct() {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
             } else {
@@ -475,7 +532,8 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        }
+        };
+        self.counted(len, outcome)
     }
 
     /// See [`Channel::atomic`]. Where another way leads to the device that carries it out, and has not been [taken](RemoteRegion::executor), this waits for
@@ -505,7 +563,7 @@ impl Endpoint {
                 .atomic(dst, request, 0, flags, context)
         };
         self.note_late(&outcome);
-        outcome
+        self.counted(request.count.wrapping_mul(request.ty.size()), outcome)
     }
 
     #[inline(always)]
@@ -550,7 +608,8 @@ impl Endpoint {
         let channel = self.channel(dst.region);
         // SAFETY:
         // - the caller's word.
-        unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
+        let outcome = unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) };
+        self.counted(len, outcome)
     }
 
     /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not
@@ -631,6 +690,7 @@ impl Endpoint {
 /// Why an endpoint with this count takes no request.
 #[cold]
 fn refusal(before: u64) -> Error {
+    tally::retried();
     if before & DRAINING != 0 {
         Error::Busy
     } else {

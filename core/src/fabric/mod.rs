@@ -26,3 +26,4 @@ pub mod registry;
 pub mod streams;
 pub mod together;
 pub mod transport;
+pub(crate) mod under_way;

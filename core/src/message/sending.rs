@@ -10,6 +10,7 @@ use super::outgoing::{Bytes, Waiting};
 use super::staging::Staging;
 use super::state::{APART, Envelope, Freight, Letter, Mode, SendStage, SendTicket, Sending};
 use crate::engine::Engine;
+use crate::sync::tally;
 use crate::{Error, Result, trace};
 
 /// Payloads from this length on are streamed by senders that wait for nothing else: both sides copy at once, which is faster than
@@ -50,6 +51,7 @@ impl Mailbox {
             )));
         }
         let waits = !self.outgoing(to)?.waiting.is_empty();
+        self.account.count(len);
         let ticket = self.sends.vacant_key() as u32;
         let kind = match mode {
             _ if len > self.shape.eager() => Kind::Offer,
@@ -103,6 +105,7 @@ impl Mailbox {
     }
 
     fn wait_for_room(&mut self, to: u32, what: Waiting) -> Result<()> {
+        tally::retried();
         self.outgoing(to)?.waiting.push_back(what);
         self.is_busy(to);
         Ok(())

@@ -12,6 +12,7 @@ mod model;
 pub mod pace;
 pub mod posted;
 pub mod published;
+pub mod tally;
 mod this_thread;
 pub mod wait;
 pub mod waits;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, SLICE, slice_of};
-use crate::waits::Told;
+use crate::sync::tally;
+use crate::waits::Telling;
 use crate::{Deadline, Error, Result, driver, on_line};
 
 /// Polls between two looks at the clock while spinning.
@@ -177,7 +178,7 @@ impl Patience<'_> {
             }
         }
         let began = Instant::now();
-        let mut told = Told::begins();
+        let mut told = Telling::begins();
         while !self.crowded && spins() && began.elapsed() < SPIN {
             progress();
             for _ in 0..burst() {
@@ -197,6 +198,7 @@ impl Patience<'_> {
         loop {
             let mut start = Instant::now();
             while start.elapsed() < YIELD {
+                tally::yielded();
                 std::thread::yield_now();
                 if progress() {
                     start = Instant::now();
@@ -223,6 +225,7 @@ impl Patience<'_> {
                     return Err(Error::Timeout);
                 }
                 let span = remaining.min(slice);
+                tally::slept();
                 let rung = listening.sleep(span);
                 if let Some(value) = poll() {
                     Watch::moved();

@@ -9,7 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::sync::caller::calling;
-use crate::trace;
+use crate::sync::tally::{self, Ledger};
+use crate::{trace, under_way};
 
 /// A wait is told of when it has lasted so long.
 pub const LONG: Duration = Duration::from_millis(200);
@@ -36,6 +37,16 @@ pub struct Seat {
     sleeps: AtomicU32,
     name: [AtomicU64; NAME / 8],
     ranks: [AtomicU32; NAMED],
+}
+
+/// What a process tells: its long waits, and what it has done.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Told {
+    /// Of threads that wait.
+    pub seats: [Seat; SEATS],
+    /// Counted.
+    pub ledger: Ledger,
 }
 
 /// What a thread waits for, as somebody else reads it.
@@ -83,15 +94,19 @@ thread_local! {
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
 }
 
-/// Has long waits of this process told here from now on.
-pub fn tell_at(seats: &'static [Seat; SEATS]) {
+/// Has this process tell here from now on.
+pub fn tell_at(told: &'static Told) {
     // Another process may have had them, and has died.
-    for seat in seats {
+    for seat in &told.seats {
         seat.since.store(0, Ordering::Relaxed);
         seat.thread.store(0, Ordering::Relaxed);
     }
     OWNER.store(std::process::id(), Ordering::Relaxed);
-    MINE.store(std::ptr::from_ref(seats).cast_mut(), Ordering::Release);
+    MINE.store(
+        std::ptr::from_ref(&told.seats).cast_mut(),
+        Ordering::Release,
+    );
+    tally::tell_at(&told.ledger);
 }
 
 /// For checks of waits: they are in a call of this name, which has no symbol of its own, as those behind tables of functions.
@@ -121,18 +136,18 @@ pub fn pending(operations: usize) {
 
 /// A wait that may become long.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct Telling {
     seat: Option<&'static Seat>,
     tried: bool,
     traced: Option<trace::Wait>,
 }
 
-impl Told {
+impl Telling {
     #[inline(always)]
     pub fn begins() -> Self {
-        Told {
+        Telling {
             traced: trace::Wait::begins(),
-            ..Told::default()
+            ..Telling::default()
         }
     }
 
@@ -147,6 +162,9 @@ impl Told {
             return check();
         };
         seat.sleeps.fetch_add(1, Ordering::Relaxed);
+        if self.seat.is_some() {
+            under_way::look();
+        }
         let before = ASKED.replace(Some(seat));
         let found = check();
         ASKED.set(before);
@@ -157,7 +175,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for Telling {
     fn drop(&mut self) {
         if let Some(traced) = self.traced.take() {
             traced.ends(|| match self.seat {
@@ -312,11 +330,14 @@ mod tests {
 
     #[test]
     fn only_long_waits_are_told() {
-        let seats = Box::leak(Box::new([const { Seat::free() }; SEATS]));
-        tell_at(seats);
-        let told = || seats.iter().find_map(Seat::read);
+        let all = Box::leak(Box::new(Told {
+            seats: [const { Seat::free() }; SEATS],
+            ledger: Ledger::new(),
+        }));
+        tell_at(all);
+        let told = || all.seats.iter().find_map(Seat::read);
         {
-            let mut wait = Told::default();
+            let mut wait = Telling::default();
             wait.check(LONG / 2, || needs(&[7]));
             assert_eq!(told(), None);
             wait.check(LONG, || {
@@ -334,7 +355,7 @@ mod tests {
         }
         assert_eq!(told(), None);
         let many: Vec<u32> = (0..100).collect();
-        let mut wait = Told::default();
+        let mut wait = Telling::default();
         wait.check(LONG, || needs(&many));
         let seen = told().unwrap();
         assert_eq!((seen.needed, seen.ranks.len()), (100, NAMED));

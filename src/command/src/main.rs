@@ -1,6 +1,7 @@
 //! The command `unipgas`.
 
 mod cc;
+mod counts;
 #[cfg(test)]
 mod fuzz;
 mod hosts;

@@ -40,7 +40,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -102,7 +102,7 @@ unsafe impl Sync for Board {}
 static PUBLISHING: Mutex<()> = Mutex::new(());
 
 fn board_len(size: u32) -> usize {
-    watched::seats_offset(size) + size as usize * watched::SEATS_BYTES
+    watched::told_offset(size) + size as usize * watched::TOLD_BYTES
 }
 
 fn slots_offset(size: u32) -> usize {

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Board, RankState};
+use super::{Board, RankState, Rates};
 use crate::descriptor;
+use crate::tally::{Counts, QueueCounts};
 use crate::waits::{NAMED, Waiting};
 
 /// The most ranks that are listed one by one.
@@ -27,6 +28,8 @@ pub struct Seen {
     pub doing: Doing,
     /// Threads of it that wait in calls, the longest first.
     pub waits: Vec<Waiting>,
+    /// What it has done so far.
+    pub counts: Counts,
 }
 
 /// What a process does.
@@ -81,6 +84,7 @@ impl Seen {
             host: None,
             doing,
             waits,
+            counts: board.counts(rank),
         }
     }
 }
@@ -156,6 +160,15 @@ impl Picture {
         None
     }
 
+    /// Queues in which something is under way while their ranks wait, by rank.
+    pub fn under_way(&self) -> impl Iterator<Item = (u32, &QueueCounts)> {
+        let waits = self.ranks.iter().filter(|seen| !seen.waits.is_empty());
+        waits.flat_map(|seen| {
+            let busy = seen.counts.queues.iter().filter(|queue| queue.pending > 0);
+            busy.map(|queue| (seen.rank, queue))
+        })
+    }
+
     /// For each call in which ranks wait for the same ones, themselves among those: who of those that are seen is not in it.
     pub fn missing(&self) -> Vec<(String, Vec<u32>)> {
         let mut calls: BTreeMap<(&str, &[u32]), BTreeSet<u32>> = BTreeMap::new();
@@ -210,16 +223,20 @@ fn for_whom(wait: &Waiting) -> String {
         text += &format!(" and {more} more");
     }
     if wait.pending > 0 {
-        let operations = match wait.pending {
-            1 => "1 operation".to_owned(),
-            many => format!("{many} operations"),
-        };
+        let operations = operations(wait.pending);
         let and = if text.is_empty() { "" } else { ", " };
         text += &format!("{and}{operations} under way");
     }
     match text.is_empty() {
         true => "anyone".into(),
         false => text,
+    }
+}
+
+fn operations(many: u32) -> String {
+    match many {
+        1 => "1 operation".to_owned(),
+        many => format!("{many} operations"),
     }
 }
 
@@ -230,49 +247,66 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-/// A table for terminals, and below it what is wrong, as far as that can be seen.
-impl fmt::Display for Picture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Picture {
+    /// A table for terminals, and below it what is wrong, as far as that can be seen. With what the ranks do a second, where that is known.
+    pub fn table(&self, rates: Option<&Rates>) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text, rates);
+        text
+    }
+
+    fn write(&self, f: &mut impl fmt::Write, rates: Option<&Rates>) -> fmt::Result {
         let places = self.ranks.iter().any(|seen| seen.host.is_some());
-        let mut rows = vec![["rank", "process", "call", "since", "waits for"].map(String::from)];
+        let process = if places { "process" } else { "pid" };
+        let mut head = vec!["rank", process, "call", "since"];
+        if rates.is_some() {
+            head.extend(["operations/s", "bytes/s"]);
+        }
+        head.push("waits for");
+        let mut rows = vec![head.into_iter().map(String::from).collect::<Vec<_>>()];
         for seen in self.ranks.iter().take(LISTED) {
             let process = match &seen.host {
                 Some(host) => format!("{} on {host}", seen.pid),
                 None => seen.pid.to_string(),
             };
+            let mut row =
+                |call: String, since: String, whom: String, rates: Option<[String; 2]>| {
+                    let mut row = vec![seen.rank.to_string(), process.clone(), call, since];
+                    row.extend(rates.into_iter().flatten());
+                    row.push(whom);
+                    rows.push(row);
+                };
             if seen.waits.is_empty() {
-                let none = String::new;
-                rows.push([
-                    seen.rank.to_string(),
-                    process.clone(),
-                    seen.doing.to_string(),
-                    none(),
-                    none(),
-                ]);
+                let rates = rates.map(|rates| rates.of(seen.rank));
+                row(seen.doing.to_string(), String::new(), String::new(), rates);
             }
-            for wait in &seen.waits {
+            for (nth, wait) in seen.waits.iter().enumerate() {
                 let call = match (wait.call.as_str(), seen.doing) {
                     ("", _) => "a wait".into(),
                     (call, Doing::Stopped) => format!("{call} (stopped)"),
                     (call, _) => call.into(),
                 };
-                rows.push([
-                    seen.rank.to_string(),
-                    process.clone(),
-                    call,
-                    seconds(wait.lasted),
-                    for_whom(wait),
-                ]);
+                // They are those of the process, and told once.
+                let rates = rates.map(|rates| match nth {
+                    0 => rates.of(seen.rank),
+                    _ => Default::default(),
+                });
+                row(call, seconds(wait.lasted), for_whom(wait), rates);
             }
         }
-        if !places {
-            rows[0][1] = "pid".into();
-        }
+        let last = rows[0].len() - 1;
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
-        let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
-        for [rank, process, call, since, whom] in &rows {
-            let [a, b, c, d] = widths;
-            let line = format!("{rank:>a$}  {process:>b$}  {call:<c$}  {since:>d$}  {whom}");
+        let widths: Vec<usize> = (0..last).map(|column| width(column).unwrap_or(0)).collect();
+        for row in &rows {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                line += &match column {
+                    2 => format!("{cell:<width$}  "),
+                    _ => format!("{cell:>width$}  "),
+                };
+            }
+            line += &row[last];
             writeln!(f, "{}", line.trim_end())?;
         }
         if self.ranks.len() > LISTED {
@@ -289,6 +323,11 @@ impl fmt::Display for Picture {
                 [] => {}
             }
         }
+        for (rank, queue) in self.under_way().take(LISTED) {
+            let operations = operations(queue.pending);
+            let name = queue.name.escape_debug();
+            writeln!(f, "under way in {name} of rank {rank}: {operations}")?;
+        }
         for (call, others) in self.missing() {
             let ranks = match others.len() {
                 1 => "rank",
@@ -297,6 +336,12 @@ impl fmt::Display for Picture {
             writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, None)
     }
 }
 
@@ -319,6 +364,7 @@ mod tests {
                 pending: 0,
                 sleeps: 3,
             }],
+            counts: Counts::default(),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::pace::Pace;
 use crate::region::{Region, Rights};
+use crate::sync::tally::{self, Account};
 use crate::together::Several;
 use crate::{Deadline, Error, Result};
 
@@ -53,6 +54,8 @@ pub struct Port {
     pub(super) options: PortOptions,
     pub(super) place: u16,
     pub(super) endpoint: Endpoint,
+    /// Of commands.
+    pub(super) account: Account,
     /// Commands may be under way after their calls.
     pub(super) driven: bool,
     /// Its commands are started by whoever brings the arrival.
@@ -151,6 +154,7 @@ impl Port {
             options,
             place,
             endpoint: engine.endpoint(u32::MAX)?,
+            account: Account::named(&format!("VCQ {}", options.index)),
             driven,
             triggered,
             keys: KeyTable::new(options.index),
@@ -310,7 +314,7 @@ impl Port {
             return self.post_all(queues, std::slice::from_ref(command), context);
         }
         if !queues.has_room(&self.counts, 1) {
-            return Err(Error::QueueFull);
+            return Err(full());
         }
         if !queues.delayed.is_empty() {
             return self.post_behind_delayed(queues, command, context);
@@ -338,7 +342,7 @@ impl Port {
     pub fn post_all(&self, queues: &mut Queues, commands: &[Command], context: u64) -> Result<()> {
         self.network.look();
         if !queues.has_room_at(commands.len(), self) {
-            return Err(Error::QueueFull);
+            return Err(full());
         }
         let mut several = Several::default();
         self.start_delayed(queues, &mut several)?;
@@ -346,6 +350,7 @@ impl Port {
             let trigger = self.trigger();
             for command in commands {
                 session.contexts[trigger.posted() as usize % TRIGGERED] = context;
+                self.account.count(command.moves());
                 trigger.post(command);
             }
             self.advance()?;
@@ -372,7 +377,7 @@ impl Port {
             return self.post(queues, command, context);
         }
         if !queues.has_room(&self.counts, 1) {
-            return Err(Error::QueueFull);
+            return Err(full());
         }
         queues.delayed.push_back((*command, context));
         self.count(queues);
@@ -428,6 +433,7 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        self.account.count(command.moves());
         if self.driven {
             return self.fly(queues, command, context);
         }
@@ -451,6 +457,12 @@ impl Port {
             Err(failed) => queues.fail(&self.counts, command, context, failed),
         }
     }
+}
+
+#[cold]
+fn full() -> Error {
+    tally::retried();
+    Error::QueueFull
 }
 
 impl Driven for Port {

@@ -1,7 +1,9 @@
 //! A board on which a rank has gone wild.
 
+use std::time::Duration;
+
 use super::{Board, H_PID, MAX_VALUE, RankState, Told, board_len};
-use crate::job::Picture;
+use crate::job::{Picture, Rates};
 
 const SIZE: u32 = 3;
 
@@ -51,7 +53,9 @@ fn look(board: &Board) {
     let _ = (board.arrived(1), board.joined(), board.here());
     let _ = (board.hosts(), board.launcher_alive());
     let picture = Picture::look(board);
-    let _ = (picture.to_string(), picture.cycle(), picture.missing());
+    let rates = Rates::between(&Picture::default(), &picture, Duration::ZERO);
+    let _ = (picture.table(Some(&rates)), picture.cycle());
+    let _ = (picture.to_string(), picture.missing());
     // What a rank of ours then writes.
     let _ = board.publish(1, "more", &[1; 9]);
     let _ = board.arrive(1, 2);
@@ -76,11 +80,13 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
         bytes
     };
     let slots = super::slots_offset(SIZE);
-    let seats = super::watched::seats_offset(SIZE);
-    let mut waiting = record(seats, 255);
+    let told = super::watched::told_offset(SIZE);
+    let mut waiting = record(told, 255);
     waiting[3..7].copy_from_slice(&std::process::id().to_le_bytes());
     waiting[7..11].fill(1);
     waiting[11] = 9;
+    let mut counted = record(told + std::mem::offset_of!(crate::waits::Told, ledger), 255);
+    counted[3..].fill(1);
     vec![
         record(0, 48),
         record(H_PID - H_PID % 4, 40),
@@ -88,5 +94,6 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
         record(slots, 255),
         record(slots + 2 * super::SLOTS_PER_RANK * super::SLOT_BYTES, 255),
         waiting,
+        counted,
     ]
 }

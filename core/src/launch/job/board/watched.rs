@@ -1,4 +1,4 @@
-//! What ranks tell of their long waits: on the board, behind the values that they publish.
+//! What ranks tell of their long waits, and of what they have done: on the board, behind the values that they publish.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use rustix::mm::MremapFlags;
 
 use super::{Board, H_JOB_ID, SLOT_BYTES, SLOTS_PER_RANK, slots_offset};
-use crate::waits::{self, SEATS, Seat, Waiting};
+use crate::tally::Counts;
+use crate::waits::{self, Seat, Told, Waiting};
 use crate::{Error, Result};
 
-/// Bytes of the seats of a rank.
-pub(super) const SEATS_BYTES: usize = SEATS * size_of::<Seat>();
+/// Bytes of what a rank tells.
+pub(super) const TOLD_BYTES: usize = size_of::<Told>();
 
-pub(super) fn seats_offset(size: u32) -> usize {
+pub(super) fn told_offset(size: u32) -> usize {
     slots_offset(size) + size as usize * SLOTS_PER_RANK * SLOT_BYTES
 }
 
@@ -48,7 +49,7 @@ pub fn boards() -> Vec<Board> {
 }
 
 impl Board {
-    /// Has long waits of this process told on the board, as those of `rank`, as long as it runs. Where that cannot be, nothing else is different.
+    /// Has long waits of this process, and what it has done, told on the board, as those of `rank`, as long as it runs. Where that cannot be, nothing else is different.
     pub(crate) fn tell_waits(&self, rank: u32) {
         if let Err(error) = self.try_to_tell_waits(rank) {
             tracing::debug!("long waits are not told: {error}");
@@ -64,35 +65,46 @@ impl Board {
         }
         let (page, at) = (
             rustix::param::page_size(),
-            seats_offset(self.size) + rank as usize * SEATS_BYTES,
+            told_offset(self.size) + rank as usize * TOLD_BYTES,
         );
         let begin = at / page * page;
-        let len = (at + SEATS_BYTES).next_multiple_of(page) - begin;
+        let len = (at + TOLD_BYTES).next_multiple_of(page) - begin;
         let place = self.base.as_ptr().wrapping_add(begin).cast();
         // SAFETY:
         // - pages of the board's own mapping, of which there is another one then (an old size of 0 leaves the first one as it is).
         let mapped = unsafe { rustix::mm::mremap(place, 0, len, MremapFlags::MAYMOVE) };
         let mapped = mapped.map_err(|e| Error::os("cannot map a part of the job board", e))?;
-        let seats = mapped.cast::<u8>().wrapping_add(at - begin).cast();
+        let place = mapped.cast::<u8>().wrapping_add(at - begin).cast();
         // SAFETY:
-        // - aligned, as ranks have whole seats behind whole slots; it stays mapped as long as the process, and is accessed through atomics only;
-        // - whatever is there is a seat.
-        waits::tell_at(unsafe { &*seats });
+        // - aligned, as ranks have whole lines behind whole slots; it stays mapped as long as the process, and is accessed through atomics only;
+        // - whatever is there is what a rank tells.
+        waits::tell_at(unsafe { &*place });
         *told = Some(this);
         Ok(())
     }
 
+    fn told(&self, rank: u32) -> Option<&Told> {
+        self.check_rank(rank).ok()?;
+        let at = told_offset(self.size) + rank as usize * TOLD_BYTES;
+        let place = self.base.as_ptr().wrapping_add(at).cast();
+        // SAFETY:
+        // - in the board, as the rank is; aligned; accessed through atomics only; whatever is there is what a rank tells.
+        Some(unsafe { &*place })
+    }
+
+    /// What `rank` has done.
+    pub fn counts(&self, rank: u32) -> Counts {
+        self.told(rank)
+            .map(|told| told.ledger.read())
+            .unwrap_or_default()
+    }
+
     /// The threads of `rank` that wait in calls, the longest first.
     pub fn waits(&self, rank: u32) -> Vec<Waiting> {
-        if self.check_rank(rank).is_err() {
+        let Some(told) = self.told(rank) else {
             return Vec::new();
-        }
-        let at = seats_offset(self.size) + rank as usize * SEATS_BYTES;
-        let seats = self.base.as_ptr().wrapping_add(at).cast::<[Seat; SEATS]>();
-        // SAFETY:
-        // - in the board, as the rank is; aligned; accessed through atomics only; whatever is there is a seat.
-        let seats = unsafe { &*seats };
-        let mut found: Vec<Waiting> = seats.iter().filter_map(Seat::read).collect();
+        };
+        let mut found: Vec<Waiting> = told.seats.iter().filter_map(Seat::read).collect();
         // One that was killed has not given its seat up.
         let pid = self.pid(rank).unwrap_or(0);
         found.retain(|wait| Path::new(&format!("/proc/{pid}/task/{}", wait.thread)).exists());
