@@ -1,5 +1,6 @@
 /* hang WHAT: programs that hang, for run-hangs. */
 #include <GASPI.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ int main (int argc, char **argv)
   CHECK (gaspi_proc_init (GASPI_BLOCK));
   CHECK (gaspi_proc_rank (&me));
   CHECK (gaspi_proc_num (&size));
-  CHECK (gaspi_segment_create (0, 4096, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
+  CHECK (gaspi_segment_create (0, 1 << 20, GASPI_GROUP_ALL, GASPI_BLOCK, GASPI_MEM_INITIALIZED));
   if (!strcmp (what, "barrier"))
     {
       /* One of them never comes. */
@@ -32,6 +33,19 @@ int main (int argc, char **argv)
   else if (!strcmp (what, "notify"))
     {
       gaspi_notification_id_t first;
+      CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
+    }
+  else if (!strcmp (what, "write"))
+    {
+      /* To one that answers no more, over a network. */
+      gaspi_notification_id_t first;
+      CHECK (gaspi_write (0, 0, 1 - me, 0, 0, 64, 3, GASPI_BLOCK));
+      CHECK (gaspi_wait (3, GASPI_BLOCK));
+      CHECK (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
+      if (me == 1)
+        raise (SIGSTOP);
+      sleep (1);
+      CHECK (gaspi_write (0, 0, 1, 0, 0, 1 << 20, 3, GASPI_BLOCK));
       CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
     }
   else
