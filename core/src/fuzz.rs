@@ -11,6 +11,7 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 pub const READERS: &[Reader] = &[
     ("bundle", bundle, bundles),
     ("packet", packet, packets),
+    ("gates", gate::fuzz::gates, gate::fuzz::all_gates),
     (
         "inbox",
         fabric::inbox::fuzz::inbox,
@@ -46,6 +47,16 @@ pub const READERS: &[Reader] = &[
         "keyring",
         queues::keyring::fuzz::ring,
         queues::keyring::fuzz::rings,
+    ),
+    (
+        "numbers",
+        queues::peer_numbers::fuzz::numbers,
+        queues::peer_numbers::fuzz::tables,
+    ),
+    (
+        "ports",
+        queues::port::fuzz::ports,
+        queues::port::fuzz::all_ports,
     ),
     (
         "reception",
