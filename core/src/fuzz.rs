@@ -2,7 +2,7 @@
 //! A reader is right if it comes back, and has touched nothing that was not meant (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
 use crate::bundle::{BUNDLE_LEN, Bundle, Tag};
-use crate::{fabric, gate, launch, message, queues};
+use crate::{fabric, gate, launch, message, queues, ranked};
 
 /// A reader: its name, the function, and bytes that make sense to it.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -48,6 +48,12 @@ pub const READERS: &[Reader] = &[
         queues::keyring::fuzz::ring,
         queues::keyring::fuzz::rings,
     ),
+    (
+        "directory",
+        ranked::fuzz::directory,
+        ranked::fuzz::directories,
+    ),
+    ("arena", ranked::fuzz::arena, ranked::fuzz::arenas),
     (
         "numbers",
         queues::peer_numbers::fuzz::numbers,
