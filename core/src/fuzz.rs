@@ -84,6 +84,11 @@ pub const READERS: &[Reader] = &[
         launch::bootstrap::pmi::fuzz::pmi,
         launch::bootstrap::pmi::fuzz::answers,
     ),
+    (
+        "environment",
+        launch::bootstrap::fuzz::environment,
+        launch::bootstrap::fuzz::environments,
+    ),
     ("proc", launch::fuzz::proc, launch::fuzz::files_of_proc),
 ];
 

@@ -4,6 +4,7 @@ mod context;
 pub mod launch;
 pub mod picture;
 
+pub(crate) use board::check_size;
 pub use board::{Board, RankState};
 pub(crate) use context::process_ended;
 pub use context::{Job, tell_waits};

@@ -31,7 +31,7 @@ impl Resolve for Array {
 
 /// A round that goes from the first gate through two relays and back to it.
 fn array() -> Array {
-    let gates = Array([const { () }; GATES].map(|()| Gate::new()));
+    let gates = Array(std::array::from_fn(|_| Gate::new()));
     for (me, gate) in gates.0.iter().enumerate() {
         let [last, next] = [me + GATES - 1, me + 1].map(|name| Some((name % GATES) as u64));
         let settings = Settings {
