@@ -227,7 +227,7 @@ impl Port {
 
     pub(super) fn trigger(&self) -> Trigger<'_> {
         // SAFETY:
-        // - the header is at the beginning of the table region, which has the length of a session port's where `triggered` says so, as callers have seen.
+        // - the header is at the beginning of the table region, which has the length of a session port's: callers have seen `triggered`, or its session.
         unsafe { Trigger::own(self.header()) }
     }
 
