@@ -13,6 +13,9 @@ pub mod config;
 mod environment;
 mod explain;
 pub mod ffi;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod group;
 mod links;
 pub mod passive;

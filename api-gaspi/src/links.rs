@@ -1,5 +1,8 @@
 //! What processes tell each other beside data, by active messages: texts to be printed, and that a connection is closed or opened again.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -24,7 +24,7 @@ impl Wishes {
         Wishes::read(|name| std::env::var(name).ok())
     }
 
-    fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub(crate) fn read(get: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = |name: &str| {
             get(name)
                 .map(|text| text.trim().to_owned())

@@ -25,6 +25,9 @@ pub mod environment;
 mod extents;
 pub mod ffi;
 pub mod flag;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod launch;
 mod lock;
 mod looks;

@@ -1,4 +1,4 @@
-//! Names, as programs hand them on: for tests and libFuzzer.
+//! Names, as programs hand them on, and what peers ask for by messages: for tests and libFuzzer.
 
 use unipgas_core::bundle::Tag;
 use unipgas_core::{Address, RegionKey};
@@ -10,7 +10,15 @@ use crate::service::{Server, Service};
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// All of this crate.
-pub const READERS: &[Reader] = &[("fabric-name", name, names), ("fabric-text", text, texts)];
+pub const READERS: &[Reader] = &[
+    ("fabric-name", name, names),
+    ("fabric-text", text, texts),
+    (
+        "fabric-request",
+        crate::messages::operate::fuzz::request,
+        crate::messages::operate::fuzz::requests,
+    ),
+];
 
 fn name(bytes: &[u8]) {
     let Ok(called) = Called::from_bytes(bytes) else {

@@ -18,6 +18,9 @@ pub mod caps;
 pub mod command;
 pub mod environment;
 pub mod ffi;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ids;
 mod locked;
 pub mod logical;

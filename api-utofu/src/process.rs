@@ -51,7 +51,7 @@ pub struct Process {
 }
 
 /// A CQ that this process has.
-struct Cq {
+pub(crate) struct Cq {
     tni: u16,
     cq: u16,
     kind: CqKind,
@@ -62,7 +62,7 @@ struct Cq {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CqKind {
+pub(crate) enum CqKind {
     Free,
     ForExclusive,
     Session,
@@ -309,7 +309,7 @@ impl Process {
 }
 
 /// Which of the `sharers` of a node has a CQ: each some of every TNI, as long as that goes round; else some of some TNIs.
-fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
+pub(crate) fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
     if sharers <= u32::from(CQS) {
         u32::from(cq) % sharers
     } else {
@@ -319,7 +319,7 @@ fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
 
 /// The CQs of sharer `me` of a node. The first ones of a TNI are free mode; then come those kept for session mode, then those kept
 /// for exclusive VCQs, which have priority (§4.3.2.2).
-fn dealt(me: u32, sharers: u32, wishes: &Wishes) -> Vec<Cq> {
+pub(crate) fn dealt(me: u32, sharers: u32, wishes: &Wishes) -> Vec<Cq> {
     let mut all = Vec::new();
     for tni in 0..TNIS {
         let mine: Vec<u16> = (0..CQS)

@@ -2,7 +2,7 @@
 //! A reader is right if it comes back, and has touched nothing that was not meant (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
 use crate::bundle::{BUNDLE_LEN, Bundle, Tag};
-use crate::{fabric, gate, launch, message, queues};
+use crate::{fabric, gate, launch, message, queues, ranked};
 
 /// A reader: its name, the function, and bytes that make sense to it.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -11,6 +11,7 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 pub const READERS: &[Reader] = &[
     ("bundle", bundle, bundles),
     ("packet", packet, packets),
+    ("gates", gate::fuzz::gates, gate::fuzz::all_gates),
     (
         "inbox",
         fabric::inbox::fuzz::inbox,
@@ -48,6 +49,22 @@ pub const READERS: &[Reader] = &[
         queues::keyring::fuzz::rings,
     ),
     (
+        "directory",
+        ranked::fuzz::directory,
+        ranked::fuzz::directories,
+    ),
+    ("arena", ranked::fuzz::arena, ranked::fuzz::arenas),
+    (
+        "numbers",
+        queues::peer_numbers::fuzz::numbers,
+        queues::peer_numbers::fuzz::tables,
+    ),
+    (
+        "ports",
+        queues::port::fuzz::ports,
+        queues::port::fuzz::all_ports,
+    ),
+    (
         "reception",
         queues::reception::fuzz::answer,
         queues::reception::fuzz::answers,
@@ -66,6 +83,11 @@ pub const READERS: &[Reader] = &[
         "pmi",
         launch::bootstrap::pmi::fuzz::pmi,
         launch::bootstrap::pmi::fuzz::answers,
+    ),
+    (
+        "environment",
+        launch::bootstrap::fuzz::environment,
+        launch::bootstrap::fuzz::environments,
     ),
     ("proc", launch::fuzz::proc, launch::fuzz::files_of_proc),
 ];

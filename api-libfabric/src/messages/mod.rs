@@ -1,7 +1,7 @@
 //! Messages (fi_msg(3), fi_tagged(3)).
 
 mod ends;
-mod operate;
+pub(crate) mod operate;
 mod post;
 mod shared;
 

@@ -1,6 +1,9 @@
 //! Atomic operations on tagged receive buffers (fi_atomic(3), FI_TAGGED): a message asks for one, and the buffer's owner, when it takes
 //! the message, carries it out and answers.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::atomic::apply_vector;
 use unipgas_core::message::{APART, Envelope, Mode, Pattern, Received};

@@ -22,6 +22,9 @@
 
 mod channel;
 mod config;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hidden;
 mod plan;
 mod queue;

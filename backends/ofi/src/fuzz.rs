@@ -14,7 +14,17 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 pub const READERS: &[Reader] = &[
     ("ofi-address", address, addresses),
     ("ofi-message", message, messages),
+    ("ofi-region", told, regions),
 ];
+
+/// What an owner tells of his memory.
+fn told(bytes: &[u8]) {
+    assert_eq!(crate::region::said(bytes).is_ok(), bytes.len() == 36);
+}
+
+fn regions() -> Vec<Vec<u8>> {
+    vec![Vec::new(), (0..36).collect()]
+}
 
 fn address(bytes: &[u8]) {
     let _ = protocol(bytes);

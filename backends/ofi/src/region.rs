@@ -74,16 +74,22 @@ pub fn imported(net: &Net, told: &[u8], tag: u32) -> Result<[u64; 3]> {
         // Nobody reads or writes there.
         return Ok([0, 0, tag.into()]);
     }
-    let words: &[u8; 36] = told.try_into().map_err(|_| Error::StaleRegion)?;
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|nth| words[at + nth]));
+    let ([key, begin, landing_key, address], first) = said(told)?;
     let landing = Far {
         peer: names::number(tag),
-        address: word(24),
-        key: word(16),
+        address,
+        key: landing_key,
     };
     net.landings.write().insert(tag, landing);
+    Ok([key, begin, u64::from(first) << 32 | u64::from(tag)])
+}
+
+/// Key and beginning, those of where he is asked, and the number of the first word.
+pub(crate) fn said(told: &[u8]) -> Result<([u64; 4], u32)> {
+    let words: &[u8; 36] = told.try_into().map_err(|_| Error::StaleRegion)?;
+    let word = |nth: usize| u64::from_le_bytes(std::array::from_fn(|at| words[8 * nth + at]));
     let first = u32::from_le_bytes(std::array::from_fn(|nth| words[32 + nth]));
-    Ok([word(0), word(8), u64::from(first) << 32 | u64::from(tag)])
+    Ok((std::array::from_fn(word), first))
 }
 
 /// The number that its owner has for the first word, or [`word::NONE`].

@@ -20,7 +20,18 @@ pub const READERS: &[Reader] = &[
         crate::greeting::fuzz::notice,
         crate::greeting::fuzz::notices,
     ),
+    ("tofu-region", told, regions),
 ];
+
+/// What an owner tells of his memory.
+fn told(bytes: &[u8]) {
+    let said = crate::region::said(bytes);
+    assert!(said.is_err() || [0, 16].contains(&bytes.len()));
+}
+
+fn regions() -> Vec<Vec<u8>> {
+    vec![Vec::new(), [77u64, 1 << 40].map(u64::to_le_bytes).concat()]
+}
 
 #[cfg(test)]
 mod tests {

@@ -75,17 +75,19 @@ pub unsafe fn register(
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     let conversation: *const Conversation = Conversation::of(link);
     let conversation = conversation.expose_provenance() as u64;
+    let [stadd, base] = said(told)?;
+    Ok([stadd, base, conversation])
+}
+
+/// Where the memory begins, as Tofu and as its owner calls that.
+pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     if told.is_empty() {
         // Nothing is there to be read or written.
-        return Ok([0, 0, conversation]);
+        return Ok([0, 0]);
     }
     let (stadd, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
     let base = base.try_into().map_err(|_| Error::StaleRegion)?;
-    Ok([
-        u64::from_le_bytes(*stadd),
-        u64::from_le_bytes(base),
-        conversation,
-    ])
+    Ok([u64::from_le_bytes(*stadd), u64::from_le_bytes(base)])
 }
 
 /// The STADD of what lies at `offset` of the region.

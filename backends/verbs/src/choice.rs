@@ -34,8 +34,12 @@ const TIMEOUT: u8 = 17;
 impl Wish {
     /// From UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`), UNIPGAS_VERBS_GID and UNIPGAS_VERBS_TIMEOUT. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
+        Wish::read(variables::get)
+    }
+
+    pub(crate) fn read(get: impl Fn(&str) -> Result<Option<String>>) -> Result<Self> {
         let mut wish = Wish::default();
-        if let Some(text) = variables::get("UNIPGAS_VERBS_DEVICE")? {
+        if let Some(text) = get("UNIPGAS_VERBS_DEVICE")? {
             let (device, port) = match text.split_once(':') {
                 None => (text.as_str(), None),
                 Some((device, port)) => {
@@ -47,12 +51,12 @@ impl Wish {
             };
             (wish.device, wish.port) = (Some(device.to_owned()), port);
         }
-        if let Some(text) = variables::get("UNIPGAS_VERBS_GID")? {
+        if let Some(text) = get("UNIPGAS_VERBS_GID")? {
             let must = "must be an index of the port's table of GIDs";
             let wrong = |_| variables::wrong("UNIPGAS_VERBS_GID", &text, must);
             wish.gid = Some(text.parse().map_err(wrong)?);
         }
-        if let Some(text) = variables::get("UNIPGAS_VERBS_TIMEOUT")? {
+        if let Some(text) = get("UNIPGAS_VERBS_TIMEOUT")? {
             let exponent = text
                 .parse()
                 .ok()

@@ -1,9 +1,13 @@
 //! What comes from the network, or stands in addresses: for tests and libFuzzer.
 
+use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use unipgas_core::streams::greeting::SECRET;
 
 use crate::address::{Address, protocol};
-use crate::wire::{self, Kind};
+use crate::choice::{Port, Wish};
+use crate::desk::contact::{accepted, caller};
+use crate::wire::{self, Answer, Ends, Kind, MAGIC, Opening, PROTOCOL};
+use crate::{queues, region};
 
 /// A reader: its name, the function, and bytes that make sense to it.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -12,7 +16,35 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 pub const READERS: &[Reader] = &[
     ("verbs-address", address, addresses),
     ("verbs-word", word, words),
+    ("verbs-opening", opening, openings),
+    ("verbs-answer", answer, answers),
+    ("verbs-region", told, regions),
+    ("verbs-wish", wish, wishes),
 ];
+
+const PORT: Port = Port {
+    number: 1,
+    ethernet: true,
+    mtu: 5,
+    longest: 1 << 30,
+    gid: [9; 16],
+    gid_index: 3,
+    timeout: 17,
+};
+
+fn ends() -> Ends {
+    Ends {
+        pair: 77,
+        first: 0xff_ffff,
+        credits: 16,
+        mtu: 3,
+        ethernet: 1,
+        reads: 16,
+        serves: 4,
+        gid: [9; 16],
+        ..Ends::zeroed()
+    }
+}
 
 fn address(bytes: &[u8]) {
     let _ = protocol(bytes);
@@ -43,6 +75,105 @@ fn words() -> Vec<Vec<u8>> {
     let all = [Kind::Bytes, Kind::Written, Kind::Credits, Kind::Close];
     let words = all.map(|kind| wire::word(kind, 0xff_ffff).to_le_bytes());
     vec![words.concat()]
+}
+
+/// What the device is told of the other end.
+fn connect(theirs: &Ends) {
+    let [ready, sends] = queues::connected(&PORT, &ends(), theirs);
+    assert!(ready.dest_qp_num < 1 << 24 && ready.rq_psn < 1 << 24);
+    assert!((1..=PORT.mtu).contains(&ready.path_mtu));
+    assert!(ready.max_dest_rd_atomic <= ends().serves && sends.max_rd_atomic <= ends().reads);
+}
+
+fn said<T: Pod>(bytes: &[u8]) -> Option<T> {
+    bytes.get(..size_of::<T>()).map(pod_read_unaligned)
+}
+
+fn opening(bytes: &[u8]) {
+    let Some(opening) = said::<Opening>(bytes) else {
+        return;
+    };
+    match caller(&opening, &[7; SECRET], PORT.ethernet) {
+        Ok(with) => {
+            assert_eq!(with.encode(), opening.address[..usize::from(opening.len)]);
+            connect(&opening.ends);
+        }
+        Err(verdict) => assert_ne!(verdict, Some(wire::ACCEPTED)),
+    }
+}
+
+fn openings() -> Vec<Vec<u8>> {
+    let of = |address: Vec<u8>| {
+        let mut opening = Opening {
+            magic: MAGIC,
+            protocol: PROTOCOL,
+            len: address.len() as u16,
+            ends: ends(),
+            secret: [7; SECRET],
+            ..Opening::zeroed()
+        };
+        opening.address[..address.len()].copy_from_slice(&address);
+        bytes_of(&opening).to_vec()
+    };
+    addresses().into_iter().map(of).collect()
+}
+
+fn answer(bytes: &[u8]) {
+    let door = ([10, 0, 0, 1], 7).into();
+    if let Some(answer) = said::<Answer>(bytes)
+        && let Ok(theirs) = accepted(&answer, door)
+    {
+        connect(&theirs);
+    }
+}
+
+fn answers() -> Vec<Vec<u8>> {
+    let verdicts = [
+        wire::ACCEPTED,
+        wire::STRANGER,
+        wire::OTHER_VERSION,
+        wire::OTHER_LINK,
+        wire::FULL,
+    ];
+    let of = |verdict| Answer {
+        magic: MAGIC,
+        protocol: PROTOCOL,
+        verdict,
+        ends: ends(),
+    };
+    verdicts
+        .map(|verdict| bytes_of(&of(verdict)).to_vec())
+        .to_vec()
+}
+
+/// What an owner tells of his memory.
+fn told(bytes: &[u8]) {
+    let said = region::said(bytes);
+    assert!(said.is_err() || [0, 13].contains(&bytes.len()));
+}
+
+fn regions() -> Vec<Vec<u8>> {
+    let whole = [&77u32.to_le_bytes()[..], &[1], &(1u64 << 40).to_le_bytes()].concat();
+    vec![Vec::new(), whole]
+}
+
+/// A device, an index and a time, a line each.
+fn wish(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let line = |nth| Ok(text.lines().nth(nth).map(str::to_owned));
+    let wish = Wish::read(|name| match name {
+        "UNIPGAS_VERBS_DEVICE" => line(0),
+        "UNIPGAS_VERBS_GID" => line(1),
+        _ => line(2),
+    });
+    if let Ok(wish) = wish {
+        assert!(wish.port != Some(0) && wish.timeout.is_none_or(|it| (8..=31).contains(&it)));
+    }
+}
+
+fn wishes() -> Vec<Vec<u8>> {
+    let all = ["mlx5_0:1\n3\n17", "mlx5_0\n0\n8", "a:b:255\n4294967295\n31"];
+    all.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
 #[cfg(test)]

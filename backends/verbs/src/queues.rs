@@ -278,18 +278,7 @@ impl Pair {
 
     /// Connects it with the other side's. Errors: [`Error::Os`].
     pub fn connect(&self, port: &Port, own: &Ends, theirs: &Ends) -> Result<()> {
-        let mut ready = attr(IBV_QPS_RTR);
-        ready.path_mtu = port.mtu.min(theirs.mtu.into());
-        ready.dest_qp_num = theirs.pair;
-        ready.rq_psn = theirs.first;
-        ready.max_dest_rd_atomic = own.serves.min(theirs.reads);
-        ready.min_rnr_timer = RNR_TIMER;
-        ready.ah_attr.port_num = port.number;
-        ready.ah_attr.dlid = theirs.lid;
-        ready.ah_attr.is_global = u8::from(port.ethernet || port.gid[..8] != theirs.gid[..8]);
-        ready.ah_attr.grh.dgid = ibv_gid(theirs.gid);
-        ready.ah_attr.grh.sgid_index = port.gid_index;
-        ready.ah_attr.grh.hop_limit = HOPS;
+        let [ready, sends] = connected(port, own, theirs);
         self.modify(
             ready,
             IBV_QP_STATE
@@ -300,12 +289,6 @@ impl Pair {
                 | IBV_QP_MAX_DEST_RD_ATOMIC
                 | IBV_QP_MIN_RNR_TIMER,
         )?;
-        let mut sends = attr(IBV_QPS_RTS);
-        sends.timeout = port.timeout;
-        sends.retry_cnt = RETRIES;
-        sends.rnr_retry = RNR_RETRIES;
-        sends.sq_psn = own.first;
-        sends.max_rd_atomic = own.reads.min(theirs.serves);
         self.modify(
             sends,
             IBV_QP_STATE
@@ -377,4 +360,27 @@ fn attr(state: u32) -> ibv_qp_attr {
     let mut attributes: ibv_qp_attr = unsafe { std::mem::zeroed() };
     attributes.qp_state = state;
     attributes
+}
+
+/// What makes a queue pair ready to receive from the other side's, and then to send.
+pub(crate) fn connected(port: &Port, own: &Ends, theirs: &Ends) -> [ibv_qp_attr; 2] {
+    let mut ready = attr(IBV_QPS_RTR);
+    ready.path_mtu = port.mtu.min(theirs.mtu.into());
+    ready.dest_qp_num = theirs.pair;
+    ready.rq_psn = theirs.first;
+    ready.max_dest_rd_atomic = own.serves.min(theirs.reads);
+    ready.min_rnr_timer = RNR_TIMER;
+    ready.ah_attr.port_num = port.number;
+    ready.ah_attr.dlid = theirs.lid;
+    ready.ah_attr.is_global = u8::from(port.ethernet || port.gid[..8] != theirs.gid[..8]);
+    ready.ah_attr.grh.dgid = ibv_gid(theirs.gid);
+    ready.ah_attr.grh.sgid_index = port.gid_index;
+    ready.ah_attr.grh.hop_limit = HOPS;
+    let mut sends = attr(IBV_QPS_RTS);
+    sends.timeout = port.timeout;
+    sends.retry_cnt = RETRIES;
+    sends.rnr_retry = RNR_RETRIES;
+    sends.sq_psn = own.first;
+    sends.max_rd_atomic = own.reads.min(theirs.serves);
+    [ready, sends]
 }

@@ -51,15 +51,21 @@ const BY_DEVICE: u64 = 1 << 32;
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     let connection: *const Connection = Connection::of(link);
     let connection = connection.expose_provenance() as u64;
+    let [key, base] = said(told)?;
+    Ok([key, base, connection])
+}
+
+/// The key, and where the memory begins.
+pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     if told.is_empty() {
         // Nothing is there to be read or written.
-        return Ok([0, 0, connection]);
+        return Ok([0, 0]);
     }
     let (key, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
     let (by_device, base) = base.split_first().ok_or(Error::StaleRegion)?;
     let base = base.try_into().map_err(|_| Error::StaleRegion)?;
     let key = u64::from(u32::from_le_bytes(*key)) | (u64::from(*by_device != 0) * BY_DEVICE);
-    Ok([key, u64::from_le_bytes(base), connection])
+    Ok([key, u64::from_le_bytes(base)])
 }
 
 /// The address and the key by which its owner's device knows what lies at `offset` of the region.

@@ -33,6 +33,18 @@ pub struct Ends {
     pub gid: [u8; 16],
 }
 
+/// Numbers of queue pairs and packets have so many bits.
+const NUMBER_BITS: u32 = 24;
+/// As verbs counts 256 and 4096 bytes.
+const MTUS: std::ops::RangeInclusive<u8> = 1..=5;
+
+impl Ends {
+    /// Whether they can be those of a queue pair: what others say goes to the device.
+    pub fn are_possible(&self) -> bool {
+        self.pair >> NUMBER_BITS == 0 && self.first >> NUMBER_BITS == 0 && MTUS.contains(&self.mtu)
+    }
+}
+
 /// Said first, by who begins.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

@@ -11,13 +11,17 @@ type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 static READ: OnceLock<fn(&[u8])> = OnceLock::new();
 
 fn all() -> impl Iterator<Item = &'static Reader> {
-    let of_crates: [&[Reader]; 7] = [
+    let of_crates: [&[Reader]; 11] = [
+        unipgas_chaos::fuzz::READERS,
         unipgas_core::fuzz::READERS,
+        unipgas_gaspi::fuzz::READERS,
+        unipgas_ircce::fuzz::READERS,
         unipgas_libfabric::fuzz::READERS,
         unipgas_ofi::fuzz::READERS,
         unipgas_opaque::fuzz::READERS,
         unipgas_shm::fuzz::READERS,
         unipgas_tofu::fuzz::READERS,
+        unipgas_utofu::fuzz::READERS,
         unipgas_verbs::fuzz::READERS,
     ];
     of_crates.into_iter().flatten()

@@ -1,13 +1,15 @@
 //! Calls what reads foreign bytes with bytes that no peer would send: a fixed number of times, from fixed seeds, in tests.
 //!
 //! Crates name such functions in a module `fuzz` of theirs, which tests and libFuzzer have alone ([`Reader`]). A reader is right if it comes back: without a
-//! panic, and without much more memory than it was given bytes.
+//! panic, soon, and without much more memory than it was given bytes.
 
+mod late;
 mod memory;
 mod mutate;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use late::Watch;
 use mutate::{Random, mutated};
 
 /// What reads bytes that others have written: a name, the function, and bytes that make sense to it.
@@ -21,13 +23,20 @@ const ROOM_FOR_EACH: usize = 4096;
 const ROUNDS: u32 = 4000;
 /// Another number of rounds.
 const VARIABLE: &str = "FUZZ_ROUNDS";
+/// The one reader that is called, instead of all.
+const ONLY: &str = "FUZZ_READER";
 
 /// Calls each reader with its seeds, and with what becomes of them. Panics where one does, and says with which bytes.
 pub fn run(readers: &[Reader]) {
     let rounds = std::env::var(VARIABLE).ok();
     let rounds = rounds.and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let only = std::env::var(ONLY).ok();
+    let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
+    let any = readers.iter().any(|(name, ..)| wanted(name));
+    assert!(any, "there is no reader of the name in {ONLY}");
     let failures: Vec<String> = std::thread::scope(|scope| {
         let threads: Vec<_> = (readers.iter())
+            .filter(|(name, ..)| wanted(name))
             .map(|reader| scope.spawn(move || run_one(reader, rounds)))
             .collect();
         let ends = threads.into_iter().map(|thread| thread.join());
@@ -44,7 +53,9 @@ fn run_one((name, read, seeds): &Reader, rounds: u32) -> Option<String> {
     let mut random = Random::of(name);
     let plain = seeds.iter().cloned();
     let altered = (0..rounds).map(|_| mutated(&seeds, &mut random));
+    let watch = Watch::new(name);
     for bytes in plain.chain(altered) {
+        watch.begins(&bytes);
         let before = memory::begin();
         let came_back = catch_unwind(AssertUnwindSafe(|| read(&bytes))).is_ok();
         let most = memory::most_since(before);
@@ -53,10 +64,13 @@ fn run_one((name, read, seeds): &Reader, rounds: u32) -> Option<String> {
             true if most > ROOM + bytes.len() * ROOM_FOR_EACH => format!("takes {most} bytes"),
             true => continue,
         };
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        return Some(format!("{name} {why}, given {text}"));
+        return Some(format!("{name} {why}, given {}", hex(&bytes)));
     }
     None
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

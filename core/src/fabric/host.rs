@@ -74,7 +74,7 @@ pub fn named_addresses() -> Vec<IpAddr> {
 pub(crate) fn played() -> Result<Option<(u32, u32)>> {
     let number = |name| variables::number(name);
     Ok(match (number(PLAYED)?, number("UNIPGAS_RANK")?) {
-        (Some(hosts @ 2..), Some(rank)) => Some((hosts as u32, (rank % hosts) as u32)),
+        (Some(hosts @ 2..=0xffff), Some(rank)) => Some((hosts as u32, (rank % hosts) as u32)),
         _ => None,
     })
 }

@@ -6,6 +6,9 @@
 //! shows no other claim of the same peer; of two claims the later place's is withdrawn, by whoever sees both. Every step is a change of
 //! one word, and whatever changes it meanwhile makes it fail and leads back to the beginning.
 
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::Engine;
@@ -24,6 +27,9 @@ const CLAIMED: u64 = 1;
 const CHOSEN: u64 = 2;
 /// The name is there, too.
 const NAMED: u64 = 3;
+
+/// Numbers of the largest table. A peer could say that his is as long as he likes.
+const MOST: usize = 1 << 16;
 
 const WORD: usize = 8;
 /// Bytes that each number takes: its word among the words, its name among the names behind them.
@@ -48,7 +54,9 @@ fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
     let (key, numbers) = (key_of(id), table.numbers());
     loop {
         let words = table.words()?;
-        let places = (0..numbers).filter(|number| words[*number] & !STATE == key);
+        // One whose state is that of a free place has been written over: nothing would ever change there.
+        let is_of = |word: u64| word & !STATE == key && word & STATE != FREE;
+        let places = (0..numbers).filter(|number| is_of(words[*number]));
         let places: Vec<usize> = places.collect();
         let settled = |number: &&usize| words[**number] & STATE > CLAIMED;
         if let Some(&number) = places.iter().find(settled) {
@@ -84,8 +92,13 @@ pub struct PeerNumbers {
 }
 
 impl PeerNumbers {
-    /// Errors: those of [`Engine::allocate`].
+    /// Errors: those of [`Engine::allocate`]; [`Error::InvalidArgument`] for more than 2^16.
     pub fn new(engine: &Engine, numbers: usize) -> Result<Self> {
+        if numbers > MOST {
+            return Err(Error::InvalidArgument(format!(
+                "a process has at most {MOST} numbers for peers"
+            )));
+        }
         Ok(PeerNumbers {
             region: engine.allocate(numbers * EACH, Rights::FULL)?,
             numbers,
@@ -227,6 +240,9 @@ pub fn number_there(
         service,
         table,
     };
+    if there.numbers() > MOST {
+        return Err(Error::StaleRegion);
+    }
     enter(&there, id, name)
 }
 
@@ -266,6 +282,29 @@ mod tests {
             table,
         };
         (numbers, there)
+    }
+
+    #[test]
+    fn a_table_of_any_length_is_not_read() {
+        let (numbers, peer) = peers(MOST);
+        assert_eq!(peer.number(8, &[1; NAME_LEN]), Ok(8));
+        assert_eq!(numbers.taken(), 1);
+        let engine = &peer.engine;
+        let longer = engine.allocate((MOST + 1) * EACH, Rights::FULL).unwrap();
+        let own = engine.connect(&engine.address().unwrap()).unwrap();
+        let longer = own.import(&longer.key()).unwrap();
+        let found = number_there(engine, &peer.service, &longer, 8, &[1; NAME_LEN]);
+        assert_eq!(found, Err(Error::StaleRegion));
+        assert!(PeerNumbers::new(engine, MOST + 1).is_err());
+    }
+
+    #[test]
+    fn a_place_in_no_state_is_nobodys() {
+        let (numbers, peer) = peers(2);
+        numbers.word(0).unwrap().store(40, Ordering::Relaxed);
+        let name = [1; NAME_LEN];
+        assert_eq!(peer.number(40, &name), Ok(1));
+        assert_eq!(numbers.number(40, &name), Ok(1));
     }
 
     #[test]

@@ -41,7 +41,12 @@ impl Steps {
 
     /// Lets the next command be started, which the owner has written down. The owner alone.
     pub fn post(&self) {
-        self.posted.0.store(self.posted() + 1, Release);
+        self.post_up_to(self.posted().wrapping_add(1));
+    }
+
+    /// The same, by an owner who counts his commands himself, where others could have changed the count.
+    pub fn post_up_to(&self, posted: u64) {
+        self.posted.0.store(posted, Release);
     }
 
     /// An arrival lets `steps` more commands start.
@@ -51,12 +56,18 @@ impl Steps {
 
     /// The number of the next command that may start.
     pub fn ready(&self) -> Option<u64> {
+        self.ready_of(u64::MAX)
+    }
+
+    /// The same, where at most so many commands wait: of more there are none, as somebody has written over the counts.
+    pub fn ready_of(&self, most: u64) -> Option<u64> {
         // Between the own change and this look: of two who change something and look, one sees the other's change.
         fence(SeqCst);
         let started = self.started.0.load(Acquire);
         let allowed = self.allowed.0.load(Acquire);
         let posted = self.posted.0.load(Acquire);
-        (started < allowed.min(posted)).then_some(started)
+        let waiting = posted.checked_sub(started)?;
+        (started < allowed.min(posted) && waiting <= most).then_some(started)
     }
 
     /// Starts, as process `me`, what may start, each command once and in their order, unless somebody else is doing so. A runner
@@ -67,15 +78,26 @@ impl Steps {
         &self,
         me: u64,
         has_ended: impl Fn(u64) -> bool,
+        start: impl FnMut(u64) -> ControlFlow<()>,
+    ) -> bool {
+        self.run_of(u64::MAX, me, has_ended, start)
+    }
+
+    /// The same, where at most so many commands wait: see [`ready_of`](Self::ready_of).
+    pub fn run_of(
+        &self,
+        most: u64,
+        me: u64,
+        has_ended: impl Fn(u64) -> bool,
         mut start: impl FnMut(u64) -> ControlFlow<()>,
     ) -> bool {
         let mut replaced = false;
-        while self.ready().is_some() {
+        while self.ready_of(most).is_some() {
             match self.become_runner(me, &has_ended) {
                 None => break,
                 Some(other) => replaced |= other != 0,
             }
-            while let Some(number) = self.ready() {
+            while let Some(number) = self.ready_of(most) {
                 if start(number).is_break() {
                     return replaced;
                 }

@@ -62,7 +62,11 @@ pub const fn region_entry(id: usize) -> usize {
 /// Offset of the group places.
 pub const GROUPS: usize = REGION_IDS * size_of::<RegionEntry>();
 /// Looks at an entry that is being written before its owner is taken for dead.
-const WRITING: usize = 100_000;
+const WRITING: usize = if cfg!(any(test, fuzzing)) {
+    1000
+} else {
+    100_000
+};
 const BITS: usize = (GROUPS + GROUP_PLACES * size_of::<GroupEntry>()).next_multiple_of(64);
 
 /// Offset of the word that holds, for region `id`, whether rank `rank` may see it.
@@ -124,6 +128,11 @@ impl Directory {
             ranks,
             writing: Mutex::new(()),
         })
+    }
+
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(super) fn region(&self) -> &Region {
+        &self.region
     }
 
     /// The key that peers import.

@@ -2,6 +2,8 @@
 
 pub mod central;
 pub mod directory;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 pub mod group;
 pub mod imports;
 mod lives;

@@ -1,5 +1,6 @@
 //! How a connection begins, step by step: what both sides say at the desk.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -9,14 +10,14 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
 use unipgas_core::held::Held;
 use unipgas_core::streams::Accepted;
-use unipgas_core::streams::greeting::padded;
+use unipgas_core::streams::greeting::{SECRET, padded};
 use unipgas_core::{Error, Result};
 
 use super::is_one_of_many;
 use crate::address::Address;
 use crate::connection::Connection;
 use crate::net::Net;
-use crate::wire::{self, Answer, MAGIC, Opening, PROTOCOL};
+use crate::wire::{self, Answer, Ends, MAGIC, Opening, PROTOCOL};
 
 /// What is read at once.
 const READ: usize = 256;
@@ -60,6 +61,50 @@ pub(super) fn no_way(to: &Connection, error: Errno) -> Error {
         Errno::CONNREFUSED | Errno::CONNRESET => Error::PeerDead,
         error => Error::Unreachable(format!("no way leads to {}: {error}", to.with.door)),
     }
+}
+
+/// Who says this to a process with this secret. Errors: the verdict; `None`: it is no opening, and is not answered.
+pub(crate) fn caller(
+    opening: &Opening,
+    secret: &[u8; SECRET],
+    ethernet: bool,
+) -> Result<Address, Option<u16>> {
+    if opening.magic != MAGIC {
+        return Err(None);
+    }
+    if opening.protocol != PROTOCOL {
+        return Err(Some(wire::OTHER_VERSION));
+    }
+    if opening.secret != *secret {
+        return Err(Some(wire::STRANGER));
+    }
+    if opening.ends.ethernet != u8::from(ethernet) {
+        return Err(Some(wire::OTHER_LINK));
+    }
+    let address = opening.address.get(..usize::from(opening.len));
+    let with = address.and_then(Address::decode);
+    with.filter(|_| opening.ends.are_possible())
+        .ok_or(Some(wire::OTHER_VERSION))
+}
+
+/// The other end, if the process at this door says that it begins. Errors: [`Error::Unreachable`]: why it does not.
+pub(crate) fn accepted(answer: &Answer, door: SocketAddr) -> Result<Ends> {
+    if answer.magic != MAGIC {
+        let why = format!("what listens at {door} is not unipgas");
+        return Err(Error::Unreachable(why));
+    }
+    let why = match answer.verdict {
+        wire::ACCEPTED if answer.ends.are_possible() => return Ok(answer.ends),
+        wire::STRANGER => "does not know the peer's secret: it is of another job",
+        wire::OTHER_LINK => {
+            "uses a port of another kind (InfiniBand or Ethernet): set UNIPGAS_VERBS_DEVICE"
+        }
+        wire::FULL => {
+            "has no room for another connection: a limit of its device is reached, or of memory that may be locked (ulimit -l)"
+        }
+        _ => "has another release of unipgas: install one release on all hosts",
+    };
+    Err(Error::Unreachable(format!("the process at {door} {why}")))
 }
 
 impl Contact {
@@ -164,38 +209,12 @@ impl Contact {
         };
         let connection = self.connection.clone().ok_or(Over::Gone)?;
         let door = connection.with.door;
-        let refuse = |why: String| Err(Over::Refused(Error::Unreachable(why)));
-        if answer.magic != MAGIC {
-            return refuse(format!("what listens at {door} is not unipgas"));
-        }
-        match answer.verdict {
-            wire::ACCEPTED => {}
-            wire::STRANGER => {
-                return refuse(format!(
-                    "the process at {door} does not know the peer's secret: it is of another job"
-                ));
-            }
-            wire::OTHER_LINK => {
-                return refuse(format!(
-                    "the process at {door} uses a port of another kind (InfiniBand or Ethernet): set UNIPGAS_VERBS_DEVICE"
-                ));
-            }
-            wire::FULL => {
-                return refuse(format!(
-                    "the process at {door} has no room for another connection: a limit of its device is reached, or of memory that may be locked (ulimit -l)"
-                ));
-            }
-            _ => {
-                return refuse(format!(
-                    "the process at {door} has another release of unipgas: install one release on all hosts"
-                ));
-            }
-        }
+        let theirs = accepted(&answer, door).map_err(Over::Refused)?;
         let own = net.own_end(&connection);
         (connection.pair)
-            .connect(&net.port, &own, &answer.ends)
+            .connect(&net.port, &own, &theirs)
             .map_err(Over::Refused)?;
-        connection.expects(answer.ends.credits);
+        connection.expects(theirs.credits);
         connection.is_ready();
         self.say(&[wire::READY])?;
         self.state = State::Open;
@@ -207,9 +226,6 @@ impl Contact {
         let Some(opening) = self.said::<Opening>() else {
             return Ok(());
         };
-        if opening.magic != MAGIC {
-            return Err(Over::Gone);
-        }
         let refuse = |verdict: u16| {
             let answer = Answer {
                 magic: MAGIC,
@@ -220,19 +236,17 @@ impl Contact {
             let _ = self.say(bytes_of(&answer));
             Err(Over::Gone)
         };
-        if opening.protocol != PROTOCOL {
-            return refuse(wire::OTHER_VERSION);
-        }
-        if opening.secret != net.secret {
-            tracing::warn!("verbs: a process that does not know this one's secret is refused");
-            return refuse(wire::STRANGER);
-        }
-        if opening.ends.ethernet != u8::from(net.port.ethernet) {
-            return refuse(wire::OTHER_LINK);
-        }
-        let address = opening.address.get(..usize::from(opening.len));
-        let Some(with) = address.and_then(Address::decode) else {
-            return refuse(wire::OTHER_VERSION);
+        let with = match caller(&opening, &net.secret, net.port.ethernet) {
+            Ok(with) => with,
+            Err(None) => return Err(Over::Gone),
+            Err(Some(verdict)) => {
+                if verdict == wire::STRANGER {
+                    tracing::warn!(
+                        "verbs: a process that does not know this one's secret is refused"
+                    );
+                }
+                return refuse(verdict);
+            }
         };
         let begun = net.begin(with, false).and_then(|new| {
             let own = net.own_end(&new);

@@ -2,7 +2,7 @@
 //! stopped, and refuses who connects where it has ended. The socket stays while the connection does: when a process ends, however that is, its kernel says so. Where descriptors are few
 //! it goes before, and the device finds out.
 
-mod contact;
+pub(crate) mod contact;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -2,6 +2,7 @@
 
 use super::launched::Server;
 use crate::job::board::process_start_time;
+use crate::job::check_size;
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result};
 
@@ -46,6 +47,7 @@ impl Environment {
                 "the environment says rank {rank} of {size} ({source}): unset it, or start anew"
             )));
         }
+        check_size(size)?;
         Ok(Environment {
             source,
             name,

@@ -9,7 +9,7 @@ use super::Bootstrap;
 use super::fence::fence;
 use super::host::Host;
 use super::ranked::{interrupt, key};
-use crate::job::RankState;
+use crate::job::{RankState, check_size};
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result};
 
@@ -53,6 +53,7 @@ pub struct Launched {
 
 impl Launched {
     pub(super) fn new(server: Box<dyn Server>) -> Result<Self> {
+        check_size(server.size())?;
         let host = Host::join(server.name(), server.rank(), server.size())?;
         host.board.set_state(server.rank(), RankState::Joined)?;
         Ok(Launched {

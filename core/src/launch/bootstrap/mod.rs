@@ -7,6 +7,8 @@ mod alone;
 mod environment;
 mod fence;
 mod foreign;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod host;
 mod launched;
 pub(crate) mod pmi;

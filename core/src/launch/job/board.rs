@@ -156,11 +156,7 @@ impl Board {
     /// # Errors
     /// As [`create`](Board::create).
     pub fn create_for(size: u32, cpus: u32) -> Result<(Board, OwnedFd)> {
-        if size == 0 || size > MAX_SIZE {
-            return Err(Error::InvalidArgument(format!(
-                "a job has 1 to {MAX_SIZE} processes, not {size}"
-            )));
-        }
+        check_size(size)?;
         let len = board_len(size);
         let fd = descriptor::memory("unipgas-job", MemfdFlags::ALLOW_SEALING)
             .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
@@ -500,7 +496,17 @@ fn check_key(key: &str) -> Result<()> {
     Ok(())
 }
 
-fn parse_token(token: &str) -> Option<(u32, u64, i32)> {
+/// Errors: [`Error::InvalidArgument`]: no job has so many processes, whoever says so.
+pub(crate) fn check_size(size: u32) -> Result<()> {
+    if size == 0 || size > MAX_SIZE {
+        return Err(Error::InvalidArgument(format!(
+            "a job has 1 to {MAX_SIZE} processes, not {size}"
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn parse_token(token: &str) -> Option<(u32, u64, i32)> {
     let mut parts = token.split(':');
     let parsed = (
         parts.next()?.parse().ok()?,

@@ -5,6 +5,7 @@ pub mod launch;
 pub mod picture;
 pub mod rates;
 
+pub(crate) use board::check_size;
 pub use board::{Board, RankState};
 pub(crate) use context::process_ended;
 pub use context::{Job, tell_waits};

@@ -122,6 +122,9 @@ impl Gate {
     ];
     /// Where the state lies.
     pub(super) const STATE: usize = std::mem::offset_of!(Gate, arrivals.state);
+    /// Where the payloads begin.
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(super) const PAYLOADS: usize = std::mem::offset_of!(Gate, near);
 
     /// Gate `index` of an array of gates at `base`.
     ///

@@ -45,6 +45,8 @@
 
 mod cell;
 pub mod exact;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod inline;
 mod packet;
 mod payload;

@@ -36,6 +36,11 @@ impl PortDirectory {
         })
     }
 
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(super) fn region(&self) -> &Region {
+        &self.region
+    }
+
     /// The key that peers import.
     pub fn key(&self) -> RegionKey {
         self.region.key()

@@ -61,9 +61,9 @@ pub struct Port {
     /// Its commands are started by whoever brings the arrival.
     pub(super) triggered: bool,
     pub(super) keys: KeyTable,
-    table: Region,
+    pub(super) table: Region,
     /// Memory of the readers in `queues`.
-    inbox: Region,
+    pub(super) inbox: Region,
     spill: Region,
     queues: Guarded<Queues>,
     pub(super) counts: Counts,
@@ -108,6 +108,8 @@ pub struct Queues {
 /// The poster's side of triggered commands.
 pub(super) struct Session {
     pub(super) contexts: Box<[u64]>,
+    /// Not what the port's memory says, to which peers write.
+    pub(super) posted: u64,
     pub(super) taken: u64,
 }
 
@@ -171,6 +173,7 @@ impl Port {
                     untold: 0,
                     session: triggered.then(|| Session {
                         contexts: vec![0; TRIGGERED].into(),
+                        posted: 0,
                         taken: 0,
                     }),
                     held: Held::default(),
@@ -228,8 +231,8 @@ impl Port {
 
     pub(super) fn trigger(&self) -> Trigger<'_> {
         // SAFETY:
-        // - the header is at the beginning of the table region.
-        unsafe { Trigger::attach(self.header(), self.table.len()) }.expect("a session port")
+        // - the header is at the beginning of the table region, which has the length of a session port's: callers have seen `triggered`, or its session.
+        unsafe { Trigger::own(self.header()) }
     }
 
     /// How it was opened.
@@ -349,9 +352,10 @@ impl Port {
         if let Some(session) = &mut queues.session {
             let trigger = self.trigger();
             for command in commands {
-                session.contexts[trigger.posted() as usize % TRIGGERED] = context;
+                session.contexts[session.posted as usize % TRIGGERED] = context;
                 self.account.count(command.moves());
-                trigger.post(command);
+                trigger.post(session.posted, command);
+                session.posted += 1;
             }
             self.advance()?;
         } else if self.options.session {
@@ -428,7 +432,7 @@ impl Port {
 
     #[inline]
     pub(super) fn count(&self, queues: &Queues) {
-        self.waiting.store(queues.waiting(self), Ordering::Relaxed);
+        self.waiting.store(queues.waiting(), Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -514,17 +518,15 @@ impl Queues {
 
     fn has_room_at(&self, commands: usize, port: &Port) -> bool {
         match &self.session {
-            Some(session) => {
-                port.trigger().posted() - session.taken + commands as u64 <= TRIGGERED as u64
-            }
+            Some(session) => session.posted - session.taken + commands as u64 <= TRIGGERED as u64,
             None => self.has_room(&port.counts, commands),
         }
     }
 
     #[inline]
-    fn waiting(&self, port: &Port) -> usize {
+    fn waiting(&self) -> usize {
         match &self.session {
-            Some(session) => (port.trigger().posted() - session.taken) as usize,
+            Some(session) => (session.posted - session.taken) as usize,
             None => self.delayed.len() + self.flights.len() + self.held.len(),
         }
     }

@@ -10,6 +10,8 @@ mod completion;
 mod directory;
 mod fast_path;
 mod flight;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz;
 mod gates;
 mod guard;
 mod held;

@@ -11,7 +11,7 @@ use super::directory::{GATES, PORTS, entry};
 use super::keys::Reach;
 use super::notice::{Fault, PortNotice};
 use super::places::Places;
-use super::remote::{RemotePort, WEIGHTS};
+use super::remote::{RemotePort, WEIGHTS, is_table};
 use super::service::Service;
 use super::trigger::{Header, advance};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
@@ -200,8 +200,8 @@ impl Network {
             .region
             .check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
         // SAFETY:
-        // - in bounds, as just checked, and mapped as long as the region is kept: until the caller's call is over; regions are
-        //   page-aligned.
+        // - in bounds, as just checked, and mapped as long as the region is kept: until the caller's call is over; aligned, as
+        //   `find_gates` has seen.
         Ok(unsafe { Gate::at(base, index) })
     }
 
@@ -274,6 +274,10 @@ impl Network {
             true => region.parts().base,
             false => null_mut(),
         };
+        // What it lists may be anything.
+        if !base.addr().is_multiple_of(align_of::<Gate>()) {
+            return Err(Error::StaleRegion);
+        }
         let gates = Box::into_raw(Box::new(RemoteGates { region, base }));
         place.gates.store(gates, Ordering::Release);
         // SAFETY:
@@ -302,7 +306,9 @@ impl Network {
         })?
         .ok_or(Error::StaleRegion)?;
         let import = |key: &[u8]| neighbour.connection.import(&RegionKey::from_bytes(key)?);
-        let table = import(&listed.data)?;
+        let table = Some(import(&listed.data)?)
+            .filter(is_table)
+            .ok_or(Error::StaleRegion)?;
         let mut spill = [0; BUNDLE_LEN];
         self.read(&table, Header::SPILL, &mut spill)?;
         let mut kind = [0; 4];

@@ -39,7 +39,7 @@ impl Port {
     fn take_triggered(&self, queues: &mut Queues) -> Option<Completed> {
         let session = queues.session.as_mut()?;
         let trigger = self.trigger();
-        while session.taken < trigger.posted() {
+        while session.taken < session.posted {
             let number = session.taken;
             let fault = trigger.outcome(number)?;
             session.taken += 1;

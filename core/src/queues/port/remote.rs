@@ -41,7 +41,18 @@ pub struct RemotePort {
 /// The share of one of them in what is worth freeing ([`Limbo`](crate::limbo::Limbo)), and of a key.
 pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 
+/// Whether this can be a port's table: what its owner lists may be anything.
+pub(super) fn is_table(region: &RemoteRegion) -> bool {
+    let aligned = region
+        .parts()
+        .base
+        .addr()
+        .is_multiple_of(align_of::<Header>());
+    region.len() >= PLAIN_LEN && aligned
+}
+
 impl RemotePort {
+    /// Of a region that [`is_table`].
     pub(super) fn new(
         connection: Connection,
         kind: u32,
@@ -91,8 +102,7 @@ impl RemotePort {
             return None;
         }
         // SAFETY:
-        // - a port's table region begins with a header (contract of `Port::open`, whose kind the directory lists); it is page-aligned,
-        //   consists of atomics, and stays mapped while the region is held.
+        // - there is room for a header, and it is aligned (`is_table`); it consists of atomics, and stays mapped while the region is held.
         Some(unsafe { &*base.cast::<Header>() })
     }
 

@@ -99,40 +99,49 @@ impl<'a> Trigger<'a> {
         if header.kind.load(Ordering::Acquire) != SESSION || len < SESSION_LEN {
             return None;
         }
+        // SAFETY:
+        // - the caller's word, and there is room.
+        Some(unsafe { Trigger::own(header) })
+    }
+
+    /// Of a session port of this process, whatever somebody has written to its header.
+    ///
+    /// # Safety
+    /// As [`attach`](Self::attach), of at least [`SESSION_LEN`] bytes.
+    pub unsafe fn own(header: &'a Header) -> Self {
         let places = std::ptr::from_ref(header)
             .cast::<u8>()
             .wrapping_add(PLAIN_LEN.next_multiple_of(PAIR))
             .cast();
-        Some(Trigger { header, places })
+        Trigger { header, places }
     }
 
     fn place(&self, number: u64) -> &'a Place {
         // SAFETY:
-        // - the index is below TRIGGERED, and `attach` has seen that there is room for as many; atomics, valid for any bytes; aligned,
+        // - the index is below TRIGGERED, and there is room for as many (`own`); atomics, valid for any bytes; aligned,
         //   since the region is page-aligned.
         unsafe { &*self.places.add(number as usize % TRIGGERED) }
     }
 
-    /// Commands posted so far.
-    pub fn posted(&self) -> u64 {
+    /// Commands posted so far, as the header says: the owner knows for himself.
+    fn posted(&self) -> u64 {
         self.header.steps.posted()
     }
 
-    /// Posts a command; the owner alone, and only while fewer than [`TRIGGERED`] are not taken.
-    pub fn post(&self, command: &Command) {
-        let number = self.posted();
+    /// Posts command `number`; the owner alone, and only while fewer than [`TRIGGERED`] are not taken.
+    pub fn post(&self, number: u64, command: &Command) {
         let place = self.place(number);
         for (word, value) in place.words.iter().zip(command.to_words()) {
             word.store(value, Ordering::Relaxed);
         }
         place.state.store(0, Ordering::Relaxed);
         place.stage.store(0, Ordering::Relaxed);
-        self.header.steps.post();
+        self.header.steps.post_up_to(number + 1);
     }
 
     /// Whether commands may start, and nobody has yet.
     pub fn is_ready(&self) -> bool {
-        self.header.steps.ready().is_some()
+        self.header.steps.ready_of(TRIGGERED as u64).is_some()
     }
 
     /// What became of command `number`: `None` while it waits; else whether its sending failed.
@@ -182,7 +191,8 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
     let Some(trigger) = port.trigger() else {
         return;
     };
-    let replaced = trigger.header.steps.run(
+    let replaced = trigger.header.steps.run_of(
+        TRIGGERED as u64,
         network.pid().into(),
         |pid| network.has_ended(pid as u32),
         |number| {

@@ -102,7 +102,7 @@ impl JobName {
     }
 
     /// [`from_env`](Self::from_env) with the environment and the name of Hydra's proxy as parameters.
-    fn from_variables(
+    pub(crate) fn from_variables(
         variable: &dyn Fn(&str) -> Option<String>,
         proxy: &dyn Fn() -> (String, bool),
     ) -> Result<Self> {

@@ -135,6 +135,11 @@ impl Group {
         replaced.is_some()
     }
 
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(super) fn memory(&self) -> (*mut u8, usize) {
+        (self.arena.base, self.arena.len)
+    }
+
     /// The ranks of the members, ascending.
     pub fn members(&self) -> &[u32] {
         &self.members
@@ -246,9 +251,7 @@ impl Group {
                 _ => self.reduce_held(walk, elements, combine, deadline)?,
             }
             if walk.held.len() != result.len() {
-                return Err(Error::InvalidArgument(
-                    "the operation was begun with another length".into(),
-                ));
+                return Err(begun_otherwise());
             }
             result.copy_from_slice(&walk.held);
             Ok(())
@@ -274,6 +277,9 @@ impl Group {
                 walk.begun = true;
             }
             self.walk(walk, deadline, &mut |_, _| Ok(()))?;
+            if walk.held.len() != value.len() {
+                return Err(begun_otherwise());
+            }
             value.copy_from_slice(&walk.held);
             Ok(())
         })
@@ -552,6 +558,11 @@ fn sent(region: &RemoteRegion, area: Area, slot: u32, number: u32) -> (Remote<'_
 #[inline(always)]
 fn is_reached(seen: u32, number: u32) -> bool {
     seen.wrapping_sub(number) as i32 >= 0
+}
+
+#[cold]
+fn begun_otherwise() -> Error {
+    Error::InvalidArgument("the operation was begun with another length".into())
 }
 
 fn check_payload(len: usize) -> Result<()> {

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::environment::{Environment, neighbours};
 use super::launched::Server;
+use crate::job::check_size;
 use crate::rendezvous::{JobName, launcher_above};
 use crate::{Deadline, Error, Result, variables};
 use connection::{Connection, Version};
@@ -33,6 +34,7 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     let (Some(rank), Some(size)) = (name.rank(), name.size()) else {
         return Ok(None);
     };
+    check_size(size)?;
     if neighbours(&|variable| std::env::var(variable).ok(), size) == Some(size) {
         let environment = Environment::new("PMI", name, rank, size, launcher_above())?;
         return Ok(Some(Box::new(environment)));

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use super::environment::Environment;
 use super::host;
 use super::launched::Server;
+use crate::job::check_size;
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result, variables};
 use asked::Asked;
@@ -144,6 +145,7 @@ impl Client {
             ))),
         };
         let size = number(c"pmix.job.size")?;
+        check_size(size)?;
         let here = match client.ask(c"pmix.lpeers")? {
             Some(Told::Text(list)) => peers(&list, size),
             _ => None,
@@ -217,7 +219,7 @@ fn text(library: &Library, code: c_int) -> String {
 }
 
 /// Ranks with commas between them; none if these are not ascending ranks of a job of `size`.
-fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
+pub(super) fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
     let mut ranks: Vec<u32> = list
         .split(',')
         .map(|rank| rank.trim().parse().ok())

@@ -1,0 +1,19 @@
+//! What other ranks send beside data: for tests and libFuzzer.
+
+/// A reader: its name, the function, and bytes that make sense to it.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All of this crate.
+pub const READERS: &[Reader] = &[(
+    "gaspi-links",
+    crate::links::fuzz::messages,
+    crate::links::fuzz::all_messages,
+)];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_nobody_sends_is_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
+}

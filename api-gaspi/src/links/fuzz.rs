@@ -1,0 +1,62 @@
+//! Messages of ranks about texts and connections.
+
+use super::*;
+
+const RANKS: u16 = 3;
+
+/// Messages, a length (1 byte) before each.
+pub(crate) fn messages(bytes: &[u8]) {
+    let all = || (0..RANKS).map(|_| AtomicBool::new(false)).collect();
+    // Nobody prints what is sent there.
+    let (printed, _) = channel();
+    let shared = Shared {
+        world: Weak::new(),
+        closed: all(),
+        from_there: all(),
+        turns: (0..RANKS).map(|_| AtomicU32::new(0)).collect(),
+        released: Mutex::default(),
+        parts: Mutex::default(),
+        printer: Printer {
+            texts: Mutex::new(Some(printed)),
+            thread: Mutex::default(),
+            ended: AtomicBool::new(false),
+        },
+    };
+    let (mut rest, mut count) = (bytes, 0);
+    while let [len, more @ ..] = rest {
+        let (message, more) = more.split_at(usize::from(*len).min(more.len()));
+        let mut reply = Vec::new();
+        assert_eq!(shared.handle(0, message, &mut reply), Ok(()));
+        (rest, count) = (more, count + 1);
+    }
+    assert!(shared.parts.lock().len() <= UNENDED);
+    let turns = shared.turns.iter().map(|turn| turn.load(Ordering::Relaxed));
+    assert!(turns.sum::<u32>() <= count);
+    for (closed, there) in shared.closed.iter().zip(&shared.from_there) {
+        let [closed, there] = [closed, there].map(|flag| flag.load(Ordering::Relaxed));
+        assert_eq!(closed, there);
+    }
+}
+
+pub(crate) fn all_messages() -> Vec<Vec<u8>> {
+    let message = |what: u8, rank: u16, rest: &[u8]| {
+        let mut bytes = vec![3 + rest.len() as u8, what];
+        bytes.extend(rank.to_le_bytes());
+        bytes.extend(rest);
+        bytes
+    };
+    let each = [
+        message(TEXT, 1, b"\x05\0\0\0some"),
+        message(LINE, 1, b"\x05\0\0\0 text\n"),
+        message(CLOSE, 2, b""),
+        message(OPEN, 2, b""),
+        message(CLOSE, RANKS - 1, b""),
+    ];
+    // More texts than are kept in parts.
+    let mut many = Vec::new();
+    for number in 0..UNENDED as u32 + 9 {
+        many.extend(message(TEXT, 1, &number.to_le_bytes()));
+    }
+    let all = each.concat();
+    each.into_iter().chain([all, many]).collect()
+}

@@ -1,0 +1,55 @@
+//! What programs are started with: for tests and libFuzzer.
+
+use crate::comm::MAX_UES;
+use crate::launch::{MPB_MAX, Wishes, launcher_words};
+
+/// A reader: its name, the function, and bytes that make sense to it.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All of this crate.
+pub const READERS: &[Reader] = &[
+    ("rcce-variables", variables, all_variables),
+    ("rcce-words", words, all_words),
+];
+
+/// The size of an MPB, and cores, a line each.
+fn variables(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let wishes = Wishes::read(|name| {
+        let nth = usize::from(name == "UNIPGAS_RCCE_CORES");
+        text.lines().nth(nth).map(str::to_owned)
+    });
+    if let Ok(wishes) = wishes {
+        assert!(wishes.mpb <= MPB_MAX && wishes.cores.len() <= MAX_UES);
+        assert!(wishes.cores.is_sorted_by(|a, b| a < b));
+    }
+}
+
+fn all_variables() -> Vec<Vec<u8>> {
+    let all = ["8192\n0,5,3", "1000000000\n47", "\n1, 2 ,4"];
+    all.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+/// The words of the launcher, with blanks between them.
+fn words(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let args: Vec<&str> = text.split(' ').collect();
+    for job in [None, Some(3)] {
+        if let Some(found) = launcher_words(&args, job) {
+            assert!(found.words <= args.len() && found.words == 2 + found.cores.len());
+        }
+    }
+}
+
+fn all_words() -> Vec<Vec<u8>> {
+    let all = ["3 0.533 0 5 7 more", "1 1.0 0"];
+    all.map(|text| text.as_bytes().to_vec()).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_nobody_means_is_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
+}

@@ -1,0 +1,279 @@
+//! What a rank reads of another one's memory, and what another one has written to its own: directories, and arenas of groups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+
+use super::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
+use super::group::{Forming, Group};
+use super::world::World;
+use crate::bootstrap::Bootstrap;
+use crate::fuzz::Fenced;
+use crate::job::{Job, RankState};
+use crate::loopback::{Loopback, LoopbackNet};
+use crate::op::{Flags, Local, Notice, Remote};
+use crate::region::{Region, Rights};
+use crate::{Deadline, Engine, Error, Result};
+
+const RANKS: u32 = 2;
+const NAME: [u64; 2] = [5, 6];
+const LEN: usize = 128;
+/// Shorter, and not aligned.
+const ODD: usize = 101;
+
+type Told = Arc<Mutex<BTreeMap<(u32, String), Vec<u8>>>>;
+
+/// A rank of a job within this process.
+struct Played {
+    rank: u32,
+    told: Told,
+    deaths: AtomicU32,
+}
+
+impl Bootstrap for Played {
+    fn source(&self) -> String {
+        "a test".into()
+    }
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        RANKS
+    }
+    fn neighbours(&self) -> u32 {
+        RANKS
+    }
+    fn cpus(&self) -> u32 {
+        RANKS
+    }
+    fn shares_host(&self, _: u32) -> bool {
+        true
+    }
+    fn publish(&self, name: &str, _: u32, value: &[u8]) -> Result<()> {
+        let key = (self.rank, name.to_owned());
+        self.told.lock().insert(key, value.to_vec());
+        Ok(())
+    }
+    fn fetch(&self, rank: u32, name: &str, _: u32) -> Result<Option<Vec<u8>>> {
+        Ok(self.told.lock().get(&(rank, name.to_owned())).cloned())
+    }
+    fn fence(&self, _: u32, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+    fn deaths(&self) -> &AtomicU32 {
+        &self.deaths
+    }
+    fn changes(&self) -> u32 {
+        0
+    }
+    fn state(&self, _: u32) -> Result<RankState> {
+        Ok(RankState::Joined)
+    }
+    fn end(&self, _: u32) -> Result<()> {
+        Err(Error::Unsupported)
+    }
+    fn leave(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Two ranks. The second one has listed memory, and notification words for it.
+struct Ranks {
+    worlds: [Arc<World>; 2],
+    /// Of the second one: data, words, and what has no place in a directory.
+    _regions: [Region; 3],
+    own: Region,
+}
+
+impl Ranks {
+    fn new(odd: &mut Fenced) -> Result<Self> {
+        let (net, told) = (Arc::new(LoopbackNet::default()), Told::default());
+        let world = |rank| {
+            let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
+            let played = Played {
+                rank,
+                told: told.clone(),
+                deaths: AtomicU32::new(0),
+            };
+            World::new(engine, Job::new(Arc::new(played)), 1).map(Arc::new)
+        };
+        let worlds = [world(0)?, world(1)?];
+        let engine = worlds[1].engine();
+        let (odd, len) = (odd.base().wrapping_add(1), odd.len() - 1);
+        let regions = [
+            engine.allocate(LEN, Rights::FULL)?,
+            engine.allocate(LEN, Rights::FULL)?,
+            // SAFETY:
+            // - so many bytes, which outlive the ranks.
+            unsafe { engine.register(odd, len, Rights::FULL) }?,
+        ];
+        let [data, words, odd] = regions.each_ref().map(Region::key);
+        let directory = worlds[1].directory();
+        for (id, data, words) in [(0, data, words), (1, odd, words), (2, data, odd)] {
+            directory.list_region(id, &data, &words)?;
+            directory.show_region(id, 0)?;
+        }
+        let own = worlds[0].engine().allocate(LEN, Rights::FULL)?;
+        // SAFETY:
+        // - the region that was just made.
+        unsafe { own.base().write_bytes(0xff, LEN) };
+        Ok(Ranks {
+            own,
+            worlds,
+            _regions: regions,
+        })
+    }
+
+    fn form(&self) -> Result<[Group; 2]> {
+        let form = |world| Forming::new(world, &[0, 1], NAME);
+        let [mut first, mut second] = [form(&self.worlds[0])?, form(&self.worlds[1])?];
+        let begun = first.advance(Deadline::Now);
+        let second = second.advance(Deadline::Now)?;
+        let first = begun.or_else(|_| first.advance(Deadline::Now))?;
+        Ok([first, second])
+    }
+
+    /// Uses what the second one has listed under a number.
+    fn use_region(&self, id: usize) -> Result<()> {
+        let world = &self.worlds[0];
+        let endpoint = world.engine().endpoint(4)?;
+        for _ in 0..2 {
+            let call = world.call();
+            let found = world.import(1, id, &call, Deadline::Now)?;
+            let at = |region, offset| Remote { region, offset };
+            for offset in [0, 4, 9, LEN - 8] {
+                let (data, slot) = (at(&found.data, offset), at(&found.notices, offset));
+                let notice = Notice { slot, value: 3 };
+                let local = self.own.local(0, 8)?;
+                // SAFETY:
+                // - memory of the own region, which outlives the endpoint.
+                unsafe {
+                    let _ = endpoint.fast_path().put_notify(local, data, 8, notice);
+                    let _ = endpoint.put_notify(local, data, 8, notice, Flags::empty(), 0);
+                    let _ = endpoint.get(local, data, 8, Flags::empty(), 0);
+                }
+                let _ = endpoint.fast_path().value(data);
+                let _ = endpoint.notify(notice, Flags::empty(), 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes.
+fn write(region: (*mut u8, usize), mut rest: &[u8]) {
+    let (base, room) = region;
+    while let [low, high, len, more @ ..] = rest {
+        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
+        rest = more;
+        let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
+        for (byte, at) in written.iter().zip(at..room) {
+            // SAFETY:
+            // - in the region, which this thread alone uses.
+            unsafe { base.wrapping_add(at).write_volatile(*byte) };
+        }
+    }
+}
+
+fn record((base, _): (*mut u8, usize), at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
+    bytes.push(len as u8);
+    // SAFETY:
+    // - in the region, which this thread alone uses.
+    bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
+    bytes
+}
+
+fn all_of(region: &Region) -> (*mut u8, usize) {
+    let Local { ptr, .. } = region.local(0, region.len()).expect("all of it");
+    (ptr, region.len())
+}
+
+/// What the directory of another rank says.
+pub(crate) fn directory(bytes: &[u8]) {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
+    write(all_of(ranks.worlds[1].directory().region()), bytes);
+    for id in [0, 1, 2, 255, 256] {
+        let _ = ranks.use_region(id);
+    }
+    let world = &ranks.worlds[0];
+    for name in [NAME, [0, 0], [5, 7]] {
+        let _ = world.find_group(1, name, Deadline::Now);
+    }
+    if let Ok(mut forming) = Forming::new(world, &[0, 1], NAME) {
+        for _ in 0..2 {
+            let _ = forming.advance(Deadline::Now);
+        }
+    }
+    let _ = ranks.worlds[1].incarnation_of(0);
+    let _ = (world.returned(), world.lives());
+    drop((listed, ranks));
+    odd.check();
+}
+
+pub(crate) fn directories() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let _listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
+    let all = all_of(ranks.worlds[1].directory().region());
+    let seen = visibility_word(0, 0, RANKS as usize);
+    let known = incarnation_word(0, RANKS as usize);
+    // The second entry in the first one's place, too.
+    let mut moved = record(all, region_entry(1), 252);
+    moved[..2].fill(0);
+    let entry = record(all, region_entry(0), 252);
+    vec![
+        [&entry[..], &record(all, seen, 16)].concat(),
+        record(all, region_entry(1), 252),
+        moved,
+        record(all, GROUPS, 160),
+        record(all, known, 8),
+    ]
+}
+
+/// What another member has written to the arena of a group.
+pub(crate) fn arena(bytes: &[u8]) {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    let mut sum = |held: &mut [u8], other: &[u8]| {
+        assert_eq!(held.len(), other.len());
+        held.iter_mut().zip(other).for_each(|(a, b)| *a |= *b);
+        Ok(())
+    };
+    // The second one is ahead in some, and behind in others.
+    let _ = there.barrier(Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut sum, Deadline::Now);
+    write(here.memory(), bytes);
+    for len in [8, 100, 0] {
+        let (value, mut result) = (vec![2; len], vec![0; len]);
+        for group in [&here, &there, &here] {
+            let _ = group.barrier(Deadline::Now);
+            let _ = group.all_reduce(&value, &mut result, &mut sum, Deadline::Now);
+            let _ = group.broadcast(&mut result, 1, Deadline::Now);
+        }
+    }
+}
+
+pub(crate) fn arenas() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    let mut keep = |_: &mut [u8], _: &[u8]| Ok(());
+    let _ = there.barrier(Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut keep, Deadline::Now);
+    let _ = there.broadcast(&mut [7; 100], 1, Deadline::Now);
+    let all = here.memory();
+    let some = |from: usize| -> Vec<u8> {
+        let pieces = (from..from + 1024).step_by(128);
+        pieces.flat_map(|at| record(all, at, 128)).collect()
+    };
+    (0..all.1.saturating_sub(1024))
+        .step_by(1024)
+        .map(some)
+        .collect()
+}
