@@ -6,13 +6,12 @@ const RANKS: u16 = 3;
 
 /// Messages, a length (1 byte) before each.
 pub(crate) fn messages(bytes: &[u8]) {
-    let all = || (0..RANKS).map(|_| AtomicBool::new(false)).collect();
     // Nobody prints what is sent there.
     let (printed, _) = channel();
     let shared = Shared {
         world: Weak::new(),
-        closed: all(),
-        from_there: all(),
+        closed: Closed::none(RANKS.into()),
+        from_there: Closed::none(RANKS.into()),
         turns: (0..RANKS).map(|_| AtomicU32::new(0)).collect(),
         released: Mutex::default(),
         parts: Mutex::default(),
@@ -32,9 +31,11 @@ pub(crate) fn messages(bytes: &[u8]) {
     assert!(shared.parts.lock().len() <= UNENDED);
     let turns = shared.turns.iter().map(|turn| turn.load(Ordering::Relaxed));
     assert!(turns.sum::<u32>() <= count);
-    for (closed, there) in shared.closed.iter().zip(&shared.from_there) {
-        let [closed, there] = [closed, there].map(|flag| flag.load(Ordering::Relaxed));
-        assert_eq!(closed, there);
+    for (rank, incarnation) in (0..u32::from(RANKS)).flat_map(|rank| [0, 1].map(|one| (rank, one)))
+    {
+        let sides = [&shared.closed, &shared.from_there];
+        let [here, there] = sides.map(|side| side.is_closed(rank, || incarnation));
+        assert_eq!(here, there);
     }
 }
 
@@ -48,9 +49,11 @@ pub(crate) fn all_messages() -> Vec<Vec<u8>> {
     let each = [
         message(TEXT, 1, b"\x05\0\0\0some"),
         message(LINE, 1, b"\x05\0\0\0 text\n"),
-        message(CLOSE, 2, b""),
-        message(OPEN, 2, b""),
-        message(CLOSE, RANKS - 1, b""),
+        message(CLOSE, 2, &[0; 4]),
+        message(CLOSE, 2, &[0xff; 4]),
+        message(OPEN, 2, &[0; 4]),
+        message(CLOSE, RANKS - 1, &[1, 0, 0, 0]),
+        message(CLOSE, 1, b""),
     ];
     // More texts than are kept in parts.
     let mut many = Vec::new();
