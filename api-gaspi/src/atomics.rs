@@ -99,14 +99,11 @@ impl Process {
         let mut import = self.imported(rank, id, &call, timeout);
         let mut again = false;
         let error = loop {
-            let run = |found: &Imported| match self
-                .atomics
-                .listed_path()
-                .value(at_place(&place, found))
-            {
-                Some(at) => Ok(change(at)),
-                None => self.ask(place, asked, found, timeout),
-            };
+            let run =
+                |found: &Imported| match self.atomics.fast_path().value(at_place(&place, found)) {
+                    Some(at) => Ok(change(at)),
+                    None => self.ask(place, asked, found, timeout),
+                };
             match import.and_then(run) {
                 Ok(value) => return Ok(value),
                 Err(Error::StaleRegion) if !again => {

@@ -53,7 +53,7 @@ impl Ue {
     #[inline]
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
-        if self.endpoint.listed_path().notify(notice) {
+        if self.endpoint.fast_path().notify(notice) {
             return self.reached();
         }
         self.endpoint
@@ -88,7 +88,7 @@ impl Ue {
         // SAFETY:
         // - `line` lives until what is posted is over.
         unsafe {
-            let now = self.endpoint.listed_path();
+            let now = self.endpoint.fast_path();
             if now.put_notify(source, to, MAX_TAGGED_LEN, notice) {
                 return self.reached();
             }

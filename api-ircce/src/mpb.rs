@@ -97,7 +97,7 @@ impl Ue {
         if len == 0 {
             return Ok(());
         }
-        let now = self.endpoint.listed_path();
+        let now = self.endpoint.fast_path();
         // SAFETY:
         // - the caller's word.
         if !unsafe { now.put(src, dst, len) } {
@@ -192,7 +192,7 @@ impl Ue {
         len: usize,
         id: u32,
     ) -> Result<()> {
-        let now = self.endpoint.listed_path();
+        let now = self.endpoint.fast_path();
         // SAFETY:
         // - the caller's word.
         if !unsafe { now.get(into, from, len) } {

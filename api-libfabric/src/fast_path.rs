@@ -133,7 +133,7 @@ impl Endpoint {
         };
         // SAFETY:
         // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
-        let done = unsafe { channel.listed_path().atomic(place, &request) }?;
+        let done = unsafe { channel.fast_path().atomic(place, &request) }?;
         let (flags, counted) = match fetches {
             true => (FI_ATOMIC | FI_READ, Counted::Read),
             false => (FI_ATOMIC | FI_WRITE, Counted::Write),
@@ -185,7 +185,7 @@ impl Endpoint {
             ptr: local.ptr,
             desc: 0,
         };
-        let now = channel.listed_path();
+        let now = channel.fast_path();
         // SAFETY:
         // - the local bytes are valid by the caller's word.
         let done = unsafe {

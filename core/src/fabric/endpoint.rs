@@ -90,7 +90,7 @@ const UNBOUNDED: u64 = 1 << 60;
 pub struct Endpoint {
     /// Ends before the channels.
     _watched: Option<Watched>,
-    account: Account,
+    account: Option<Account>,
     channels: Box<[Box<dyn Channel>]>,
     /// Where there are several channels.
     operands: Option<Arc<Operands>>,
@@ -115,7 +115,7 @@ impl Endpoint {
     ) -> Self {
         Endpoint {
             _watched: None,
-            account: Account::unlisted(),
+            account: None,
             channels,
             operands,
             driven,
@@ -134,42 +134,20 @@ impl Endpoint {
     /// Lists what is posted here under this name, of at most 16 bytes, for who looks at the process from the outside.
     pub fn named(mut self, name: &str) -> Self {
         self.account = Account::named(name);
-        self._watched = match self.account.listed() {
+        let tally = self.account.as_ref().map(Account::tally);
+        self._watched = tally.filter(|_| self.driven).map(|tally| {
             // SAFETY:
             // - boxed, and dropped after this.
-            Some(tally) if self.driven => Some(unsafe { Watched::new(&self.channels, tally) }),
-            _ => None,
-        };
+            unsafe { Watched::new(&self.channels, tally) }
+        });
         self
     }
 
     /// From now on it has another name.
     pub fn rename(&self, name: &str) {
-        self.account.rename(name);
-    }
-
-    /// Counts an operation that this thread has posted.
-    #[inline(always)]
-    pub(super) fn count(&self, bytes: usize) {
-        match self.posted.is_own() {
-            true => self.account.count(bytes),
-            false => self.account.count_of_others(bytes),
+        if let Some(account) = &self.account {
+            account.rename(name);
         }
-    }
-
-    /// Likewise, of the thread that [`begins`](Posted::begin).
-    #[inline(always)]
-    pub(super) fn count_own(&self, bytes: usize) {
-        self.account.count(bytes);
-    }
-
-    /// Counts the operation if it has been posted.
-    #[inline(always)]
-    fn counted(&self, bytes: usize, outcome: Result<Outcome>) -> Result<Outcome> {
-        if outcome.is_ok() {
-            self.count(bytes);
-        }
-        outcome
     }
 
     #[inline]
@@ -221,13 +199,7 @@ impl Endpoint {
     /// Operations that are over when they return, and that no queue counts.
     #[inline(always)]
     pub fn fast_path(&self) -> FastPath<'_> {
-        FastPath::Uncounted
-    }
-
-    /// The same, [listed](Endpoint::named).
-    #[inline(always)]
-    pub fn listed_path(&self) -> FastPath<'_> {
-        FastPath::Listed(self)
+        FastPath::alone()
     }
 
     /// Begins to post an operation that is over when it returns, or of whose end [`drain`](Endpoint::drain) tells, claimed and counted as one request. `None`,
@@ -449,7 +421,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        let outcome = unsafe {
+        unsafe {
             if dst.region.is_direct() {
                 MappedChannel.put(src, dst, len, flags, context)
             } else {
@@ -459,8 +431,7 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        };
-        self.counted(len, outcome)
+        }
     }
 
     /// See [`Channel::get`].
@@ -478,7 +449,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        let outcome = unsafe {
+        unsafe {
             if src.region.is_direct() {
                 MappedChannel.get(dst, src, len, flags, context)
             } else {
@@ -488,8 +459,7 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        };
-        self.counted(len, outcome)
+        }
     }
 
     /// See [`Channel::notify`].
@@ -501,7 +471,7 @@ impl Endpoint {
                 .channel(notice.slot.region)
                 .notify(notice, flags, context),
         };
-        self.counted(0, outcome)
+        outcome
     }
 
     /// See [`Channel::put_notify`]. Both regions must belong to one peer.
@@ -520,7 +490,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         // SAFETY:
         // - the caller's word.
-        let outcome = unsafe {
+        unsafe {
             if dst.region.is_direct() && notice.slot.region.is_direct() {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
             } else {
@@ -532,8 +502,7 @@ impl Endpoint {
                 span.inspect(|span| span.transferred(len));
                 outcome
             }
-        };
-        self.counted(len, outcome)
+        }
     }
 
     /// See [`Channel::atomic`]. Where another way leads to the device that carries it out, and has not been [taken](RemoteRegion::executor), this waits for
@@ -563,7 +532,7 @@ impl Endpoint {
                 .atomic(dst, request, 0, flags, context)
         };
         self.note_late(&outcome);
-        self.counted(request.count.wrapping_mul(request.ty.size()), outcome)
+        outcome
     }
 
     #[inline(always)]
@@ -609,7 +578,7 @@ impl Endpoint {
         // SAFETY:
         // - the caller's word.
         let outcome = unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) };
-        self.counted(len, outcome)
+        outcome
     }
 
     /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not

@@ -10,27 +10,13 @@ use crate::op::{AtomicRequest, Local, Notice, QuickPut, Remote};
 /// Operations that need loads and stores only, and are over when they return; those that a [`Posting`] counts may also be
 /// [quick](crate::transport::Channel::put_quick). False: nothing has been done, for whatever reason; [`Endpoint`]'s operations tell it.
 #[derive(Clone, Copy)]
-pub enum FastPath<'a> {
-    /// Nothing is quick, and nothing is [listed](Endpoint::named).
-    Uncounted,
-    /// Nothing is quick.
-    Listed(&'a Endpoint),
-    /// Of a posting of this thread.
-    Posted(&'a Endpoint),
-}
+pub struct FastPath<'a>(Option<&'a Endpoint>);
 
 impl FastPath<'_> {
-    /// Counts what has been done.
+    /// Nothing is quick.
     #[inline(always)]
-    fn counted(self, bytes: usize, done: bool) -> bool {
-        if done {
-            match self {
-                FastPath::Uncounted => {}
-                FastPath::Listed(endpoint) => endpoint.count(bytes),
-                FastPath::Posted(endpoint) => endpoint.count_own(bytes),
-            }
-        }
-        done
+    pub(super) fn alone() -> Self {
+        FastPath(None)
     }
 
     /// See [`Endpoint::put_notify`].
@@ -47,7 +33,7 @@ impl FastPath<'_> {
     ) -> bool {
         // SAFETY:
         // - the caller's word.
-        let done = unsafe {
+        unsafe {
             mapped::put_notify_fast(src, dst, len, notice)
                 || self.quick(QuickPut {
                     src: src.ptr,
@@ -55,8 +41,7 @@ impl FastPath<'_> {
                     dst,
                     notice: Some(notice),
                 })
-        };
-        self.counted(len, done)
+        }
     }
 
     /// See [`Endpoint::put`].
@@ -67,7 +52,7 @@ impl FastPath<'_> {
     pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        let done = unsafe {
+        unsafe {
             mapped::put_fast(src, dst, len)
                 || self.quick(QuickPut {
                     src: src.ptr,
@@ -75,8 +60,7 @@ impl FastPath<'_> {
                     dst,
                     notice: None,
                 })
-        };
-        self.counted(len, done)
+        }
     }
 
     /// A [`put`](Self::put) of which nothing becomes visible before what this thread has put earlier, as [`Flags::ORDERED`](crate::Flags::ORDERED) says.
@@ -99,8 +83,7 @@ impl FastPath<'_> {
     pub unsafe fn get(self, dst: Local, src: Remote<'_>, len: usize) -> bool {
         // SAFETY:
         // - the caller's word.
-        let done = unsafe { mapped::get_fast(dst, src, len) };
-        self.counted(len, done)
+        unsafe { mapped::get_fast(dst, src, len) }
     }
 
     /// See [`Endpoint::notify`].
@@ -114,35 +97,29 @@ impl FastPath<'_> {
         };
         // SAFETY:
         // - no bytes.
-        let done = mapped::notify_fast(notice) || unsafe { self.quick(put) };
-        self.counted(0, done)
+        mapped::notify_fast(notice) || unsafe { self.quick(put) }
     }
 
     /// # Safety
     /// The bytes are valid.
     #[inline(always)]
     unsafe fn quick(self, put: QuickPut<'_>) -> bool {
-        match self {
-            // SAFETY:
-            // - the caller's word.
-            FastPath::Posted(endpoint) => unsafe { endpoint.put_quick(&put) },
-            FastPath::Listed(_) | FastPath::Uncounted => false,
-        }
+        // SAFETY:
+        // - the caller's word.
+        self.0
+            .is_some_and(|endpoint| unsafe { endpoint.put_quick(&put) })
     }
 
     /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
     #[inline(always)]
     pub fn put_line(self, line: &[u64; 8], dst: Remote<'_>) -> bool {
-        let done = mapped::put_line_fast(line, dst);
-        self.counted(size_of_val(line), done)
+        mapped::put_line_fast(line, dst)
     }
 
     /// A u64 that the CPU's atomics may change. It must be 8-byte aligned.
     #[inline(always)]
     pub fn value(self, dst: Remote<'_>) -> Option<&AtomicU64> {
-        let value = mapped::value_fast(dst);
-        self.counted(8, value.is_some());
-        value
+        mapped::value_fast(dst)
     }
 
     /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
@@ -153,12 +130,7 @@ impl FastPath<'_> {
     pub unsafe fn atomic(self, dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
         // SAFETY:
         // - the caller's word.
-        let done = unsafe { mapped::atomic_fast(dst, request) };
-        self.counted(
-            request.count.wrapping_mul(request.ty.size()),
-            matches!(done, Some(Ok(()))),
-        );
-        done
+        unsafe { mapped::atomic_fast(dst, request) }
     }
 }
 
@@ -178,7 +150,7 @@ impl<'a> Posting<'a> {
     /// What may be posted.
     #[inline(always)]
     pub fn fast_path(&self) -> FastPath<'a> {
-        FastPath::Posted(self.endpoint)
+        FastPath(Some(self.endpoint))
     }
 
     /// It is over; `done`: it has been carried out, or is under way, which is given back.

@@ -49,7 +49,6 @@ impl Mailbox {
         if !unsafe { self.push(to, &head, bytes) }? {
             return Ok(None);
         }
-        self.account.count(len);
         self.waited = Waited {
             serial,
             to,

@@ -19,7 +19,6 @@ use crate::bundle::RegionKey;
 use crate::engine::{Connection, Engine};
 use crate::op::Completion;
 use crate::region::RemoteRegion;
-use crate::sync::tally::Account;
 use crate::transport::Handler;
 use crate::{Deadline, Endpoint, Error, Result};
 
@@ -84,8 +83,6 @@ pub struct Mailbox {
     pub(super) staging: Option<Staging>,
     /// Where receives are that it shares with others.
     pub(super) share: Option<pool::Share>,
-    /// Counts messages that are sent.
-    pub(super) account: Account,
     /// Goes last: what is registered goes before its network.
     pub(super) endpoint: Endpoint,
 }
@@ -109,8 +106,7 @@ impl Mailbox {
         Ok(Mailbox {
             shape,
             window: Arc::new(Window::new(engine, shape)?),
-            account: Account::named("messages"),
-            endpoint: engine.endpoint(u32::MAX)?,
+            endpoint: engine.endpoint(u32::MAX)?.named("messages"),
             precedence,
             peers,
             outgoing: (0..shape.peers).map(|_| None).collect(),

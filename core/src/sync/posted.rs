@@ -55,19 +55,6 @@ impl Posted {
         }
     }
 
-    /// Whether this thread is the owner.
-    #[inline(always)]
-    pub fn is_own(&self) -> bool {
-        self.owner.load(Ordering::Relaxed) == this_thread::number() || self.becomes_own()
-    }
-
-    /// The first thread that asks.
-    #[cold]
-    fn becomes_own(&self) -> bool {
-        self.own();
-        self.owner.load(Ordering::Relaxed) == this_thread::number()
-    }
-
     /// The request that has been begun is posted, or not.
     #[inline(always)]
     pub fn end(&self, begun: u64, posted: bool) {

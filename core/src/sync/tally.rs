@@ -1,7 +1,6 @@
-//! What a process has done, counted where others read it: the operations and bytes of each issue context, and what was in their way. Counting is an addition in
-//! a line that the posting thread has anyway; whoever wants to know reads it from the outside, at any time.
+//! What a process meets on its way, told where others read it: operations under way in each issue context, and how often one found no room, and a wait yielded or
+//! slept. What needs none of these counts nothing.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
@@ -15,11 +14,6 @@ const NAME: usize = 16;
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Tally {
-    /// By the thread that posts most, which alone changes these two.
-    operations: AtomicU64,
-    bytes: AtomicU64,
-    operations_of_others: AtomicU64,
-    bytes_of_others: AtomicU64,
     /// When a long wait has looked last.
     pending: AtomicU32,
     /// 0: no issue context's.
@@ -34,19 +28,12 @@ pub struct Ledger {
     retries: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
-    /// Of issue contexts that are no more.
-    operations: AtomicU64,
-    bytes: AtomicU64,
     each: [Tally; TALLIES],
 }
 
 /// What a process has done, as somebody else reads it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Operations on memory of peers, and messages.
-    pub operations: u64,
-    /// What those moved.
-    pub bytes: u64,
     /// How often an operation found no room, and was put off or refused.
     pub retries: u64,
     /// How often a wait left its core to others.
@@ -62,10 +49,6 @@ pub struct Counts {
 pub struct QueueCounts {
     /// `queue 3`, `VCQ 0`, ...
     pub name: String,
-    /// Operations.
-    pub operations: u64,
-    /// Bytes.
-    pub bytes: u64,
     /// Operations under way, as far as a long wait has looked.
     pub pending: u32,
 }
@@ -115,12 +98,9 @@ impl Tally {
         self.pending.store(many, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
     const fn new() -> Self {
         Tally {
-            operations: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            operations_of_others: AtomicU64::new(0),
-            bytes_of_others: AtomicU64::new(0),
             pending: AtomicU32::new(0),
             taken: AtomicU32::new(0),
             name: [const { AtomicU64::new(0) }; NAME / 8],
@@ -128,14 +108,6 @@ impl Tally {
     }
 
     fn empty(&self) {
-        for word in [
-            &self.operations,
-            &self.bytes,
-            &self.operations_of_others,
-            &self.bytes_of_others,
-        ] {
-            word.store(0, Ordering::Relaxed);
-        }
         self.pending.store(0, Ordering::Relaxed);
         self.set_name("");
     }
@@ -159,13 +131,8 @@ impl Tally {
     }
 
     fn read(&self) -> QueueCounts {
-        let sum = |own: &AtomicU64, others: &AtomicU64| {
-            (own.load(Ordering::Relaxed)).wrapping_add(others.load(Ordering::Relaxed))
-        };
         QueueCounts {
             name: self.name(),
-            operations: sum(&self.operations, &self.operations_of_others),
-            bytes: sum(&self.bytes, &self.bytes_of_others),
             pending: self.pending.load(Ordering::Relaxed),
         }
     }
@@ -178,20 +145,12 @@ impl Ledger {
             retries: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
-            operations: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
             each: [const { Tally::new() }; TALLIES],
         }
     }
 
     fn empty(&self) {
-        for word in [
-            &self.retries,
-            &self.yields,
-            &self.sleeps,
-            &self.operations,
-            &self.bytes,
-        ] {
+        for word in [&self.retries, &self.yields, &self.sleeps] {
             word.store(0, Ordering::Relaxed);
         }
         for tally in &self.each {
@@ -203,119 +162,52 @@ impl Ledger {
     /// What it tells.
     pub fn read(&self) -> Counts {
         let taken = |tally: &&Tally| tally.taken.load(Ordering::Acquire) != 0;
-        let queues: Vec<_> = (self.each.iter().filter(taken)).map(Tally::read).collect();
-        let sum = |before: &AtomicU64, of: fn(&QueueCounts) -> u64| {
-            let before = before.load(Ordering::Relaxed);
-            queues.iter().map(of).fold(before, u64::wrapping_add)
-        };
         Counts {
-            operations: sum(&self.operations, |queue| queue.operations),
-            bytes: sum(&self.bytes, |queue| queue.bytes),
+            queues: (self.each.iter().filter(taken)).map(Tally::read).collect(),
             retries: self.retries.load(Ordering::Relaxed),
             yields: self.yields.load(Ordering::Relaxed),
             sleeps: self.sleeps.load(Ordering::Relaxed),
-            queues,
         }
     }
 }
 
-/// An issue context's place to count.
+/// An issue context's entry.
 #[derive(Debug)]
-pub struct Account {
-    tally: NonNull<Tally>,
-    /// Where others read it, as long as the process lives; else it belongs to this account.
-    listed: Option<(&'static Tally, &'static Ledger)>,
-}
-
-// SAFETY:
-// - a tally is made of atomics.
-unsafe impl Send for Account {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Account {}
+pub struct Account(&'static Tally);
 
 impl Account {
-    /// One that nobody reads.
-    pub fn unlisted() -> Self {
-        Account {
-            tally: NonNull::from(Box::leak(Box::new(Tally::new()))),
-            listed: None,
-        }
+    /// An entry under a name, of at most 16 bytes, as long as there is room for it.
+    pub fn named(name: &str) -> Option<Self> {
+        Account::listed_in(mine()?, name)
     }
 
-    /// One that is listed under a name, of at most 16 bytes, as long as there is room for it.
-    pub fn named(name: &str) -> Self {
-        Account::listed_in(mine(), name)
-    }
-
-    fn listed_in(ledger: Option<&'static Ledger>, name: &str) -> Self {
+    fn listed_in(ledger: &'static Ledger, name: &str) -> Option<Self> {
         let free = |tally: &&Tally| {
             let taken = tally
                 .taken
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
             taken.is_ok()
         };
-        let found = ledger.and_then(|ledger| Some((ledger.each.iter().find(free)?, ledger)));
-        let Some((tally, _)) = found else {
-            return Account::unlisted();
-        };
+        let tally = ledger.each.iter().find(free)?;
         tally.empty();
         tally.set_name(name);
-        Account {
-            tally: NonNull::from(tally),
-            listed: found,
-        }
+        Some(Account(tally))
     }
 
     /// Another name.
     pub fn rename(&self, name: &str) {
-        self.tally().set_name(name);
+        self.0.set_name(name);
     }
 
-    #[inline(always)]
-    fn tally(&self) -> &Tally {
-        // SAFETY:
-        // - a box's, which ends with the account, or what lives as long as the process.
-        unsafe { self.tally.as_ref() }
-    }
-
-    /// An operation of the thread that alone calls this.
-    #[inline(always)]
-    pub fn count(&self, bytes: usize) {
-        let tally = self.tally();
-        let add = |to: &AtomicU64, more: u64| {
-            let before = to.load(Ordering::Relaxed);
-            to.store(before.wrapping_add(more), Ordering::Relaxed);
-        };
-        add(&tally.operations, 1);
-        add(&tally.bytes, bytes as u64);
-    }
-
-    /// An operation of another thread.
-    #[inline]
-    pub fn count_of_others(&self, bytes: usize) {
-        let tally = self.tally();
-        tally.operations_of_others.fetch_add(1, Ordering::Relaxed);
-        (tally.bytes_of_others).fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// Where it is listed.
-    pub fn listed(&self) -> Option<&'static Tally> {
-        self.listed.map(|(tally, _)| tally)
+    /// Where it is.
+    pub fn tally(&self) -> &'static Tally {
+        self.0
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let Some((tally, ledger)) = self.listed else {
-            // SAFETY:
-            // - from a box in `unlisted`, and freed here alone.
-            return drop(unsafe { Box::from_raw(self.tally.as_ptr()) });
-        };
-        let done = tally.read();
-        (ledger.operations).fetch_add(done.operations, Ordering::Relaxed);
-        ledger.bytes.fetch_add(done.bytes, Ordering::Relaxed);
-        tally.taken.store(0, Ordering::Release);
+        self.0.taken.store(0, Ordering::Release);
     }
 }
 
@@ -324,38 +216,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_read() {
+    fn issue_contexts_are_listed() {
         let ledger = Box::leak(Box::new(Ledger::new()));
-        let named = |name: &str| Account::listed_in(Some(ledger), name);
-        let account = named("queue 3");
-        account.count(8);
-        account.count(100);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..100).for_each(|_| account.count_of_others(1)));
-            }
-        });
-        let read = ledger.read();
+        let named = |name: &str| Account::listed_in(ledger, name);
+        let account = named("queue 3").expect("room");
+        account.tally().set_pending(7);
         let queue = QueueCounts {
             name: "queue 3".into(),
-            operations: 402,
-            bytes: 508,
-            pending: 0,
+            pending: 7,
         };
-        assert_eq!((read.operations, read.bytes), (402, 508), "{read:?}");
-        assert_eq!(read.queues, [queue]);
-        let unlisted = Account::unlisted();
-        unlisted.count(7);
+        assert_eq!(ledger.read().queues, [queue]);
         account.rename("what is longer than a name may be");
         assert_eq!(ledger.read().queues[0].name, "what is longer t");
-        drop((account, unlisted));
-        // What is no more still counts.
-        let read = ledger.read();
-        assert_eq!((read.operations, read.bytes), (402, 508));
-        assert_eq!(read.queues, []);
+        drop(account);
+        assert_eq!(ledger.read().queues, []);
         // With more than can be listed.
         let many: Vec<_> = (0..TALLIES + 2).map(|_| named("one")).collect();
-        many.iter().for_each(|account| account.count(1));
+        assert_eq!(many.iter().flatten().count(), TALLIES);
         assert_eq!(ledger.read().queues.len(), TALLIES);
         ledger.empty();
         assert_eq!(ledger.read(), Counts::default());

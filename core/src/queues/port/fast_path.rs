@@ -121,7 +121,6 @@ impl Port {
         }
         let end = aim.key.0.wrapping_add(len as u64);
         let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
-        self.account.count(len);
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
@@ -144,7 +143,6 @@ impl Port {
         }
         let end = aim.key.0.wrapping_add(8);
         let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
-        self.account.count(8);
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
@@ -182,7 +180,6 @@ impl Port {
         aim.prepare(region);
         let before = change(word, rmw, operand, compare);
         let kinds = (NoticeKind::RemoteAtomic, NoticeKind::LocalAtomic);
-        self.account.count(8);
         Some(self.tell_both(queues, aim, kinds, before, aim.key.0, context))
     }
 

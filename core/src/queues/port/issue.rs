@@ -22,7 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::pace::Pace;
 use crate::region::{Region, Rights};
-use crate::sync::tally::{self, Account};
+use crate::sync::tally;
 use crate::together::Several;
 use crate::{Deadline, Error, Result};
 
@@ -54,8 +54,6 @@ pub struct Port {
     pub(super) options: PortOptions,
     pub(super) place: u16,
     pub(super) endpoint: Endpoint,
-    /// Of commands.
-    pub(super) account: Account,
     /// Commands may be under way after their calls.
     pub(super) driven: bool,
     /// Its commands are started by whoever brings the arrival.
@@ -155,8 +153,7 @@ impl Port {
             directory: directory.clone(),
             options,
             place,
-            endpoint: engine.endpoint(u32::MAX)?,
-            account: Account::named(&format!("VCQ {}", options.index)),
+            endpoint: (engine.endpoint(u32::MAX)?).named(&format!("VCQ {}", options.index)),
             driven,
             triggered,
             keys: KeyTable::new(options.index),
@@ -353,7 +350,6 @@ impl Port {
             let trigger = self.trigger();
             for command in commands {
                 session.contexts[session.posted as usize % TRIGGERED] = context;
-                self.account.count(command.moves());
                 trigger.post(session.posted, command);
                 session.posted += 1;
             }
@@ -437,7 +433,6 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
-        self.account.count(command.moves());
         if self.driven {
             return self.fly(queues, command, context);
         }
