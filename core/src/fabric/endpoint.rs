@@ -465,13 +465,11 @@ impl Endpoint {
     /// See [`Channel::notify`].
     #[inline]
     pub fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
-        let outcome = match notice.slot.region.is_direct() {
-            true => MappedChannel.notify(notice, flags, context),
-            false => self
-                .channel(notice.slot.region)
-                .notify(notice, flags, context),
-        };
-        outcome
+        if notice.slot.region.is_direct() {
+            return MappedChannel.notify(notice, flags, context);
+        }
+        self.channel(notice.slot.region)
+            .notify(notice, flags, context)
     }
 
     /// See [`Channel::put_notify`]. Both regions must belong to one peer.
@@ -577,8 +575,7 @@ impl Endpoint {
         let channel = self.channel(dst.region);
         // SAFETY:
         // - the caller's word.
-        let outcome = unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) };
-        outcome
+        unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
     }
 
     /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not
