@@ -7,6 +7,7 @@ pub(crate) mod caller;
 pub mod calls;
 pub mod deadline;
 pub(crate) mod fence;
+mod label;
 pub mod limbo;
 mod model;
 pub mod pace;

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::sync::label::Label;
+
 /// Issue contexts of a process that are listed, each with a name; of others nothing is told.
 pub const TALLIES: usize = 24;
 /// Bytes of a name.
 const NAME: usize = 16;
 
-/// What has been posted to an issue context.
+/// What an issue context tells.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Tally {
@@ -18,7 +20,7 @@ pub struct Tally {
     pending: AtomicU32,
     /// 0: no issue context's.
     taken: AtomicU32,
-    name: [AtomicU64; NAME / 8],
+    name: Label<{ NAME / 8 }>,
 }
 
 /// What a process tells of itself.
@@ -31,7 +33,7 @@ pub struct Ledger {
     each: [Tally; TALLIES],
 }
 
-/// What a process has done, as somebody else reads it.
+/// What a process has met, as somebody else reads it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// How often an operation found no room, and was put off or refused.
@@ -44,7 +46,7 @@ pub struct Counts {
     pub queues: Vec<QueueCounts>,
 }
 
-/// What has been posted to one issue context.
+/// What one issue context tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCounts {
     /// `queue 3`, `VCQ 0`, ...
@@ -103,36 +105,18 @@ impl Tally {
         Tally {
             pending: AtomicU32::new(0),
             taken: AtomicU32::new(0),
-            name: [const { AtomicU64::new(0) }; NAME / 8],
+            name: Label::empty(),
         }
     }
 
     fn empty(&self) {
         self.pending.store(0, Ordering::Relaxed);
-        self.set_name("");
-    }
-
-    fn set_name(&self, name: &str) {
-        let mut words = [0u64; NAME / 8];
-        let bytes = bytemuck::bytes_of_mut(&mut words);
-        let len = name.len().min(NAME);
-        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
-        for (place, word) in self.name.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
-        }
-    }
-
-    fn name(&self) -> String {
-        let words: [u64; NAME / 8] =
-            std::array::from_fn(|at| self.name[at].load(Ordering::Relaxed));
-        let name = bytemuck::bytes_of(&words);
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
-        String::from_utf8_lossy(&name[..end]).into_owned()
+        self.name.set("");
     }
 
     fn read(&self) -> QueueCounts {
         QueueCounts {
-            name: self.name(),
+            name: self.name.get(),
             pending: self.pending.load(Ordering::Relaxed),
         }
     }
@@ -190,13 +174,13 @@ impl Account {
         };
         let tally = ledger.each.iter().find(free)?;
         tally.empty();
-        tally.set_name(name);
+        tally.name.set(name);
         Some(Account(tally))
     }
 
     /// Another name.
     pub fn rename(&self, name: &str) {
-        self.0.set_name(name);
+        self.0.name.set(name);
     }
 
     /// Where it is.

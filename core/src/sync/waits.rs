@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::sync::caller::calling;
+use crate::sync::label::Label;
 use crate::sync::tally::{self, Ledger};
 use crate::{trace, under_way};
 
@@ -35,7 +36,7 @@ pub struct Seat {
     pending: AtomicU32,
     /// How often the thread has slept.
     sleeps: AtomicU32,
-    name: [AtomicU64; NAME / 8],
+    name: Label<{ NAME / 8 }>,
     ranks: [AtomicU32; NAMED],
 }
 
@@ -113,7 +114,7 @@ pub fn tell_at(told: &'static Told) {
 #[inline]
 pub fn call(name: &str) {
     if let Some(seat) = ASKED.get() {
-        seat.set_name(name);
+        seat.name.set(name);
     }
 }
 
@@ -169,7 +170,7 @@ impl Telling {
         let found = check();
         ASKED.set(before);
         if let (Some(traced), Some(seat)) = (&mut self.traced, self.seat) {
-            traced.stays(&seat.name(), || seat.for_whom());
+            traced.stays(&seat.name.get(), || seat.for_whom());
         }
         found
     }
@@ -211,7 +212,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     let seat = seats.iter().find(free)?;
     seat.empty();
     let began = now().saturating_sub(lasted);
-    seat.set_name(&name);
+    seat.name.set(&name);
     seat.since.store(began.as_nanos() as u64, Ordering::Release);
     Some(seat)
 }
@@ -235,7 +236,7 @@ impl Seat {
             since: AtomicU64::new(0),
             pending: AtomicU32::new(0),
             sleeps: AtomicU32::new(0),
-            name: [const { AtomicU64::new(0) }; NAME / 8],
+            name: Label::empty(),
             ranks: [const { AtomicU32::new(0) }; NAMED],
         }
     }
@@ -280,26 +281,6 @@ impl Seat {
         self.needed.store(ranks.len() as u32, Ordering::Release);
     }
 
-    fn set_name(&self, name: &str) {
-        let mut words = [0u64; NAME / 8];
-        let bytes = bytemuck::bytes_of_mut(&mut words);
-        let len = name.len().min(NAME);
-        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
-        for (place, word) in self.name.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
-        }
-    }
-
-    fn name(&self) -> String {
-        let mut words = [0u64; NAME / 8];
-        for (word, place) in words.iter_mut().zip(&self.name) {
-            *word = place.load(Ordering::Relaxed);
-        }
-        let name = bytemuck::bytes_of(&words);
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
-        String::from_utf8_lossy(&name[..end]).into_owned()
-    }
-
     /// What it tells, if it tells anything.
     pub fn read(&self) -> Option<Waiting> {
         let thread = self.thread.load(Ordering::Acquire);
@@ -308,7 +289,7 @@ impl Seat {
         let ranks = self.ranks.iter().take(needed as usize);
         let waiting = Waiting {
             thread,
-            call: self.name(),
+            call: self.name.get(),
             lasted: now().saturating_sub(since),
             ranks: ranks.map(|rank| rank.load(Ordering::Relaxed)).collect(),
             needed,
