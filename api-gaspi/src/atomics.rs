@@ -139,7 +139,8 @@ impl Process {
                 self.atomics.change(at, op, operand, compare)?
             }
         };
-        let value = awaited.value(&self.atomics, self.world.engine(), deadline(timeout));
+        let (engine, watch) = (self.world.engine(), &mut self.world.watch_lives());
+        let value = awaited.value(&self.atomics, engine, deadline(timeout), watch);
         if value == Err(Error::Timeout) {
             self.unfinished.keep(key, awaited);
         }

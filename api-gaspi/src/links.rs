@@ -277,7 +277,12 @@ impl Links {
             Some(waited) => waited,
             None => self.send(by, rank, what, text, deadline)?,
         };
-        let told = waited.end(by.endpoint, by.world.engine(), deadline);
+        let told = waited.end(
+            by.endpoint,
+            by.world.engine(),
+            deadline,
+            &mut by.world.watch_lives(),
+        );
         if matches!(what, CLOSE | OPEN) {
             self.told.forget(|(to, ..)| *to == rank);
             if told == Err(Error::Timeout) {

@@ -57,10 +57,11 @@ impl Process {
     /// gaspi_wait to report.
     pub(crate) fn drain_all(&self, deadline: Deadline) -> Result<()> {
         let engine = self.world.engine();
-        let mut drain = |queue: &Endpoint| match queue.drain(engine, deadline, &mut || Ok(())) {
-            Err(Error::Timeout) => Err(Status::Timeout),
-            _ => Ok(()),
-        };
+        let mut drain =
+            |queue: &Endpoint| match queue.drain(engine, deadline, &mut self.world.watch_lives()) {
+                Err(Error::Timeout) => Err(Status::Timeout),
+                _ => Ok(()),
+            };
         self.all_queues().try_for_each(&mut drain)?;
         let deleted = self.queue_changes.lock().clone();
         deleted.iter().try_for_each(|queue| drain(queue))
@@ -113,7 +114,7 @@ impl Process {
         let mut spare = self.queue_changes.lock();
         let queue = self.queue(id)?;
         let deadline = Deadline::after(PATIENCE);
-        let late = queue.drain(self.world.engine(), deadline, &mut || Ok(()));
+        let late = queue.drain(self.world.engine(), deadline, &mut self.world.watch_lives());
         if late == Err(Error::Timeout)
             && spare.iter().filter(|queue| !is_idle(queue)).count() >= QUEUE_MAX as usize
         {
@@ -142,7 +143,11 @@ impl Process {
     /// Forgets the requests of a queue after a failure (§8.5.4), when they have ended. Errors: [`Status::Timeout`]: some have not.
     pub fn queue_purge(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
-        let drained = queue.drain(self.world.engine(), deadline(timeout), &mut || Ok(()));
+        let drained = queue.drain(
+            self.world.engine(),
+            deadline(timeout),
+            &mut self.world.watch_lives(),
+        );
         if drained == Err(Error::Timeout) {
             return Err(Status::Timeout);
         }

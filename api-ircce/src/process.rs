@@ -208,7 +208,11 @@ impl Ue {
     pub(crate) fn settle(&self, id: u32) -> Result<()> {
         // Nothing may be left that uses the caller's memory; operations end by themselves, also if the peer has died.
         self.endpoint
-            .drain(self.world.engine(), Deadline::Never, &mut || Ok(()))
+            .drain(
+                self.world.engine(),
+                Deadline::Never,
+                &mut self.world.watch_lives(),
+            )
             .map_err(|error| {
                 self.endpoint.purge();
                 self.blame(id, error)

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{SECRET, VERSION};
 
 /// Both sides speak the same: [greetings](crate::greeting), [messages](crate::mail), and the requests of core's streams.
-pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
+pub const PROTOCOL: u16 = u16::from_le_bytes([2, VERSION]);
 
 /// What peers are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
@@ -32,6 +32,12 @@ impl Address {
         let address: Address = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         (address.protocol == PROTOCOL).then_some(address)
     }
+}
+
+/// Tells processes apart, and does not tell the secret.
+pub fn identity(secret: &[u8; SECRET]) -> u64 {
+    let halves: [u64; 2] = bytemuck::cast(*secret);
+    halves[0] ^ halves[1]
 }
 
 /// What the process speaks whose address this is; `None`: it is none.

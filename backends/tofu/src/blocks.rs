@@ -11,6 +11,8 @@ use crate::lanes::Lane;
 
 struct Chunk {
     memory: Pages,
+    registered: u64,
+    /// The first byte of the first piece.
     stadd: u64,
 }
 
@@ -30,6 +32,8 @@ pub struct Blocks {
     /// So many are registered together.
     together: u32,
     most: u32,
+    /// Bytes ahead of those that are registered together, which nobody uses.
+    skipped: usize,
     state: Mutex<State>,
 }
 
@@ -52,13 +56,14 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Blocks {
-    /// None yet; so many come `together`, `most` at most.
-    pub fn new(lane: &Arc<Lane>, size: usize, together: u32, most: u32) -> Self {
+    /// None yet; so many come `together`, `most` at most. `skipped`: they begin so many sizes behind where they could.
+    pub fn new(lane: &Arc<Lane>, size: usize, together: u32, most: u32, skipped: usize) -> Self {
         Blocks {
             lane: lane.clone(),
             size,
             together,
             most,
+            skipped: skipped * size,
             state: Mutex::default(),
         }
     }
@@ -70,13 +75,18 @@ impl Blocks {
 
     fn more(&self, state: &mut State) -> Result<()> {
         let there = state.chunks.len() as u32 * self.together;
-        let len = self.size * self.together as usize;
+        let len = self.skipped + self.size * self.together as usize;
         let memory = Pages::new(len)?;
         // SAFETY:
         // - deregistered before the memory goes.
-        let stadd = unsafe { self.lane.register(memory.base(), len, false, None) }?;
+        let registered = unsafe { self.lane.register(memory.base(), len, false, None) }?;
+        let stadd = registered + self.skipped as u64;
         state.begins.insert(stadd, state.chunks.len() as u32);
-        state.chunks.push(Chunk { memory, stadd });
+        state.chunks.push(Chunk {
+            memory,
+            registered,
+            stadd,
+        });
         state.free.extend((there..there + self.together).rev());
         Ok(())
     }
@@ -97,7 +107,7 @@ impl Blocks {
         Some(Block {
             home: self.clone(),
             number,
-            base: chunk.memory.base().wrapping_add(at),
+            base: chunk.memory.base().wrapping_add(self.skipped + at),
             stadd: chunk.stadd + at as u64,
         })
     }
@@ -125,7 +135,7 @@ impl Drop for Block {
 impl Drop for Blocks {
     fn drop(&mut self) {
         for chunk in &self.state.get_mut().chunks {
-            self.lane.deregister(chunk.stadd);
+            self.lane.deregister(chunk.registered);
         }
     }
 }

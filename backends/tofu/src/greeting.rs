@@ -10,7 +10,7 @@ use unipgas_core::pages::Pages;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::{Error, Result};
 
-use crate::address::{Address, PROTOCOL};
+use crate::address::{Address, PROTOCOL, identity};
 use crate::blocks::Block;
 use crate::mail;
 
@@ -24,7 +24,9 @@ const DOOR: usize = CARDS * CARD;
 /// What anybody may write to.
 const SINK: usize = DOOR + (CARDS * size_of::<u64>()).next_multiple_of(LINE);
 const LINE: usize = 256;
-const ALL: usize = SINK + LINE;
+/// The word that tells whose desk it is.
+const WHO: usize = SINK + LINE;
+const ALL: usize = WHO + LINE;
 /// Whoever knows the VCQ knows where it is by this tag.
 pub const TAG: u32 = 17;
 
@@ -89,6 +91,8 @@ struct Said {
     magic: [u8; 8],
     /// Of the process that is meant.
     secret: [u8; SECRET],
+    /// Its VCQ.
+    to: u64,
     end: End,
     /// Of who begins.
     from: Address,
@@ -103,7 +107,7 @@ struct Answer {
     magic: [u8; 8],
     verdict: u64,
     end: End,
-    /// The ring of whoever is answered.
+    /// The number of the first message in the ring of whoever is answered: rings of processes that have one VCQ after each other are at the same place.
     asked: u64,
 }
 
@@ -154,6 +158,11 @@ pub mod places {
         SINK as u64
     }
 
+    /// The word that is the [identity] of the process.
+    pub fn who() -> u64 {
+        WHO as u64
+    }
+
     /// The card of who has written at the door, up to here.
     pub fn card_at_door(end: u64) -> Option<u32> {
         let at = (end as usize).checked_sub(DOOR + size_of::<u64>())?;
@@ -169,9 +178,13 @@ pub mod places {
 }
 
 impl Desk {
-    /// With nothing on the cards. Errors: [`Error::Exhausted`].
-    pub fn new() -> Result<Self> {
+    /// That of the process with this secret, with nothing on the cards. Errors: [`Error::Exhausted`].
+    pub fn new(secret: &[u8; SECRET]) -> Result<Self> {
         let memory = Pages::new(ALL)?;
+        let who = memory.base().wrapping_add(WHO);
+        // SAFETY:
+        // - in the memory, aligned to a line, which nobody else knows yet.
+        unsafe { who.cast::<u64>().write(identity(secret)) };
         Ok(Desk { memory })
     }
 
@@ -185,6 +198,7 @@ impl Desk {
         let said = Said {
             magic: MAGIC,
             secret: to.secret,
+            to: to.vcq,
             end,
             from,
             protocol: PROTOCOL,
@@ -196,8 +210,8 @@ impl Desk {
         unsafe { at.cast::<Said>().write(said) };
     }
 
-    /// The answer on a card, of which a notice has told, to who has this ring. `None`: it is somebody else's, or the second one. Errors: it is none.
-    pub fn read(&self, card: u32, ring: u64) -> Result<Option<Verdict>> {
+    /// The answer on a card, of which a notice has told, to who has this end. `None`: it is somebody else's, or the second one. Errors: it is none.
+    pub fn read(&self, card: u32, end: &End) -> Result<Option<Verdict>> {
         let at = self
             .memory
             .base()
@@ -205,17 +219,17 @@ impl Desk {
         // SAFETY:
         // - one of the cards, aligned to a line; it has been written before the notice.
         let answer = unsafe { at.cast::<Answer>().read_volatile() };
-        answer.to(ring)
+        answer.to(end)
     }
 }
 
 impl Answer {
     /// As [`Desk::read`].
-    fn to(&self, ring: u64) -> Result<Option<Verdict>> {
+    fn to(&self, end: &End) -> Result<Option<Verdict>> {
         if self.magic != MAGIC {
             return Err(Error::PeerDead);
         }
-        if self.asked != ring {
+        if self.asked != end.first {
             return Ok(None);
         }
         match self.verdict {
@@ -229,18 +243,22 @@ impl Answer {
 }
 
 impl Said {
-    /// As [`Fetched::read`], of who has the VCQ `from`.
-    fn stranger(&self, from: u64) -> std::result::Result<Stranger, Verdict> {
-        if self.magic != MAGIC || self.protocol != PROTOCOL || !self.end.is_possible() {
-            return Err(Verdict::OtherVersion);
+    /// As [`Fetched::read`], of who has the VCQ `from`, to the process with the VCQ `here`.
+    fn greeted(&self, from: u64, here: u64) -> Greeted {
+        if self.magic != MAGIC {
+            return Greeted::Nobody;
         }
-        match self.from.vcq == from {
-            true => Ok(Stranger {
+        if self.protocol != PROTOCOL || !self.end.is_possible() {
+            return Greeted::Refused(Verdict::OtherVersion);
+        }
+        match (self.to == here, self.from.vcq == from) {
+            (false, _) => Greeted::Nobody,
+            (true, false) => Greeted::Refused(Verdict::Stranger),
+            (true, true) => Greeted::By(Stranger {
                 secret: self.secret,
                 address: self.from,
                 end: self.end,
             }),
-            false => Err(Verdict::Stranger),
         }
     }
 }
@@ -253,6 +271,16 @@ pub struct Fetched {
     pub from: u64,
     /// Which of its cards.
     pub card: u32,
+}
+
+/// What a card says.
+pub enum Greeted {
+    /// This one begins a stream with this process.
+    By(Stranger),
+    /// Somebody does, who is answered this.
+    Refused(Verdict),
+    /// It is another process's, and nothing is written on it: the card has been written anew since, or another process has the VCQ of who wrote it.
+    Nobody,
 }
 
 /// What somebody who begins a stream says.
@@ -282,9 +310,9 @@ impl Fetched {
         unsafe { self.block.base.cast::<Said>().read_volatile() }
     }
 
-    /// What it says, once it is here. Errors: another version, or no greeting.
-    pub fn read(&self) -> std::result::Result<Stranger, Verdict> {
-        self.said().stranger(self.from)
+    /// What it says to the process with this VCQ, once it is here.
+    pub fn read(&self, here: u64) -> Greeted {
+        self.said().greeted(self.from, here)
     }
 
     /// Writes the answer.
@@ -299,7 +327,7 @@ impl Fetched {
             magic: MAGIC,
             verdict,
             end,
-            asked: self.said().end.ring,
+            asked: self.said().end.first,
         };
         let at = self.block.base.wrapping_add(ANSWER);
         // SAFETY:
@@ -317,6 +345,53 @@ impl Fetched {
 mod tests {
     use super::*;
 
+    fn said() -> Said {
+        Said {
+            magic: MAGIC,
+            secret: [7; SECRET],
+            to: 2,
+            end: End {
+                ring: 4096,
+                len: 4096,
+                promised: 16,
+                first: 5,
+            },
+            from: Address::new([8; SECRET], 1),
+            protocol: PROTOCOL,
+            pad: [0; 4],
+        }
+    }
+
+    #[test]
+    fn cards_for_others_are_not_answered() {
+        let nobody = |said: Said, from, to| matches!(said.greeted(from, to), Greeted::Nobody);
+        assert!(matches!(said().greeted(1, 2), Greeted::By(one) if one.secret == [7; SECRET]));
+        assert!(nobody(said(), 1, 3) && nobody(said(), 9, 3));
+        assert!(nobody(Said::zeroed(), 0, 0), "nothing has been written");
+        let liar = said().greeted(9, 2);
+        assert!(matches!(liar, Greeted::Refused(Verdict::Stranger)));
+        let protocol = PROTOCOL + 1;
+        let other = Said { protocol, ..said() };
+        assert!(matches!(
+            other.greeted(1, 2),
+            Greeted::Refused(Verdict::OtherVersion)
+        ));
+    }
+
+    #[test]
+    fn answers_to_who_had_the_ring_before_are_nobodys() {
+        let end = said().end;
+        let answer = Answer {
+            magic: MAGIC,
+            verdict: STRANGER,
+            end: End::zeroed(),
+            asked: end.first,
+        };
+        assert_eq!(answer.to(&end), Ok(Some(Verdict::Stranger)));
+        assert_eq!(answer.to(&End { first: 6, ..end }), Ok(None));
+        assert_eq!(Answer::zeroed().to(&end), Err(Error::PeerDead));
+    }
+
     #[test]
     fn places_are_found_again() {
         for card in 0..CARDS as u32 {
@@ -331,6 +406,7 @@ mod tests {
         assert_eq!(places::answered(0), None);
         assert_eq!(places::answered(places::door(0) + 8), None);
         assert!(size_of::<Said>() <= ANSWER && size_of::<Answer>() <= CARD - ANSWER);
-        assert_eq!(ALL % LINE, 0);
+        assert_eq!((ALL % LINE, WHO % LINE), (0, 0));
+        assert_ne!(places::who(), places::sink());
     }
 }

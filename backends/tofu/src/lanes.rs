@@ -10,10 +10,11 @@ use unipgas_core::streams::Ticket;
 use unipgas_core::{Deadline, Error, Result};
 use unipgas_utofu_sys::*;
 
+use crate::blocks::Block;
 use crate::greeting::Fetched;
 use crate::library::Library;
 use crate::net::Target;
-use crate::queue::{Queue, Told, is_awaited, is_local};
+use crate::queue::{Queue, Told, is_awaited, is_local, is_of_another};
 use crate::quick::OFTEN;
 use crate::vcq::{Vcq, is_told};
 
@@ -34,8 +35,8 @@ pub enum Ends {
     Access(Ticket),
     /// As this; and what was there before goes to a place of so many bytes.
     Value(Ticket, Landing),
-    /// The peer of the stream with this number is there.
-    Probe(u32),
+    /// Who is there where the peer of the stream with this number was.
+    Probe(u32, Block),
     /// The process with this number of a stream has been greeted.
     Greeted(u32),
     /// What a peer says in its greeting is here.
@@ -65,7 +66,7 @@ impl Ends {
 
     /// Whether it holds memory that the network may use until the end.
     pub fn has_memory(&self) -> bool {
-        matches!(self, Ends::Fetched(_) | Ends::Answered(_))
+        matches!(self, Ends::Fetched(_) | Ends::Answered(_) | Ends::Probe(..))
     }
 }
 
@@ -320,6 +321,7 @@ impl Lane {
                             let value = notice.rmt_value;
                             findings.ended.extend(ends.map(|ends| (ends, value)));
                         }
+                        (Some(number), Some(_)) if is_of_another(&notice, number) => {}
                         (Some(number), Some(code)) => {
                             if is_awaited(&notice, number) {
                                 queue.fail(number);

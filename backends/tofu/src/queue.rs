@@ -9,7 +9,7 @@ use unipgas_utofu_sys::*;
 use crate::greeting::About;
 use crate::lanes::Ends;
 use crate::net::Target;
-use crate::vcq::{Found, Vcq, is_told, mark};
+use crate::vcq::{Found, UNTOLD, Vcq, is_told, mark};
 
 /// Nobody waits longer for notices of a VCQ that is lost.
 const HAUNTS: Duration = Duration::from_secs(5);
@@ -79,6 +79,11 @@ fn is_of_greeting(edata: u64) -> bool {
 /// Whether a notice is of something of whose end somebody is told that has gone to this target, and not to another process that had its VCQ.
 pub fn is_awaited(notice: &utofu_mrq_notice, target: u32) -> bool {
     notice.edata == u64::from(mark(target)) || is_of_greeting(notice.edata)
+}
+
+/// Whether a notice is of something that has gone to another process, which had the VCQ of this target before.
+pub fn is_of_another(notice: &utofu_mrq_notice, target: u32) -> bool {
+    notice.edata > u64::from(UNTOLD) && notice.edata != u64::from(mark(target))
 }
 
 impl Queue {

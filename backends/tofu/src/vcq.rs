@@ -53,7 +53,7 @@ fn data_of(data: usize, flags: c_ulong) -> *mut c_void {
 }
 
 /// EDATA of what tells nobody of its end. Below it are those of what peers are told, above it the marks of targets.
-const UNTOLD: u8 = 7;
+pub const UNTOLD: u8 = 7;
 
 /// The EDATA of local notices of what goes to the target with this number. A VCQ may have another process later, which is another target.
 pub fn mark(target: u32) -> u8 {

@@ -76,7 +76,18 @@ impl Awaited {
     }
 
     fn settle(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<()> {
-        engine.wait(deadline, &mut || Ok(()), || {
+        self.end(endpoint, engine, deadline, &mut || Ok(()))
+    }
+
+    /// Waits until it has ended. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure; those of `check`, which is called now and then.
+    pub fn end(
+        &self,
+        endpoint: &Endpoint,
+        engine: &Engine,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        engine.wait(deadline, check, || {
             if !self.is_over() {
                 endpoint.progress();
             }
@@ -84,14 +95,15 @@ impl Awaited {
         })
     }
 
-    /// Waits until it has ended. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure.
-    pub fn end(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<()> {
-        self.settle(endpoint, engine, deadline)
-    }
-
-    /// Waits for the value that an atomic operation has found. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure.
-    pub fn value(&self, endpoint: &Endpoint, engine: &Engine, deadline: Deadline) -> Result<u64> {
-        self.settle(endpoint, engine, deadline)?;
+    /// Waits for the value that an atomic operation has found. Errors: as [`end`](Awaited::end).
+    pub fn value(
+        &self,
+        endpoint: &Endpoint,
+        engine: &Engine,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<u64> {
+        self.end(endpoint, engine, deadline, check)?;
         // SAFETY:
         // - the operation has ended, and nobody else writes there.
         Ok(unsafe { *self.0.words[0].get() })
@@ -232,7 +244,7 @@ impl Endpoint {
         message: &[u8],
         deadline: Deadline,
     ) -> Result<()> {
-        self.tell_of(to, message)?.end(self, engine, deadline)
+        self.tell_of(to, message)?.settle(self, engine, deadline)
     }
 
     /// Sends an active message, whose [end](Awaited::end) is waited for. Errors: as for [`Endpoint::active_message`].

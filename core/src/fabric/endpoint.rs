@@ -649,7 +649,7 @@ impl Endpoint {
         compare: u64,
     ) -> Result<u64> {
         self.change(dst, op, operand, compare)?
-            .value(self, engine, Deadline::Never)
+            .value(self, engine, Deadline::Never, &mut || Ok(()))
     }
 }
 

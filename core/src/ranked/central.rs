@@ -169,9 +169,11 @@ impl CentralBarrier {
     /// Nobody else moves the notices on.
     #[cold]
     fn settle(&self) {
-        let drained = self
-            .endpoint
-            .drain(self.world.engine(), Deadline::Never, &mut || Ok(()));
+        let drained = self.endpoint.drain(
+            self.world.engine(),
+            Deadline::Never,
+            &mut self.world.watch_lives(),
+        );
         if drained.is_err() {
             self.endpoint.purge();
         }

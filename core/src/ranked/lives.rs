@@ -144,6 +144,14 @@ impl World {
         }
     }
 
+    /// For waits that the network ends once a death has been [declared](Connection::declare_dead): not every one tells of deaths. Looks, and gives no errors.
+    pub fn watch_lives(&self) -> impl FnMut() -> Result<()> {
+        || {
+            self.look(false);
+            Ok(())
+        }
+    }
+
     /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].
     pub fn check_anyone(&self) -> Result<()> {
         self.look(false);

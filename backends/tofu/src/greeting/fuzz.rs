@@ -4,6 +4,7 @@ use super::*;
 use crate::mail::{self, Kind, Outbox};
 
 const VCQ: u64 = 77;
+const HERE: u64 = 78;
 const RING: u64 = 4096;
 
 fn end() -> End {
@@ -21,7 +22,7 @@ pub(crate) fn card(bytes: &[u8]) {
         return;
     };
     let said: Said = bytemuck::pod_read_unaligned(said);
-    if let Ok(stranger) = said.stranger(VCQ) {
+    if let Greeted::By(stranger) = said.greeted(VCQ, HERE) {
         write_to(stranger.end, rest);
     }
 }
@@ -32,7 +33,7 @@ pub(crate) fn answer(bytes: &[u8]) {
         return;
     };
     let answer: Answer = bytemuck::pod_read_unaligned(answer);
-    if let Ok(Some(Verdict::Accepted(end))) = answer.to(RING) {
+    if let Ok(Some(Verdict::Accepted(end))) = answer.to(&end()) {
         write_to(end, rest);
     }
 }
@@ -75,6 +76,7 @@ pub(crate) fn cards() -> Vec<Vec<u8>> {
     let said = Said {
         magic: MAGIC,
         secret: [7; SECRET],
+        to: HERE,
         end: end(),
         from: Address::new([8; SECRET], VCQ),
         protocol: PROTOCOL,
@@ -92,7 +94,7 @@ pub(crate) fn answers() -> Vec<Vec<u8>> {
         magic: MAGIC,
         verdict,
         end: end(),
-        asked: RING,
+        asked: end().first,
     };
     let read = [u64::MAX - 3, 0, 1];
     let all = [ACCEPTED, STRANGER, OTHER_VERSION, FULL].map(answer);

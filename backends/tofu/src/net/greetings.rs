@@ -9,7 +9,7 @@ use unipgas_core::{Error, Result};
 use super::targets::data_of;
 use super::{NOTICE, Net};
 use crate::conversation::Conversation;
-use crate::greeting::{About, Fetched, Stranger, Verdict, places};
+use crate::greeting::{About, Fetched, Greeted, Stranger, Verdict, places};
 use crate::lanes::Ends;
 use crate::vcq::Vcq;
 
@@ -162,13 +162,17 @@ impl Net {
 
     /// Who begins a stream has said so.
     pub(super) fn is_greeted(&self, mut fetched: Fetched) {
-        let (verdict, begun) = match fetched.read() {
-            Err(verdict) => (verdict, None),
-            Ok(stranger) if stranger.secret != self.secret => {
+        let (verdict, begun) = match fetched.read(self.address.vcq) {
+            Greeted::Nobody => {
+                tracing::debug!("tofu: a greeting that is over is not answered");
+                return;
+            }
+            Greeted::Refused(verdict) => (verdict, None),
+            Greeted::By(stranger) if stranger.secret != self.secret => {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
                 (Verdict::Stranger, None)
             }
-            Ok(stranger) => match self.begun_with(&stranger) {
+            Greeted::By(stranger) => match self.begun_with(&stranger) {
                 // He has not had the answer, or not yet.
                 Some(known) => (Verdict::Accepted(known.own_end()), None),
                 None => self.welcome(&stranger),
@@ -207,7 +211,7 @@ impl Net {
         let Some(one) = number.and_then(|number| self.find(number)) else {
             return;
         };
-        let answer = self.desk.read(card, one.own_end().ring);
+        let answer = self.desk.read(card, &one.own_end());
         if answer == Ok(None) {
             return;
         }

@@ -23,7 +23,7 @@ use crate::blocks::{Block, Blocks};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, New};
 use crate::gates::Vbgs;
-use crate::greeting::{About, CARD, CARDS, Desk, End, TAG};
+use crate::greeting::{About, CARD, CARDS, Desk, End, TAG, places};
 use crate::lanes::{Ends, Findings, Lanes};
 use crate::library::Library;
 use crate::mail::{self, BEHIND, MESSAGE};
@@ -40,6 +40,8 @@ pub const DEPTH: usize = 128;
 const STREAMS: u32 = 1 << 16;
 /// Messages that may be on their way from this process.
 const SENT: u32 = 1024;
+/// Rings are at one of so many places: what goes late to a process that had the VCQ before is not to be where this one's are.
+const SKIPPED: usize = 64;
 /// Notices of messages that may come; half of the MRQ that a VCQ has unless UTOFU_NUM_MRQ_ENTRIES says otherwise (guide §4.3.2.3).
 const PROMISED_TO_ALL: u32 = 1 << 16;
 
@@ -137,18 +139,20 @@ impl Net {
             65..=1024 => (8 << 10, 32),
             _ => (4 << 10, (PROMISED_TO_ALL / (2 * peers)).clamp(4, 16)),
         };
-        let desk = Desk::new()?;
+        let (secret, clock) = (random()?, Clock::new()?);
+        let desk = Desk::new(&secret)?;
         let (base, len) = desk.place();
         // SAFETY:
         // - there until this is dropped, which deregisters it first.
         let desk_stadd = unsafe { first.register(base, len, false, Some(TAG)) }?;
-        let blocks = |size, together, most| {
-            let blocks = Arc::new(Blocks::new(&first, size, together, most));
+        let blocks = |size, together, most, skipped| {
+            let blocks = Arc::new(Blocks::new(&first, size, together, most, skipped));
             blocks.begin().map(|()| blocks)
         };
-        let rings = blocks(ring + BEHIND, 16, STREAMS)?;
-        let (sends, fetches) = (blocks(MESSAGE, 32, SENT)?, blocks(CARD, 16, STREAMS)?);
-        let (secret, clock) = (random()?, Clock::new()?);
+        let skipped = usize::from(u8::from_ne_bytes(random()?)) % SKIPPED;
+        let rings = blocks(ring + BEHIND, 16, STREAMS, skipped)?;
+        let sends = blocks(MESSAGE, 32, SENT, 0)?;
+        let fetches = blocks(CARD, 16, STREAMS, 0)?;
         let address = Address::new(secret, first.vcq.id);
         Ok(Arc::new_cyclic(|me| Net {
             conversations: RwLock::default(),
@@ -308,12 +312,32 @@ impl Net {
         })
     }
 
-    /// Asks whether a peer is there. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    /// Asks whether a peer is there, and still the same. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn probe(&self, of: &Conversation) -> Result<()> {
         let to = &of.target;
-        let lane = self.lanes.first();
-        let ask = |vcq: &Vcq, flags| acknowledge(vcq, to, flags);
-        lane.post_covering(&mut lane.queue(), to, ask, || Ends::Probe(of.number))
+        let block = self.fetches.take().ok_or(Error::NotNow)?;
+        let ends = (block.stadd, to.desk + places::who());
+        let ask = |vcq: &Vcq, flags| {
+            // SAFETY:
+            // - the block is kept until the end.
+            unsafe { vcq.get(to.route, ends, size_of::<u64>(), flags, data_of(to)) }
+        };
+        self.post(to, ask, || Ends::Probe(of.number, block))
+    }
+
+    /// Whose desk is there now.
+    fn has_found(&self, one: &Conversation, found: &Block) {
+        // SAFETY:
+        // - a block of this process's, aligned to a line, to which nothing is written any more.
+        let who = unsafe { found.base.cast::<u64>().read_volatile() };
+        if who == address::identity(&one.with.secret) {
+            return one.hear();
+        }
+        tracing::debug!(
+            "tofu: another process has the VCQ at {}",
+            self.place(one.with.vcq)
+        );
+        self.declare_dead(&one.target);
     }
 
     /// Whether all that was posted quickly to a peer has ended; asks for that where nobody has.

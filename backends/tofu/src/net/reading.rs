@@ -103,9 +103,9 @@ impl Net {
                 ticket.end_with(|| landing.set(value));
                 self.ended.store(true, Ordering::Release);
             }
-            Ends::Probe(number) => {
+            Ends::Probe(number, found) => {
                 if let Some(one) = self.find(number) {
-                    one.hear();
+                    self.has_found(&one, &found);
                 }
             }
             Ends::Greeted(number) => {

@@ -63,7 +63,8 @@ impl Group {
                 .change(counter, AtomicOp::Sum, 1, 0)
                 .map_err(|e| self.blame(0, e))?,
         };
-        match counting.value(&self.endpoint, engine, deadline) {
+        let mut watch = self.world.watch_lives();
+        match counting.value(&self.endpoint, engine, deadline, &mut watch) {
             Ok(before) => Ok(before % n == n - 1),
             Err(Error::Timeout) => {
                 walk.counting = Some(counting);

@@ -111,7 +111,9 @@ impl Group {
             let _ = self.world.directory().unlist_group(self.place);
         }
         let engine = self.world.engine();
-        let drained = self.endpoint.drain(engine, deadline, &mut || Ok(()));
+        let drained = self
+            .endpoint
+            .drain(engine, deadline, &mut self.world.watch_lives());
         if drained == Err(Error::Timeout) {
             return false;
         }
@@ -527,7 +529,7 @@ impl Group {
             return Ok(());
         }
         self.endpoint
-            .drain(self.world.engine(), deadline, &mut || Ok(()))
+            .drain(self.world.engine(), deadline, &mut self.world.watch_lives())
             .map_err(|error| {
                 let members = self.members.iter().copied();
                 self.world.name_the_gone(members, error)

@@ -240,7 +240,7 @@ fn meet() -> Result<Found> {
         };
         endpoint
             .change(at, AtomicOp::Sum, u64::from(peer) + 7, 0)?
-            .value(&endpoint, engine, deadline)?;
+            .value(&endpoint, engine, deadline, &mut || Ok(()))?;
         mapped[nth] = !region.parts().base.is_null();
     }
     world.job().fence(2, deadline)?;
