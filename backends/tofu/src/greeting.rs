@@ -30,30 +30,6 @@ const ALL: usize = WHO + LINE;
 /// Whoever knows the VCQ knows where it is by this tag.
 pub const TAG: u32 = 17;
 
-/// What a notice is about, in the EDATA of a Put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum About {
-    /// Somebody begins a stream.
-    Greeting = 1,
-    /// What a card says has been answered.
-    Answer = 2,
-    /// A message has come.
-    Mail = 3,
-}
-
-impl About {
-    /// `None`: no peer says that.
-    pub fn of(edata: u64) -> Option<Self> {
-        match edata {
-            1 => Some(About::Greeting),
-            2 => Some(About::Answer),
-            3 => Some(About::Mail),
-            _ => None,
-        }
-    }
-}
-
 const MAGIC: [u8; 8] = *b"utofu\0\0\0";
 
 /// One end of a stream.

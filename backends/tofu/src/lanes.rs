@@ -11,10 +11,11 @@ use unipgas_core::{Deadline, Error, Result};
 use unipgas_utofu_sys::*;
 
 use crate::blocks::Block;
+use crate::edata::Whose;
 use crate::greeting::Fetched;
 use crate::library::Library;
 use crate::net::Target;
-use crate::queue::{Queue, Told, is_awaited, is_local, is_of_another};
+use crate::queue::{Queue, Told, is_local};
 use crate::quick::OFTEN;
 use crate::vcq::{Vcq, is_told};
 
@@ -93,7 +94,7 @@ pub struct Lane {
     /// There was no room for something, or it was refused, and nobody has looked since.
     was_full: AtomicBool,
     /// Targets of what the VCQ has refused for good, and why.
-    refused: Mutex<Vec<(utofu_vcq_id_t, Error)>>,
+    refused: Mutex<Vec<(u32, Error)>>,
     /// Channels that post by it.
     users: AtomicUsize,
 }
@@ -105,14 +106,14 @@ pub struct Findings {
     pub ended: Vec<(Ends, u64)>,
     /// Notices of what peers have done.
     pub remote: Vec<utofu_mrq_notice>,
-    /// VCQs that are lost, and why.
-    pub lost: Vec<(utofu_vcq_id_t, i32)>,
+    /// Targets that are lost, and why.
+    pub lost: Vec<(u32, i32)>,
     /// Data of descriptors whose bytes have been read; or that have failed, and why.
     pub read: Vec<(usize, Option<i32>)>,
     /// What has ended with lost targets.
     pub over: Vec<Ends>,
-    /// VCQs that are lost, as something for them was refused here.
-    pub refused: Vec<(utofu_vcq_id_t, Error)>,
+    /// Targets that are lost, as something for them was refused here.
+    pub refused: Vec<(u32, Error)>,
     /// A VCQ of this process can be used no more.
     pub broken: Option<Error>,
     /// There may be room where there was none.
@@ -249,7 +250,7 @@ impl Lane {
     #[cold]
     fn has_not_taken(&self, to: &Target, error: &Error) {
         if *error != Error::NotNow {
-            self.refused.lock().push((to.vcq, error.clone()));
+            self.refused.lock().push((to.number, error.clone()));
         }
         self.was_full.store(true, Ordering::Release);
     }
@@ -315,23 +316,26 @@ impl Lane {
                     let number = target(notice.vcq_id);
                     match (number, failed) {
                         (None, _) => {}
-                        (Some(number), None) if !is_awaited(&notice, number) => {}
+                        (Some(number), None) if !notice.is_awaited(number) => {}
                         (Some(number), None) => {
                             let ends = queue.end(number);
                             let value = notice.rmt_value;
                             findings.ended.extend(ends.map(|ends| (ends, value)));
                         }
-                        (Some(number), Some(_)) if is_of_another(&notice, number) => {}
+                        (Some(number), Some(_)) if notice.is_of_another(number) => {}
                         (Some(number), Some(code)) => {
-                            if is_awaited(&notice, number) {
+                            if notice.is_awaited(number) {
                                 queue.fail(number);
                             }
-                            findings.lost.push((notice.vcq_id, code));
+                            findings.lost.push((number, code));
                         }
                     }
                 }
                 Told::Notice(notice, None) => findings.remote.push(notice),
-                Told::Notice(notice, Some(code)) => findings.lost.push((notice.vcq_id, code)),
+                Told::Notice(notice, Some(code)) => {
+                    let number = target(notice.vcq_id);
+                    findings.lost.extend(number.map(|number| (number, code)));
+                }
             }
         }
         if queue.expects == 0 {

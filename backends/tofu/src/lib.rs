@@ -9,6 +9,7 @@
 //! - `net`: streams, how they begin (`net/greetings`), what comes of what has been posted (`net/reading`), who is reached and who is lost (`net/targets`);
 //!   `conversation`: a stream to a peer; `mail`: its messages; `greeting`: the cards and the door by which it begins
 //! - `lanes`: the VCQs of this process, and what ends with the notices that come there; `queue`: what is under way by one
+//! - `edata`: what notices say of it
 //! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
 //! - `gates`: circuits in which groups meet
 //! - `library`: libtofucom.so, loaded when it is needed; `vcq`: a VCQ, where C ends; `address`: how a process is found; `clock`: when to look
@@ -28,6 +29,7 @@ mod armw;
 mod blocks;
 mod clock;
 mod conversation;
+mod edata;
 mod endpoint;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

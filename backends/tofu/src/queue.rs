@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use unipgas_core::Error;
 use unipgas_utofu_sys::*;
 
-use crate::greeting::About;
+use crate::edata::Whose;
 use crate::lanes::Ends;
 use crate::net::Target;
-use crate::vcq::{Found, UNTOLD, Vcq, is_told, mark};
+use crate::vcq::{Found, Vcq, is_told};
 
 /// Nobody waits longer for notices of a VCQ that is lost.
 const HAUNTS: Duration = Duration::from_secs(5);
@@ -70,20 +70,6 @@ pub fn is_local(notice: &utofu_mrq_notice) -> bool {
         notice.notice_type,
         UTOFU_MRQ_TYPE_LCL_PUT | UTOFU_MRQ_TYPE_LCL_GET | UTOFU_MRQ_TYPE_LCL_ARMW
     )
-}
-
-fn is_of_greeting(edata: u64) -> bool {
-    matches!(About::of(edata), Some(About::Greeting | About::Answer))
-}
-
-/// Whether a notice is of something of whose end somebody is told that has gone to this target, and not to another process that had its VCQ.
-pub fn is_awaited(notice: &utofu_mrq_notice, target: u32) -> bool {
-    notice.edata == u64::from(mark(target)) || is_of_greeting(notice.edata)
-}
-
-/// Whether a notice is of something that has gone to another process, which had the VCQ of this target before.
-pub fn is_of_another(notice: &utofu_mrq_notice, target: u32) -> bool {
-    notice.edata > u64::from(UNTOLD) && notice.edata != u64::from(mark(target))
 }
 
 impl Queue {
@@ -226,10 +212,8 @@ impl Queue {
             let appeased = is_local(&notice)
                 && self.appeases(|ghost| match ghost.vcq == notice.vcq_id {
                     false => None,
-                    true if notice.edata == u64::from(mark(ghost.target)) => {
-                        Some(&mut ghost.to_come)
-                    }
-                    true => is_of_greeting(notice.edata).then_some(&mut ghost.greetings),
+                    true if notice.is_told(ghost.target) => Some(&mut ghost.to_come),
+                    true => (notice.is_of_greeting(ghost.target)).then_some(&mut ghost.greetings),
                 });
             if !appeased {
                 self.told.push_back(Told::Notice(notice, failed));

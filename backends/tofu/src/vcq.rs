@@ -6,6 +6,7 @@ use std::ptr::null_mut;
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
+use crate::edata;
 use crate::library::Library;
 
 /// A virtual control queue. Calls for one are made by one thread at a time; those for several may be made at once.
@@ -52,21 +53,13 @@ fn data_of(data: usize, flags: c_ulong) -> *mut c_void {
     std::ptr::without_provenance_mut(if told { data | TOLD } else { data })
 }
 
-/// EDATA of what tells nobody of its end. Below it are those of what peers are told, above it the marks of targets.
-pub const UNTOLD: u8 = 7;
-
-/// The EDATA of local notices of what goes to the target with this number. A VCQ may have another process later, which is another target.
-pub fn mark(target: u32) -> u8 {
-    UNTOLD + 1 + (target % u32::from(u8::MAX - UNTOLD)) as u8
-}
-
 /// The EDATA of a descriptor, unless the peer is told some.
-fn edata_of(edata: u8, data: usize, flags: c_ulong) -> c_ulong {
+fn edata_of(edata: u64, data: usize, flags: c_ulong) -> c_ulong {
     let told = flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE != 0;
     match (edata, told) {
-        (0, true) => mark((data >> 2) as u32).into(),
-        (0, false) => UNTOLD.into(),
-        (edata, _) => edata.into(),
+        (0, true) => edata::told((data >> 2) as u32),
+        (0, false) => edata::untold((data >> 2) as u32),
+        (edata, _) => edata,
     }
 }
 
@@ -235,7 +228,7 @@ impl Vcq {
         peer: u64,
         (from, to): (u64, u64),
         len: usize,
-        (edata, flags): (u8, c_ulong),
+        (edata, flags): (u64, c_ulong),
         cbdata: usize,
     ) -> Result<()> {
         let put = self.library.functions.utofu_put;
@@ -257,7 +250,7 @@ impl Vcq {
         peer: u64,
         (bytes, len): (*const u8, usize),
         to: u64,
-        (edata, flags): (u8, c_ulong),
+        (edata, flags): (u64, c_ulong),
         cbdata: usize,
     ) -> Result<()> {
         let calls = &self.library.functions;

@@ -1,6 +1,7 @@
 //! Cards of strangers, answers on this process's cards, and the rings that they tell of.
 
 use super::*;
+use crate::edata::About;
 use crate::mail::{self, Kind, Outbox};
 
 const VCQ: u64 = 77;
@@ -109,7 +110,7 @@ pub(crate) fn notices() -> Vec<Vec<u8>> {
         mail::trailer(Kind::Close, 0, 8),
         places::door(3) + 8,
         places::answer(2) + 9,
-        About::Mail as u64,
+        About::Mail.to(0),
     ];
     let address = Address::new([8; SECRET], VCQ);
     vec![

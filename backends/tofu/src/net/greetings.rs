@@ -9,7 +9,8 @@ use unipgas_core::{Error, Result};
 use super::targets::data_of;
 use super::{NOTICE, Net};
 use crate::conversation::Conversation;
-use crate::greeting::{About, Fetched, Greeted, Stranger, Verdict, places};
+use crate::edata::About;
+use crate::greeting::{Fetched, Greeted, Stranger, Verdict, places};
 use crate::lanes::Ends;
 use crate::vcq::Vcq;
 
@@ -66,7 +67,7 @@ impl Net {
         let (target, nothing) = (&one.target, [0u8; 8]);
         let door = target.desk + places::door(card);
         let knock = |vcq: &Vcq, flags| {
-            let about = (About::Greeting as u8, flags | NOTICE);
+            let about = (About::Greeting.to(target.number), flags | NOTICE);
             let bytes = (nothing.as_ptr(), nothing.len());
             // SAFETY:
             // - so many bytes are there.
@@ -120,7 +121,7 @@ impl Net {
         let (answer, len) = fetched.answered();
         let at = target.desk + places::answer(fetched.card);
         let put = |vcq: &Vcq, flags| {
-            let about = (About::Answer as u8, flags | NOTICE);
+            let about = (About::Answer.to(target.number), flags | NOTICE);
             // SAFETY:
             // - the block is kept until the end.
             unsafe { vcq.put(target.route, (answer, at), len, about, data_of(&target)) }

@@ -22,8 +22,9 @@ use crate::address::{self, Address, PROTOCOL};
 use crate::blocks::{Block, Blocks};
 use crate::clock::Clock;
 use crate::conversation::{Conversation, New};
+use crate::edata::About;
 use crate::gates::Vbgs;
-use crate::greeting::{About, CARD, CARDS, Desk, End, TAG, places};
+use crate::greeting::{CARD, CARDS, Desk, End, TAG, places};
 use crate::lanes::{Ends, Findings, Lanes};
 use crate::library::Library;
 use crate::mail::{self, BEHIND, MESSAGE};
@@ -353,7 +354,7 @@ impl Net {
     /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn send(&self, to: &Target, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
         let size = mail::size(bytes.len());
-        let about = About::Mail as u8;
+        let about = About::Mail.to(to.number);
         let write = |into: *mut u8| {
             // SAFETY:
             // - room for so many bytes, and the word behind them, the caller's or this call's.

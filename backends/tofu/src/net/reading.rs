@@ -9,7 +9,8 @@ use unipgas_utofu_sys::*;
 use super::Net;
 use super::greetings::Mute;
 use crate::conversation::Conversation;
-use crate::greeting::{About, places};
+use crate::edata::About;
+use crate::greeting::places;
 use crate::lanes::{Ends, Findings};
 
 /// Whether it was set; it is not any more. Most are not, and are looked at often.
@@ -68,14 +69,14 @@ impl Net {
             self.has_read(data, failed);
         }
         findings.over.clear();
-        for (vcq, code) in findings.lost.drain(..) {
-            if let Some(target) = self.known(vcq) {
+        for (number, code) in findings.lost.drain(..) {
+            if let Some(target) = self.numbered(number) {
                 self.lose(&target, code);
             }
         }
-        for (vcq, why) in findings.refused.drain(..) {
+        for (number, why) in findings.refused.drain(..) {
             self.tell_of(&why);
-            if let Some(target) = self.known(vcq) {
+            if let Some(target) = self.numbered(number) {
                 self.give_up(&target);
             }
         }
@@ -163,11 +164,7 @@ impl Net {
         let Some(code) = failed else {
             return;
         };
-        let target = target.and_then(|number| {
-            let targets = self.targets.read();
-            targets.all.get(number as usize).cloned()
-        });
-        if let Some(target) = target {
+        if let Some(target) = target.and_then(|number| self.numbered(number)) {
             self.lose(&target, code);
         }
     }

@@ -103,6 +103,10 @@ impl Net {
         self.targets.read().find(vcq).cloned()
     }
 
+    pub(super) fn numbered(&self, number: u32) -> Option<Arc<Target>> {
+        self.targets.read().all.get(number as usize).cloned()
+    }
+
     /// Where a VCQ is, for people.
     pub fn place(&self, vcq: u64) -> String {
         self.lanes.first().vcq.place(vcq)
