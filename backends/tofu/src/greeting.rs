@@ -5,6 +5,8 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 
+use std::sync::Arc;
+
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::pages::Pages;
 use unipgas_core::streams::greeting::SECRET;
@@ -13,6 +15,7 @@ use unipgas_core::{Error, Result};
 use crate::address::{Address, PROTOCOL, identity};
 use crate::blocks::Block;
 use crate::mail;
+use crate::net::Target;
 
 /// Streams that may be beginning here at once.
 pub const CARDS: usize = 64;
@@ -244,7 +247,9 @@ pub struct Fetched {
     /// Room for a card.
     block: Block,
     /// The peer's VCQ.
-    pub from: u64,
+    pub from: Arc<Target>,
+    /// Whether it was known which process has that when the card was asked for: another one that it tells of has come after that, then.
+    pub knew: bool,
     /// Which of its cards.
     pub card: u32,
 }
@@ -271,8 +276,14 @@ pub struct Stranger {
 
 impl Fetched {
     /// With room for a card.
-    pub fn new(block: Block, from: u64, card: u32) -> Self {
-        Fetched { block, from, card }
+    pub fn new(block: Block, from: Arc<Target>, card: u32) -> Self {
+        let knew = from.process().is_some();
+        Fetched {
+            block,
+            from,
+            knew,
+            card,
+        }
     }
 
     /// Where it comes to, and so many bytes of it.
@@ -288,7 +299,7 @@ impl Fetched {
 
     /// What it says to the process with this VCQ, once it is here.
     pub fn read(&self, here: u64) -> Greeted {
-        self.said().greeted(self.from, here)
+        self.said().greeted(self.from.vcq, here)
     }
 
     /// Writes the answer.

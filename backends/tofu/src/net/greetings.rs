@@ -7,7 +7,7 @@ use unipgas_core::streams::{Accepted, Stream};
 use unipgas_core::{Error, Result};
 
 use super::targets::data_of;
-use super::{NOTICE, Net};
+use super::{NOTICE, Net, Target};
 use crate::conversation::Conversation;
 use crate::edata::About;
 use crate::greeting::{Fetched, Greeted, Stranger, Verdict, places};
@@ -93,7 +93,7 @@ impl Net {
         let Some(block) = self.fetches.take() else {
             return Some(Mute::Fetch(from, card));
         };
-        let fetched = Fetched::new(block, from, card);
+        let fetched = Fetched::new(block, target.clone(), card);
         let (into, len) = fetched.place();
         let at = target.desk + places::card(card);
         let get = |vcq: &Vcq, flags| {
@@ -117,7 +117,7 @@ impl Net {
         fetched: Fetched,
         begun: Option<Arc<Conversation>>,
     ) -> Option<Mute> {
-        let target = self.target(fetched.from).ok()?;
+        let target = fetched.from.clone();
         let (answer, len) = fetched.answered();
         let at = target.desk + places::answer(fetched.card);
         let put = |vcq: &Vcq, flags| {
@@ -173,19 +173,45 @@ impl Net {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
                 (Verdict::Stranger, None)
             }
-            Greeted::By(stranger) => match self.begun_with(&stranger) {
-                // He has not had the answer, or not yet.
-                Some(known) => (Verdict::Accepted(known.own_end()), None),
-                None => self.welcome(&stranger),
-            },
+            Greeted::By(stranger) => {
+                let Some(target) = self.whose(&fetched, &stranger) else {
+                    return self.try_again(Mute::Fetch(fetched.from.vcq, fetched.card));
+                };
+                fetched.from = target.clone();
+                match self.begun_with(&stranger) {
+                    // He has not had the answer, or not yet.
+                    Some(known) => (Verdict::Accepted(known.own_end()), None),
+                    None => self.welcome(&stranger, target),
+                }
+            }
         };
         fetched.answer(verdict);
         self.try_again(Mute::Answer(fetched, begun));
     }
 
+    /// The stranger's VCQ. `None`: he may have had it before another process, which this one has learnt of meanwhile; his card is to be read again.
+    fn whose(&self, fetched: &Fetched, stranger: &Stranger) -> Option<Arc<Target>> {
+        let target = &fetched.from;
+        if target.is_lost() {
+            return None;
+        }
+        match (target.is_of(stranger.address.secret), fetched.knew) {
+            (true, _) => Some(target.clone()),
+            (false, true) => {
+                self.declare_dead(target);
+                self.target_of(&stranger.address).ok()
+            }
+            (false, false) => None,
+        }
+    }
+
     /// Begins a stream with this stranger, who wants one.
-    fn welcome(&self, stranger: &Stranger) -> (Verdict, Option<Arc<Conversation>>) {
-        match self.begin(stranger.address, false) {
+    fn welcome(
+        &self,
+        stranger: &Stranger,
+        target: Arc<Target>,
+    ) -> (Verdict, Option<Arc<Conversation>>) {
+        match self.begin(stranger.address, target, false) {
             Ok(begun) => {
                 begun.is_ready(stranger.end);
                 (Verdict::Accepted(begun.own_end()), Some(begun))

@@ -209,20 +209,24 @@ impl Net {
         if let Some(why) = self.departed.why(&to.secret) {
             return Err(why);
         }
-        let new = self.begin(to, true)?;
+        let new = self.begin(to, self.target_of(&to)?, true)?;
         self.try_again(Mute::Greet(new.number));
         Ok(new)
     }
 
     /// A stream with this process, which neither side can use yet.
-    fn begin(&self, with: Address, begun_here: bool) -> Result<Arc<Conversation>> {
+    fn begin(
+        &self,
+        with: Address,
+        target: Arc<Target>,
+        begun_here: bool,
+    ) -> Result<Arc<Conversation>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unreachable("the process leaves the network".into()));
         }
         if let Some(why) = self.broken.get() {
             return Err(why.clone());
         }
-        let target = self.target_of(&with)?;
         let block = self.rings.take();
         let block = block.ok_or_else(|| Error::Exhausted("rings for streams".into()))?;
         let own = End {

@@ -45,6 +45,16 @@ impl Target {
         self.lost.load(Ordering::Acquire)
     }
 
+    /// The secret of the process that has it, once that is known.
+    pub fn process(&self) -> Option<&[u8; SECRET]> {
+        self.secret.get()
+    }
+
+    /// Whether this is the VCQ of the process with this secret, as far as is known.
+    pub(super) fn is_of(&self, secret: [u8; SECRET]) -> bool {
+        *self.secret.get_or_init(|| secret) == secret
+    }
+
     /// Something to write to, where nobody reads.
     pub(super) fn sink(&self) -> u64 {
         self.desk + places::sink()
@@ -91,8 +101,7 @@ impl Net {
     pub(super) fn target_of(&self, address: &Address) -> Result<Arc<Target>> {
         loop {
             let target = self.target(address.vcq)?;
-            let secret = address.secret;
-            if *target.secret.get_or_init(|| secret) == secret {
+            if target.is_of(address.secret) {
                 return Ok(target);
             }
             self.lose(&target, LAST_WORD);
