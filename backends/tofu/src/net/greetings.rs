@@ -173,6 +173,10 @@ impl Net {
                 tracing::warn!("tofu: a process that does not know this one's secret is refused");
                 (Verdict::Stranger, None)
             }
+            Greeted::By(stranger) if self.departed.has_ended(&stranger.address.secret) => {
+                tracing::debug!("tofu: a greeting of a process that has died is not answered");
+                return;
+            }
             Greeted::By(stranger) => {
                 let Some(target) = self.whose(&fetched, &stranger) else {
                     return self.try_again(Mute::Fetch(fetched.from.vcq, fetched.card));

@@ -104,7 +104,7 @@ impl Net {
             if target.is_of(address.secret) {
                 return Ok(target);
             }
-            self.lose(&target, LAST_WORD);
+            self.declare_dead(&target);
         }
     }
 
@@ -128,8 +128,11 @@ impl Net {
         follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
     }
 
-    /// Others have seen that the process which has this VCQ died.
+    /// Others have seen that the process which has this VCQ died: what comes from it late is not of one that has come after it.
     pub fn declare_dead(&self, target: &Arc<Target>) {
+        if let Some(secret) = target.process() {
+            self.departed.add(*secret, false, Error::PeerDead);
+        }
         self.lose(target, LAST_WORD);
     }
 

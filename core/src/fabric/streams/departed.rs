@@ -42,6 +42,13 @@ impl Departed {
         let gone = found.filter(|gone| gone.until.is_none_or(|until| now < until))?;
         Some(gone.why.clone())
     }
+
+    /// Whether it has ended, and was not only silent.
+    pub fn has_ended(&self, secret: &[u8; SECRET]) -> bool {
+        let all = self.0.lock();
+        let mut ended = all.iter().filter(|gone| gone.until.is_none());
+        ended.any(|gone| gone.secret == *secret)
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +62,7 @@ mod tests {
         for nth in 0..2 * MOST {
             assert_eq!(departed.why(&secret(nth)), None);
             departed.add(secret(nth), nth % 2 == 0, Error::Timeout);
+            assert_eq!(departed.has_ended(&secret(nth)), nth % 2 == 1);
             departed.add(secret(nth), false, Error::PeerDead);
             assert_eq!(departed.why(&secret(nth)), Some(Error::PeerDead));
         }
