@@ -56,12 +56,17 @@ impl Launched {
         check_size(server.size())?;
         let host = Host::join(server.name(), server.rank(), server.size())?;
         host.board.set_state(server.rank(), RankState::Joined)?;
-        Ok(Launched {
+        let launched = Launched {
             several: server.neighbours().len() < server.size() as usize,
             server,
             host,
             half: Mutex::default(),
-        })
+        };
+        let elsewhere = (0..launched.size()).filter(|rank| !launched.shares_host(*rank));
+        for rank in elsewhere {
+            launched.host.board.set_afar(rank)?;
+        }
+        Ok(launched)
     }
 }
 

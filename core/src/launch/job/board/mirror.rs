@@ -37,8 +37,8 @@ impl Board {
         self.word(H_MIRRORED).store(1, Ordering::Relaxed);
     }
 
-    /// Says that `rank` runs on another host. Before any rank starts. Errors: a rank that the job does not have.
-    pub(in crate::launch::job) fn set_afar(&self, rank: u32) -> Result<()> {
+    /// Says that `rank` runs on another host. Before it is asked. Errors: a rank that the job does not have.
+    pub(in crate::launch) fn set_afar(&self, rank: u32) -> Result<()> {
         self.record(rank, R_AFAR)?.store(1, Ordering::Release);
         Ok(())
     }
