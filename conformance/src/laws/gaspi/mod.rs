@@ -1,5 +1,6 @@
 //! The laws of GASPI, part one: chapters 5 to 8 and 10 to 13.
 
+mod any_moment;
 mod atomics;
 mod bad_input;
 mod bad_places;
@@ -61,6 +62,7 @@ pub fn laws() -> Vec<&'static Law> {
         failure::laws(),
         points::laws(),
         replacement::laws(),
+        any_moment::laws(),
         dead_peer::laws(),
         silent_peer::laws(),
         silent_member::laws(),

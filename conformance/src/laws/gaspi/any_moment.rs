@@ -1,0 +1,194 @@
+//! §5.3.1: a computation that keeps its state goes on after a death at any moment.
+
+use std::time::Duration;
+
+use super::kit::*;
+use super::replacement::{all_healthy, incarnation, together};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    any_moment: "replaced.any-moment", "§5.3.1, §5.5.1", 4,
+        [gaspi_state_vec_get, gaspi_queue_purge, gaspi_group_commit, gaspi_write_notify, gaspi_notify_waitsome, gaspi_allreduce, gaspi_read] + needs_kill + replaces + ordering,
+        "a process is killed at a moment of the seed's choice; the others go back to what was kept, and with the one that takes its place come to the same end";
+}
+
+/// Steps of the computation, and how often all keep what they have.
+const STEPS: u64 = 60;
+const OFTEN: u64 = 10;
+
+/// Where a rank has its value, what its left neighbour has told it, its state that is kept (twice, in turn: step and value), and that of its
+/// left neighbour.
+const VALUE: usize = 0;
+const HALO: usize = 8;
+const OWN: usize = 16;
+const KEPT: usize = 48;
+
+/// One step: values go round, and are mixed.
+fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
+    let right = ((ctx.rank + 1) % ctx.size) as u16;
+    let done = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
+    done(c!(gaspi_write_notify(
+        0,
+        VALUE as u64,
+        right,
+        0,
+        HALO as u64,
+        8,
+        0,
+        at as u32 + 1,
+        0,
+        BLOCK
+    )))?;
+    let (mut first, mut value) = (0, 0);
+    done(c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK)))?;
+    done(c!(gaspi_notify_reset(0, 0, &mut value)))?;
+    done(c!(gaspi_wait(0, BLOCK)))?;
+    memory.set(VALUE, mix(memory.get(VALUE), memory.get(HALO), at));
+    if at.is_multiple_of(OFTEN) {
+        let place = (at / OFTEN % 2) as usize * 16;
+        memory.set(OWN + place, at + 1);
+        memory.set(OWN + place + 8, memory.get(VALUE));
+        // The value first: a process may be killed between the two.
+        for word in [8, 0] {
+            let (from, to) = ((OWN + place + word) as u64, (KEPT + place + word) as u64);
+            done(c!(gaspi_write(0, from, right, 0, to, 8, 0, BLOCK)))?;
+            done(c!(gaspi_wait(0, BLOCK)))?;
+        }
+    }
+    // Nobody is more than a step ahead.
+    done(c!(gaspi_barrier(ALL, BLOCK)))
+}
+
+fn mix(own: u64, left: u64, at: u64) -> u64 {
+    own.wrapping_mul(31).wrapping_add(left).rotate_left(7) ^ at
+}
+
+/// What all come to without a death.
+fn expected(ranks: u32) -> Vec<u64> {
+    let mut values: Vec<u64> = (1..=u64::from(ranks)).collect();
+    for at in 0..STEPS {
+        let before = values.clone();
+        for rank in 0..values.len() {
+            let left = before[(rank + values.len() - 1) % values.len()];
+            values[rank] = mix(before[rank], left, at);
+        }
+    }
+    values
+}
+
+fn any_moment(ctx: &Ctx) -> Verdict {
+    let mut random = ctx.random(0);
+    let victim = random.below(u64::from(ctx.size)) as u32;
+    let moment = 1 + random.below(STEPS - 2);
+    let pause_before = random.below(400);
+    let new = incarnation()? > 0;
+    let memory = if new {
+        ok!(gaspi_segment_alloc(0, 128, 0));
+        memory(0, 128)?
+    } else {
+        segment(0, 128)?
+    };
+    let mut at = 0;
+    if new {
+        at = go_back(ctx, &memory, true)?;
+    } else {
+        memory.set(VALUE, u64::from(ctx.rank) + 1);
+        memory.set(OWN + 24, memory.get(VALUE));
+        let right = ((ctx.rank + 1) % ctx.size) as u16;
+        ok!(gaspi_write(
+            0,
+            OWN as u64 + 16,
+            right,
+            0,
+            KEPT as u64 + 16,
+            16,
+            0,
+            LONG
+        ));
+        flush(0)?;
+        barrier()?;
+        ctx.sync();
+    }
+    while at < STEPS {
+        if !new && ctx.rank == victim && at == moment {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(pause_before));
+                    ctx.dies();
+                });
+                let mut at = at;
+                // The others do not come to the end without it.
+                while at < STEPS - 1 && step(ctx, &memory, at).is_ok() {
+                    at += 1;
+                }
+                loop {
+                    std::thread::park();
+                }
+            });
+        }
+        match step(ctx, &memory, at) {
+            Ok(()) => at += 1,
+            Err(code) => {
+                ensure!(is_error(code), "a step gave {}", code_name(code));
+                all_healthy(ctx, &[victim])?;
+                at = go_back(ctx, &memory, false)?;
+            }
+        }
+    }
+    ensure_eq!(
+        memory.get(VALUE),
+        expected(ctx.size)[ctx.rank as usize],
+        "the value at the end"
+    );
+    Ok(())
+}
+
+/// All go back to the last step that all have kept.
+fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
+    if new {
+        for rank in 0..ctx.size as u16 {
+            ok!(gaspi_segment_register(0, rank, LONG));
+        }
+    }
+    repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, LONG)))?;
+    together()?;
+    let mut value = 0;
+    ok!(gaspi_notify_reset(0, 0, &mut value));
+    if new {
+        // From its right neighbour.
+        let right = ((ctx.rank + 1) % ctx.size) as u16;
+        ok!(gaspi_read(
+            0,
+            OWN as u64,
+            right,
+            0,
+            KEPT as u64,
+            32,
+            0,
+            LONG
+        ));
+        flush(0)?;
+    }
+    let newest = u64::from(memory.get(OWN) < memory.get(OWN + 16));
+    let mine = memory.get(OWN + 16 * newest as usize);
+    let all = reduced(ALL, MIN, mine)?;
+    let place = (0..2).find(|nth| memory.get(OWN + 16 * nth) == all);
+    let place = place.ok_or_else(|| format!("nothing of step {all} is kept"))?;
+    memory.set(VALUE, memory.get(OWN + 16 * place + 8));
+    // What the left neighbour keeps here is kept anew, too.
+    let right = ((ctx.rank + 1) % ctx.size) as u16;
+    ok!(gaspi_write(
+        0,
+        OWN as u64,
+        right,
+        0,
+        KEPT as u64,
+        32,
+        0,
+        LONG
+    ));
+    flush(0)?;
+    barrier()?;
+    Ok(all)
+}
