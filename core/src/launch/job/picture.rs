@@ -22,6 +22,9 @@ pub struct Seen {
     pub rank: u32,
     /// Its process.
     pub pid: u32,
+    /// The program, as the kernel names it: at most 15 bytes.
+    #[serde(default)]
+    pub program: String,
     /// Where it runs, on another host.
     pub host: Option<String>,
     /// What its process does.
@@ -81,12 +84,19 @@ impl Seen {
         Seen {
             rank,
             pid,
+            program: program_of(pid),
             host: None,
             doing,
             waits,
             counts: board.counts(rank),
         }
     }
+}
+
+/// Empty where there is no such process.
+fn program_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end().to_owned()
 }
 
 /// What the kernel says of it.
@@ -251,12 +261,18 @@ fn seconds(span: Duration) -> String {
 impl fmt::Display for Picture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = self.ranks.iter().any(|seen| seen.host.is_some());
+        let programs: BTreeSet<_> = (self.ranks.iter().map(|seen| &seen.program))
+            .filter(|program| !program.is_empty())
+            .collect();
         let mut rows = vec![["rank", "process", "call", "since", "waits for"].map(String::from)];
         for seen in self.ranks.iter().take(LISTED) {
-            let process = match &seen.host {
+            let mut process = match &seen.host {
                 Some(host) => format!("{} on {host}", seen.pid),
                 None => seen.pid.to_string(),
             };
+            if programs.len() > 1 {
+                process = format!("{} {process}", seen.program.escape_debug());
+            }
             if seen.waits.is_empty() {
                 let none = String::new;
                 rows.push([
@@ -282,7 +298,7 @@ impl fmt::Display for Picture {
                 ]);
             }
         }
-        if !places {
+        if !places && programs.len() < 2 {
             rows[0][1] = "pid".into();
         }
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
@@ -329,6 +345,7 @@ mod tests {
         Seen {
             rank,
             pid: 100 + rank,
+            program: "solver".into(),
             host: None,
             doing: Doing::Sleeps,
             waits: vec![Waiting {
@@ -387,6 +404,23 @@ mod tests {
         assert!(text.contains("2  102 on far  computes"), "{text}");
         assert!(text.contains("ranks 0-3"), "{text}");
         assert!(text.ends_with("not in gaspi_barrier: rank 2\n"), "{text}");
+    }
+
+    #[test]
+    fn programs_are_named_where_they_differ() {
+        let mut all = Picture {
+            ranks: vec![
+                waiting(0, "gaspi_wait", &[1]),
+                waiting(1, "gaspi_wait", &[]),
+            ],
+        };
+        let text = all.to_string();
+        assert!(!text.contains("solver"), "{text}");
+        all.ranks[1].program = "view\ner".into();
+        let text = all.to_string();
+        assert!(text.contains("0    solver 100  gaspi_wait"), "{text}");
+        assert!(text.contains("1  view\\ner 101  gaspi_wait"), "{text}");
+        assert!(text.starts_with("rank       process  call"), "{text}");
     }
 
     #[test]
