@@ -145,8 +145,10 @@ impl World {
         let connection = self.connect_within(rank, deadline)?;
         let import = |bytes: &[u8; BUNDLE_LEN]| {
             let key = RegionKey::from_bytes(bytes)?;
-            self.while_they_live(deadline, |until| connection.import_within(&key, until))
-                .map_err(|e| self.blame(rank, e))
+            self.while_they_live(rank, deadline, |until| {
+                connection.import_within(&key, until)
+            })
+            .map_err(|e| self.blame(rank, e))
         };
         Ok(Imported {
             data: import(&entry.data)?,
@@ -237,8 +239,9 @@ impl World {
                 if let Some(entry) = entry.filter(|entry| entry.name == name) {
                     let key = RegionKey::from_bytes(&entry.arena)?;
                     let connection = self.connect_within(rank, deadline)?;
-                    let imported = self
-                        .while_they_live(deadline, |until| connection.import_within(&key, until));
+                    let imported = self.while_they_live(rank, deadline, |until| {
+                        connection.import_within(&key, until)
+                    });
                     return imported.map(Some).map_err(|e| self.blame(rank, e));
                 }
             }

@@ -129,13 +129,15 @@ impl World {
         }
     }
 
-    /// Repeats `attempt`, which goes on where it has timed out, until the deadline, and looks at lives between: not every network tells of deaths,
-    /// but once they have been [declared](Connection::declare_dead) it ends what waits for the dead.
+    /// Repeats `attempt`, which waits for `rank` and goes on where it has timed out, until the deadline, and looks at lives between: not every network tells
+    /// of deaths, but once they have been [declared](Connection::declare_dead) it ends what waits for the dead.
     pub(super) fn while_they_live<T>(
         &self,
+        rank: u32,
         deadline: Deadline,
         mut attempt: impl FnMut(Deadline) -> Result<T>,
     ) -> Result<T> {
+        let _slices = waits::in_slices(rank);
         loop {
             match attempt(deadline.not_after(LOOK_LATEST)) {
                 Err(Error::Timeout) if !deadline.expired() => self.look(false),

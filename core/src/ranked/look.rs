@@ -99,7 +99,7 @@ impl World {
             return Ok(());
         }
         let (service, engine) = (self.service(), self.engine());
-        self.while_they_live(deadline, |until| {
+        self.while_they_live(rank, deadline, |until| {
             service.read_on(engine, &mut look.open, at, into, until)
         })
         .map_err(|e| self.gone_or_stale(rank, e))?;

@@ -144,8 +144,9 @@ impl World {
     ) -> Result<RemoteRegion> {
         let connection = self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, name)?;
-        let imported =
-            self.while_they_live(deadline, |until| connection.import_within(&key, until));
+        let imported = self.while_they_live(rank, deadline, |until| {
+            connection.import_within(&key, until)
+        });
         imported.map_err(|e| self.blame(rank, e))
     }
 
@@ -197,7 +198,7 @@ impl World {
         }
         let address = self.fetch_bundle(rank, "address")?;
         // Not under the lock: who can wait for ever would hold up who cannot.
-        let new = self.while_they_live(deadline, |until| {
+        let new = self.while_they_live(rank, deadline, |until| {
             self.engine.connect_within(&address, until)
         });
         let new = new.map_err(|e| self.blame(rank, e))?;
@@ -279,8 +280,9 @@ impl World {
         let connection = self.connect_within(rank, deadline)?;
         let key = self.fetch_bundle(rank, "directory")?;
         // As in `connect_within`.
-        let imported =
-            self.while_they_live(deadline, |until| connection.import_within(&key, until));
+        let imported = self.while_they_live(rank, deadline, |until| {
+            connection.import_within(&key, until)
+        });
         let imported = imported.map_err(|e| self.blame(rank, e))?;
         let mut place = place.lock();
         if place.incarnation != incarnation {

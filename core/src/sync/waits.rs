@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,25 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The seat of a thread whose wait is looking at who is needed just now.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    /// When a thread has begun to wait in slices, and for whom.
+    static SLICES: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
+}
+
+/// Waits of this thread are parts of one.
+pub(crate) struct Slices(Option<(Instant, u32)>);
+
+/// Until this is dropped a thread waits for this rank, now and then: those waits are told of as one.
+pub(crate) fn in_slices(rank: u32) -> Slices {
+    let before = SLICES.get();
+    let since = before.map_or_else(Instant::now, |(since, _)| since);
+    SLICES.set(Some((since, rank)));
+    Slices(before)
+}
+
+impl Drop for Slices {
+    fn drop(&mut self) {
+        SLICES.set(self.0);
+    }
 }
 
 /// Has this process tell here from now on.
@@ -154,6 +173,8 @@ impl Telling {
 
     /// Does `check`. Of a wait that has lasted `lasted`, others learn who is needed.
     pub fn check<T>(&mut self, lasted: Duration, check: impl FnOnce() -> T) -> T {
+        let slices = SLICES.get();
+        let lasted = slices.map_or(lasted, |(since, _)| lasted.max(since.elapsed()));
         if lasted >= LONG && !self.tried {
             self.tried = true;
             self.seat = take(lasted);
@@ -167,6 +188,9 @@ impl Telling {
             under_way::look();
         }
         let before = ASKED.replace(Some(seat));
+        if let Some((_, rank)) = slices {
+            seat.need(&[rank]);
+        }
         let found = check();
         ASKED.set(before);
         if let (Some(traced), Some(seat)) = (&mut self.traced, self.seat) {
@@ -334,6 +358,19 @@ mod tests {
             assert_eq!((seen.needed, seen.pending, seen.sleeps), (2, 2, 1));
             assert!(seen.lasted >= LONG);
         }
+        assert_eq!(told(), None);
+        {
+            let _slices = in_slices(5);
+            std::thread::sleep(LONG);
+            Telling::default().check(Duration::ZERO, || assert_eq!(told().unwrap().ranks, [5]));
+            let mut wait = Telling::default();
+            wait.check(Duration::ZERO, || needs(&[6]));
+            let seen = told().unwrap();
+            assert_eq!(seen.ranks, [6], "who knows better");
+            assert!(seen.lasted >= LONG);
+        }
+        let mut wait = Telling::default();
+        wait.check(Duration::ZERO, || {});
         assert_eq!(told(), None);
         let many: Vec<u32> = (0..100).collect();
         let mut wait = Telling::default();
