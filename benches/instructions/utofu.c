@@ -1,5 +1,7 @@
 /* Instructions of uTofu's calls between two processes of a host. */
 #define _DEFAULT_SOURCE
+/* Of who waits while the other one goes step by step, perhaps on a machine that is played. */
+#define PATIENCE 3600.0
 
 #include "../../examples/utofu/job.h"
 #include "step.h"

@@ -113,7 +113,11 @@ struct patience
   double deadline;
 };
 
-/** Between two polls: gives the processor away after a while, and ends the process after a minute without success. */
+#ifndef PATIENCE
+#define PATIENCE 60.0 /* seconds */
+#endif
+
+/** Between two polls: gives the processor away after a while, and ends the process where that takes too long. */
 static inline void
 rest (struct patience *patience, const char *awaited)
 {
@@ -129,9 +133,9 @@ rest (struct patience *patience, const char *awaited)
     }
   const double time = now ();
   if (patience->deadline == 0.0)
-    patience->deadline = time + 60.0;
+    patience->deadline = time + PATIENCE;
   else if (time > patience->deadline)
-    die ("waited for a minute: %s", awaited);
+    die ("waited for %.0f s: %s", PATIENCE, awaited);
 }
 
 /** A word in memory that peers write to. What was written before it is visible too. */
