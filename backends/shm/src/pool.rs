@@ -41,7 +41,8 @@ impl Mapping {
     /// relative to the file.
     pub fn new(file: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Self> {
         let lead = (offset as usize) % HUGE;
-        let reserved = len + lead + HUGE;
+        let reserved = (len.checked_add(lead + HUGE))
+            .ok_or_else(|| Error::Exhausted("address space for shared memory".into()))?;
         // SAFETY:
         // - a fresh reservation at an address of the kernel's choice; nothing else lives there.
         let place = unsafe {

@@ -90,13 +90,16 @@ pub(crate) fn slots() -> Vec<Vec<u8>> {
                 generation: 1,
             };
             let flags = u64::from((kind as u32) << 8 | 7);
-            let records = [[1 | flags << 32, 1 << 21, 5000, 1 << 30]; 2];
-            let parts = [
-                bytemuck::bytes_of(&address),
-                bytemuck::bytes_of(&key),
-                bytemuck::cast_slice(&records),
-            ];
-            all.push(parts.concat());
+            // The second one is longer than any address space.
+            for (len, at) in [(5000, 1 << 30), (u64::MAX - 0x3000, 0x1000)] {
+                let records = [[1 | flags << 32, 1 << 21, len, at]; 2];
+                let parts = [
+                    bytemuck::bytes_of(&address),
+                    bytemuck::bytes_of(&key),
+                    bytemuck::cast_slice(&records),
+                ];
+                all.push(parts.concat());
+            }
         }
     }
     all
