@@ -19,6 +19,7 @@ pub(crate) const SHORT: usize = 128;
 // the reads of lines that are written whole), and stores around the cache (`STNP`) are a hint there, which need no fence of their own.
 
 /// From this many bytes on `spread` may be faster than memmove: the two ends no longer fit into the caches of a core.
+#[cfg(any(test, target_arch = "x86_64"))]
 const SPREAD: usize = 4 << 20;
 
 /// Copies `len` bytes as memmove does; the ranges may overlap.
