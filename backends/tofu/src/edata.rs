@@ -18,6 +18,7 @@ pub enum About {
 const GREETED: u8 = 3;
 const GREETING: u8 = 1;
 const ANSWER: u8 = GREETING + GREETED;
+const BEYOND: u8 = ANSWER + GREETED;
 /// Of what a local notice tells the end, and of the rest, which messages belong to: so many values each.
 const TARGETS: u8 = 124;
 const TOLD: u8 = 8;
@@ -51,7 +52,7 @@ impl About {
     pub fn of(edata: u64) -> Option<Self> {
         match u8::try_from(edata).ok()? {
             GREETING..ANSWER => Some(About::Greeting),
-            ANSWER..=6 => Some(About::Answer),
+            ANSWER..BEYOND => Some(About::Answer),
             UNTOLD.. => Some(About::Mail),
             _ => None,
         }
