@@ -18,6 +18,7 @@ struct Size {
 
 impl Size {
     fn now() -> Result<Self, String> {
+        give_back();
         let status = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
         let of = |name: &str| {
             let rest = status.lines().find_map(|line| line.strip_prefix(name));
@@ -43,6 +44,14 @@ impl Size {
         ];
         resident.min(held.into_iter().max().unwrap_or(0))
     }
+}
+
+/// What the allocator keeps for later goes back: how much that is depends on what was freed last.
+#[cfg(target_env = "gnu")]
+fn give_back() {
+    // SAFETY:
+    // - any thread may ask at any time.
+    unsafe { libc::malloc_trim(0) };
 }
 
 #[cfg(target_env = "gnu")]

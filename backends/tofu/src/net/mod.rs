@@ -413,22 +413,21 @@ impl Net {
         self.owner.wake();
     }
 
-    /// Goes through those that are over, and lets go of those that are so there, too.
+    /// Goes through those that are over, and lets go of those that are so there, too. They count as closing until then, whoever goes through them.
     fn part(&self) {
-        let closing = std::mem::take(&mut *self.closing.lock());
+        let closing = self.closing.lock().clone();
         for number in closing {
-            let Some(one) = self.find(number) else {
-                continue;
-            };
-            one.close();
-            if !one.is_quiet() {
-                self.closing.lock().push(number);
-                self.waits.store(true, Ordering::Release);
-                continue;
+            if let Some(one) = self.find(number) {
+                one.close();
+                if !one.is_quiet() {
+                    self.waits.store(true, Ordering::Release);
+                    continue;
+                }
+                let mut conversations = self.conversations.write();
+                conversations.rings.remove(&one.block());
+                conversations.all.remove(&number);
             }
-            let mut conversations = self.conversations.write();
-            conversations.rings.remove(&one.block());
-            conversations.all.remove(&number);
+            self.closing.lock().retain(|other| *other != number);
         }
     }
 
