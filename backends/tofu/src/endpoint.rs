@@ -90,7 +90,7 @@ impl Own for Write {
                 // It starts with the word.
                 // SAFETY:
                 // - as above.
-                unsafe { self.put(vcq, peer, UTOFU_ONESIDED_FLAG_DELAY_START, data) }?;
+                unsafe { self.put(vcq, peer, vcq.waiting(), data) }?;
                 self.half = true;
             }
             let (word, order) = (value.to_ne_bytes(), UTOFU_ONESIDED_FLAG_STRONG_ORDER);
@@ -101,9 +101,9 @@ impl Own for Write {
         };
         let mut queue = lane.queue();
         let posted = lane.post(&mut queue, to, post, || Ends::Access(ticket));
-        if self.half && !matches!(posted, Ok(()) | Err(Error::NotNow)) {
+        if !matches!(posted, Ok(()) | Err(Error::NotNow)) {
             // The bytes go while they are there.
-            lane.vcq.start_delayed();
+            lane.vcq.start();
         }
         posted
     }

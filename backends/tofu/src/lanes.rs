@@ -272,15 +272,15 @@ impl Lane {
         unsafe { self.vcq.register(base, len, read_only, tag) }
     }
 
-    /// See [`Vcq::deregister`]. What has gone to lost targets may still read or write there: its end is waited for.
+    /// See [`Vcq::deregister`]. What has gone to lost targets may still read or write there: its end is waited for. What waits for another descriptor goes.
     pub fn deregister(&self, stadd: u64) {
         let soon = Deadline::after(FAREWELL);
         loop {
             let mut queue = self.queue.lock();
-            if queue.is_haunted() {
+            if queue.is_haunted() || !self.vcq.start() {
                 queue.collect(&self.vcq);
             }
-            if !queue.is_haunted() || soon.expired() {
+            if !queue.is_haunted() && self.vcq.start() || soon.expired() {
                 self.vcq.deregister(stadd);
                 return;
             }
@@ -291,7 +291,13 @@ impl Lane {
 
     /// Whether a local notice is to come, or somebody waits for room, which polls make.
     pub fn expects(&self) -> bool {
-        self.expects.load(Ordering::Relaxed) || self.was_full.load(Ordering::Relaxed)
+        self.expects.load(Ordering::Relaxed) || self.is_short()
+    }
+
+    /// Whether somebody waits for room, which polls make.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        self.was_full.load(Ordering::Relaxed)
     }
 
     /// Takes what has come. `target` gives the number of the one with this VCQ.

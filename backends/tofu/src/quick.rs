@@ -71,7 +71,7 @@ impl Quick {
                 None => unsafe { vcq.put_piggyback(peer, bytes, at, (0, order | notice), data) },
                 Some((slot, word)) => {
                     if len > 0 {
-                        let flags = (0, order | UTOFU_ONESIDED_FLAG_DELAY_START);
+                        let flags = (0, order | vcq.waiting());
                         // SAFETY:
                         // - the caller's word.
                         unsafe { vcq.put_piggyback(peer, bytes, at, flags, data) }?;

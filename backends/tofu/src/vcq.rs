@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
@@ -17,15 +18,8 @@ pub struct Vcq {
     pub id: utofu_vcq_id_t,
     /// The TNI that works for it.
     pub tni: utofu_tni_id_t,
-}
-
-/// What became of a descriptor. Errors: [`Error::NotNow`]: the TOQ is full; [`Error::Os`].
-fn posted(code: c_int, what: &str) -> Result<()> {
-    match code {
-        UTOFU_SUCCESS => Ok(()),
-        UTOFU_ERR_BUSY => Err(Error::NotNow),
-        code => Err(failed(code, what)),
-    }
+    /// A descriptor waits for the next one.
+    waits: AtomicBool,
 }
 
 /// A code as it is called in the guide.
@@ -112,6 +106,7 @@ impl Vcq {
             handle,
             id: 0,
             tni,
+            waits: AtomicBool::new(false),
         };
         // SAFETY:
         // - a VCQ of this process, and a place for the ID.
@@ -237,7 +232,7 @@ impl Vcq {
         // SAFETY:
         // - the caller's word; what is no STADD is refused.
         let code = unsafe { put(self.handle, peer, from, to, len, edata, flags, cbdata) };
-        posted(code, "utofu_put")
+        self.posted(flags, code, "utofu_put")
     }
 
     /// Writes bytes that are taken in the call, 32 at most. Errors: as [`put`](Vcq::put).
@@ -262,7 +257,7 @@ impl Vcq {
             // SAFETY:
             // - the caller's word.
             let code = unsafe { put(self.handle, peer, bytes, to, len, edata, flags, cbdata) };
-            return posted(code, "utofu_put_piggyback");
+            return self.posted(flags, code, "utofu_put_piggyback");
         }
         let mut word = [0; size_of::<u64>()];
         // SAFETY:
@@ -272,7 +267,7 @@ impl Vcq {
         // SAFETY:
         // - the caller's word.
         let code = unsafe { put(self.handle, peer, word, to, len, edata, flags, cbdata) };
-        posted(code, "utofu_put_piggyback8")
+        self.posted(flags, code, "utofu_put_piggyback8")
     }
 
     /// Reads `len` bytes into registered memory. Errors: as [`put`](Vcq::put).
@@ -293,7 +288,7 @@ impl Vcq {
         // SAFETY:
         // - the caller's word.
         let code = unsafe { get(self.handle, peer, into, from, len, edata, flags, cbdata) };
-        posted(code, "utofu_get")
+        self.posted(flags, code, "utofu_get")
     }
 
     /// Changes an element of 4 or 8 bytes. Errors: as [`put`](Vcq::put).
@@ -327,18 +322,45 @@ impl Vcq {
                 }
             }
         };
-        posted(code, what.call())
+        self.posted(flags, code, what.call())
     }
 
-    /// Starts what was posted with [`UTOFU_ONESIDED_FLAG_DELAY_START`], and nothing else.
+    /// What became of a descriptor. Errors: [`Error::NotNow`]: the TOQ is full; [`Error::Os`].
+    #[inline]
+    fn posted(&self, flags: c_ulong, code: c_int, what: &str) -> Result<()> {
+        match code {
+            UTOFU_SUCCESS => {
+                let waits = flags & UTOFU_ONESIDED_FLAG_DELAY_START != 0;
+                self.waits.store(waits, Ordering::Relaxed);
+                Ok(())
+            }
+            UTOFU_ERR_BUSY => Err(Error::NotNow),
+            code => Err(failed(code, what)),
+        }
+    }
+
+    /// Flags of what may wait for the next descriptor. One at a time: the TOQ must not be full of those that wait.
+    #[inline]
+    pub fn waiting(&self) -> c_ulong {
+        match self.waits.load(Ordering::Relaxed) {
+            true => 0,
+            false => UTOFU_ONESIDED_FLAG_DELAY_START,
+        }
+    }
+
+    /// Starts what [waits](Vcq::waiting), and nothing else. Whether nothing waits now.
     #[cold]
-    pub fn start_delayed(&self) {
+    pub fn start(&self) -> bool {
+        if !self.waits.load(Ordering::Relaxed) {
+            return true;
+        }
         // SAFETY:
         // - a handle of this process.
         let code = unsafe { (self.library.functions.utofu_nop)(self.handle, 0, null_mut()) };
-        if code != UTOFU_SUCCESS {
-            tracing::debug!("tofu: utofu_nop: {}", name(code));
-        }
+        let started = self.posted(0, code, "utofu_nop");
+        started
+            .inspect_err(|why| tracing::debug!("tofu: {why}"))
+            .is_ok()
     }
 
     /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed.

@@ -51,10 +51,18 @@ impl Net {
     /// Whether anything has come.
     fn look(&self, findings: &mut Findings) -> bool {
         let known = |vcq| self.targets.read().numbers.get(&vcq).copied();
+        let mut short = false;
         for lane in self.lanes.iter() {
+            short |= lane.is_short();
             if lane.number == 0 || lane.expects() {
                 lane.look(findings, known);
             }
+        }
+        if short {
+            // VCQs of a TNI may share a TOQ, and what is in it leaves when its own is looked at.
+            self.lanes
+                .iter()
+                .for_each(|lane| lane.look(findings, known));
         }
         if findings.is_empty() {
             return false;
