@@ -153,46 +153,11 @@ impl Flights {
         self.all.iter().filter(|flight| !flight.read).count()
     }
 
-    /// Those that the library has, and of whose sending it has not told.
-    pub fn waiting(&self) -> usize {
-        self.waiting_ones().count()
-    }
-
-    fn waiting_ones(&self) -> impl Iterator<Item = &Flight> {
-        self.all
-            .iter()
-            .filter(|flight| flight.failure.is_none() && flight.came.is_none())
-    }
-
-    /// The library has handed out a TCQ descriptor: all before it have come, too.
-    pub fn came(&mut self, cbdata: usize, code: c_int, tick: u64) {
-        let told = |flight: &&Flight| match code {
-            UTOFU_SUCCESS => flight.part.asks(UTOFU_ONESIDED_FLAG_TCQ_NOTICE),
-            _ => flight.cbdata == cbdata,
-        };
-        let Some(serial) = self.waiting_ones().find(told).map(|flight| flight.serial) else {
-            return;
-        };
-        for flight in &mut self.all {
-            if flight.serial <= serial && flight.failure.is_none() && flight.came.is_none() {
-                let own = if flight.serial == serial {
-                    code
-                } else {
-                    UTOFU_SUCCESS
-                };
-                flight.came = Some((tick, own));
-            }
-        }
-    }
-
-    /// The library has passed over the first `number` that it had: nothing is told of them.
-    pub fn passed(&mut self, number: usize, tick: u64) {
-        let waiting = self
-            .all
-            .iter_mut()
-            .filter(|flight| flight.failure.is_none() && flight.came.is_none());
-        for flight in waiting.take(number) {
-            flight.came = Some((tick, UTOFU_SUCCESS));
+    /// The library has handed out the next TCQ descriptor: it tells of each that it has, in their order.
+    pub fn came(&mut self, code: c_int, tick: u64) {
+        let waits = |flight: &&mut Flight| flight.failure.is_none() && flight.came.is_none();
+        if let Some(flight) = self.all.iter_mut().find(waits) {
+            flight.came = Some((tick, code));
         }
     }
 
@@ -333,9 +298,9 @@ mod tests {
         flights.post(put(0), 1, None);
         flights.post(put(UTOFU_ONESIDED_FLAG_TCQ_NOTICE), 2, None);
         flights.post(put(UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE), 3, None);
-        flights.passed(1, 1);
-        flights.came(2, UTOFU_SUCCESS, 1);
-        flights.passed(1, 2);
+        for tick in [1, 1, 2] {
+            flights.came(UTOFU_SUCCESS, tick);
+        }
         assert_eq!((flights.read(0), flights.unread()), (Vec::new(), 3));
         assert_eq!((flights.read(1), flights.all.len()), (vec![(1, 0, 2)], 2));
         flights.told(1, UTOFU_SUCCESS);

@@ -222,34 +222,11 @@ impl Queues {
                 match code {
                     UTOFU_ERR_NOT_FOUND => break,
                     UTOFU_SUCCESS | UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER => {
-                        queue.flights.came(cbdata.expose_provenance(), code, tick);
+                        queue.flights.came(code, tick);
                     }
                     code => return Err(code),
                 }
             }
-        }
-        let mut unread = 0;
-        if let Some(handle) = self.by_handle.keys().next() {
-            // SAFETY:
-            // - a VCQ that is there, and a place for the number; this thread holds the CQ.
-            outcome(unsafe { (mock.real.utofu_query_num_unread_tcq)(*handle, &mut unread) })?;
-        }
-        // The library counts for the whole CQ: with several VCQs it is known only of all together what they are.
-        let mut waiting = self
-            .by_handle
-            .values_mut()
-            .filter(|queue| queue.flights.waiting() > 0);
-        match (waiting.next(), waiting.next()) {
-            (Some(queue), None) => {
-                let passed = queue.flights.waiting().saturating_sub(unread);
-                queue.flights.passed(passed, tick);
-            }
-            _ if unread == 0 => {
-                for queue in self.by_handle.values_mut() {
-                    queue.flights.passed(usize::MAX, tick);
-                }
-            }
-            _ => {}
         }
         for queue in self.by_handle.values_mut() {
             let polls = queue.mrq_polls;

@@ -9,14 +9,18 @@ use crate::library::{Mock, Outcome};
 use crate::operation::Operation;
 use crate::post;
 
+/// The library tells of the end of each descriptor: so the mock knows which have a place in the TOQ. Programs are told of what they have asked for.
+const TOLD: c_ulong = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+
 /// A start function and its twin that prepares, with the operation that they are.
 macro_rules! both {
-    ($(fn $name:ident | $prepare:ident ($($parameter:ident: $ty:ty),* $(,)?) { $($field:ident: $value:expr),* $(,)? })*) => {$(
+    ($(fn $name:ident | $prepare:ident ($($parameter:ident: $ty:ty),* $(,)?) $flags:ident { $($field:ident: $value:expr),* $(,)? })*) => {$(
         #[allow(clippy::too_many_arguments, reason = "as in C")]
         pub unsafe fn $name(
             mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* cbdata: *mut c_void,
         ) -> Outcome {
-            let operation = Operation { $($field: $value,)* ..Operation::NONE };
+            let operation = Operation { flags: $flags, $($field: $value,)* ..Operation::NONE };
+            let $flags = $flags | TOLD;
             post::start(
                 mock, stringify!($name), vcq_hdl, cbdata, &operation,
                 || {
@@ -36,7 +40,8 @@ macro_rules! both {
         pub unsafe fn $prepare(
             mock: &'static Mock, vcq_hdl: utofu_vcq_hdl_t, $($parameter: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> Outcome {
-            let operation = Operation { $($field: $value,)* ..Operation::NONE };
+            let operation = Operation { flags: $flags, $($field: $value,)* ..Operation::NONE };
+            let $flags = $flags | TOLD;
             let make = || {
                 // SAFETY:
                 // - the caller's arguments.
@@ -52,83 +57,83 @@ macro_rules! both {
 both! {
     fn utofu_put | utofu_prepare_put(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags }
+    ) flags { kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_put_gap | utofu_prepare_put_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-    ) {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         packets: Some((mtu, gap)),
     }
 
     fn utofu_put_stride | utofu_prepare_put_stride(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong,
-    ) {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)),
     }
 
     fn utofu_put_stride_gap | utofu_prepare_put_stride_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong, mtu: usize, gap: usize,
-    ) {
-        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Put, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)), packets: Some((mtu, gap)),
     }
 
     fn utofu_put_piggyback | utofu_prepare_put_piggyback(
         rmt_vcq_id: u64, lcl_data: *mut c_void, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata, flags: flags }
+    ) flags { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_put_piggyback8 | utofu_prepare_put_piggyback8(
         rmt_vcq_id: u64, lcl_data: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata, flags: flags, most: 8 }
+    ) flags { kind: Kind::Piggyback, vcq_id: rmt_vcq_id, remote: rmt_stadd, length: length, edata: edata, most: 8 }
 
     fn utofu_get | utofu_prepare_get(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags }
+    ) flags { kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata }
 
     fn utofu_get_gap | utofu_prepare_get_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, edata: u64, flags: c_ulong, mtu: usize, gap: usize,
-    ) {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         packets: Some((mtu, gap)),
     }
 
     fn utofu_get_stride | utofu_prepare_get_stride(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong,
-    ) {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)),
     }
 
     fn utofu_get_stride_gap | utofu_prepare_get_stride_gap(
         rmt_vcq_id: u64, lcl_stadd: u64, rmt_stadd: u64, length: usize, stride: usize, num_blocks: usize, edata: u64,
         flags: c_ulong, mtu: usize, gap: usize,
-    ) {
-        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata, flags: flags,
+    ) flags {
+        kind: Kind::Get, vcq_id: rmt_vcq_id, local: lcl_stadd, remote: rmt_stadd, length: length, edata: edata,
         blocks: Some((stride, num_blocks)), packets: Some((mtu, gap)),
     }
 
     fn utofu_armw4 | utofu_prepare_armw4(
         rmt_vcq_id: u64, armw_op: utofu_armw_op, op_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, flags: flags, most: 4 }
+    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
 
     fn utofu_armw8 | utofu_prepare_armw8(
         rmt_vcq_id: u64, armw_op: utofu_armw_op, op_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, flags: flags, most: 8 }
+    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
 
     fn utofu_cswap4 | utofu_prepare_cswap4(
         rmt_vcq_id: u64, old_value: u32, new_value: u32, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, flags: flags, most: 4 }
+    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 4 }
 
     fn utofu_cswap8 | utofu_prepare_cswap8(
         rmt_vcq_id: u64, old_value: u64, new_value: u64, rmt_stadd: u64, edata: u64, flags: c_ulong,
-    ) { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, flags: flags, most: 8 }
+    ) flags { kind: Kind::Armw, vcq_id: rmt_vcq_id, remote: rmt_stadd, edata: edata, most: 8 }
 
-    fn utofu_nop | utofu_prepare_nop(flags: c_ulong) { flags: flags }
+    fn utofu_nop | utofu_prepare_nop(flags: c_ulong) flags {}
 }
 
 pub unsafe fn utofu_post_toq(
