@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Repeats `attempt`, which waits for `rank` and goes on where it has timed out, until the deadline, and looks at lives between: not every network tells
-    /// of deaths, but once they have been [declared](Connection::declare_dead) it ends what waits for the dead.
+    /// of deaths. Errors: those of `attempt`; [`Error::RankDead`] once that has died.
     pub(super) fn while_they_live<T>(
         &self,
         rank: u32,
@@ -142,6 +142,9 @@ impl World {
             match attempt(deadline.not_after(LOOK_LATEST)) {
                 Err(Error::Timeout) if !deadline.expired() => self.look(false),
                 end => return end,
+            }
+            if self.life(rank) == Life::Dead {
+                return Err(Error::RankDead(rank));
             }
         }
     }
