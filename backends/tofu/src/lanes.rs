@@ -289,9 +289,9 @@ impl Lane {
         }
     }
 
-    /// Whether a local notice is to come, or somebody waits for room, which polls make.
+    /// Whether a local notice is to come.
     pub fn expects(&self) -> bool {
-        self.expects.load(Ordering::Relaxed) || self.is_short()
+        self.expects.load(Ordering::Relaxed)
     }
 
     /// Whether somebody waits for room, which polls make.

@@ -348,7 +348,7 @@ impl Vcq {
         }
     }
 
-    /// Starts what [waits](Vcq::waiting), and nothing else. Whether nothing waits now.
+    /// Starts what [waits](Vcq::waiting), and nothing else. False: the TOQ is full; polls make room.
     #[cold]
     pub fn start(&self) -> bool {
         if !self.waits.load(Ordering::Relaxed) {
@@ -358,9 +358,10 @@ impl Vcq {
         // - a handle of this process.
         let code = unsafe { (self.library.functions.utofu_nop)(self.handle, 0, null_mut()) };
         let started = self.posted(0, code, "utofu_nop");
-        started
-            .inspect_err(|why| tracing::debug!("tofu: {why}"))
-            .is_ok()
+        if let Err(why) = &started {
+            tracing::debug!("tofu: {why}");
+        }
+        started != Err(Error::NotNow)
     }
 
     /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed.

@@ -51,18 +51,12 @@ impl Net {
     /// Whether anything has come.
     fn look(&self, findings: &mut Findings) -> bool {
         let known = |vcq| self.targets.read().numbers.get(&vcq).copied();
-        let mut short = false;
+        // VCQs of a TNI may share a TOQ, and what is in it leaves when its own is looked at.
+        let short = self.lanes.iter().any(|lane| lane.is_short());
         for lane in self.lanes.iter() {
-            short |= lane.is_short();
-            if lane.number == 0 || lane.expects() {
+            if lane.number == 0 || short || lane.expects() {
                 lane.look(findings, known);
             }
-        }
-        if short {
-            // VCQs of a TNI may share a TOQ, and what is in it leaves when its own is looked at.
-            self.lanes
-                .iter()
-                .for_each(|lane| lane.look(findings, known));
         }
         if findings.is_empty() {
             return false;
