@@ -147,6 +147,11 @@ pub const PINS: &[Pin] = &[
         "utofu.resources.no-locks",
         "a device reaches locked memory only",
     ),
+    inapplicable(
+        "verbs",
+        "gaspi.atomic.cpu",
+        "a device that is atomic with itself alone carries out the atomic operations (IBV_ATOMIC_HCA): instructions meanwhile are the program's concern (GASPI 17.1 §10.2.1)",
+    ),
     broken("shm", "selftest.holds-against-its-pin", "so somebody said"),
     inapplicable("chaos", "selftest.holds-against-its-pin", "nobody asks it"),
     broken("opaque", "utofu.memory.out-of-descriptors", DESCRIPTORS),
