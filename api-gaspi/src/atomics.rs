@@ -9,6 +9,9 @@ use unipgas_core::{AtomicOp, Error};
 use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
 
+/// Bytes of a global value.
+const VALUE: usize = size_of::<u64>();
+
 /// Where a global value lies. It must be aligned to 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -70,7 +73,7 @@ impl Process {
             let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
             let at = import.and_then(|import| posting.fast_path().value(at_place(&place, import)));
             let before = at.map(&change);
-            posting.end(before.is_some());
+            posting.end(before.is_some(), VALUE);
             if let Some(before) = before {
                 return Ok(before);
             }
@@ -105,7 +108,10 @@ impl Process {
                     None => self.ask(place, asked, found, timeout),
                 };
             match import.and_then(run) {
-                Ok(value) => return Ok(value),
+                Ok(value) => {
+                    self.atomics.count(VALUE);
+                    return Ok(value);
+                }
                 Err(Error::StaleRegion) if !again => {
                     again = true;
                     import = self.import(rank, id, &call, deadline(timeout));

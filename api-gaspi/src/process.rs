@@ -139,7 +139,7 @@ fn tell(error: &unipgas_core::Error, status: Status) -> Status {
 impl Process {
     fn new(world: &Arc<World>, config: Config) -> Result<Self> {
         let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
-        let atomics = Arc::new(atomics.named("atomics"));
+        let atomics = atomics.named("atomics");
         world.read_by(atomics.clone());
         let links = Links::new(world);
         let passive = Passive::new(world, links.handler()).map_err(from_engine)?;

@@ -99,7 +99,7 @@ impl Process {
             None => {
                 let engine = self.world.engine();
                 let queue = engine.endpoint(self.config.queue_size_max);
-                let queue = Arc::new(queue.map_err(from_engine)?.named(&name(id)));
+                let queue = queue.map_err(from_engine)?.named(&name(id));
                 self.world.read_by(queue.clone());
                 queue
             }

@@ -61,7 +61,7 @@ impl Process {
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
             let done = unsafe { now.put(local, remote(&part, import), size) };
-            if posting.end(done) {
+            if posting.end(done, size) {
                 return Ok(());
             }
         }
@@ -85,7 +85,7 @@ impl Process {
             // SAFETY:
             // - as for `write`.
             let done = unsafe { now.get(local, remote(&part, import), size) };
-            if posting.end(done) {
+            if posting.end(done, size) {
                 return Ok(());
             }
         }
@@ -112,7 +112,7 @@ impl Process {
             // SAFETY:
             // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
             let done = unsafe { now.put_notify(local, remote(&part, import), size, notice) };
-            if posting.end(done) {
+            if posting.end(done, size) {
                 return Ok(());
             }
         }
@@ -135,7 +135,8 @@ impl Process {
             let (to, size) = (remote(&part, import), part.size as usize);
             // SAFETY:
             // - as for `write`.
-            unsafe { queue.put_notify(local, to, size, notice, Flags::empty(), 0) }
+            let posted = unsafe { queue.put_notify(local, to, size, notice, Flags::empty(), 0) };
+            queue.count_bytes(size, posted)
         })
     }
 
@@ -154,7 +155,7 @@ impl Process {
                 let notice = self.notice(&notification, id, import);
                 posting.fast_path().notify(notice)
             });
-            if posting.end(done) {
+            if posting.end(done, 0) {
                 return Ok(());
             }
         }
@@ -251,7 +252,8 @@ impl Process {
                 let (from, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
                 // - as for `write`.
-                unsafe { queue.get(local, from, size, Flags::empty(), 0) }
+                let posted = unsafe { queue.get(local, from, size, Flags::empty(), 0) };
+                queue.count_bytes(size, posted)
             })?;
         }
         Ok(())
@@ -279,6 +281,7 @@ impl Process {
         };
         self.claim(queue, requests, &post)?;
         let _together = self.together(queue, parts, &post, &call);
+        let bytes = parts.iter().map(|part| part.size as usize).sum();
         let parts = parts.iter().map(|part| {
             let local = self
                 .segment(part.segment_local, &call)
@@ -298,6 +301,7 @@ impl Process {
         // - as for `write`; the notification words stay mapped while the process is initialised.
         let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
         queue.posted_or_not(requests, requests);
+        let posted = queue.count_bytes(bytes, posted);
         let done = refused.and_then(|()| posted.map_err(from_engine));
         done.or_else(|status| self.to_the_dead(status, 0, &post))
     }
@@ -368,7 +372,7 @@ impl Process {
         // - what is found is used before the end of the posting, and self keeps the world.
         let found = unsafe { self.find_fast(part, post) };
         let Some((local, import)) = found else {
-            posting.end(false);
+            posting.end(false, 0);
             return None;
         };
         Some((posting, local, import))
@@ -401,7 +405,8 @@ impl Process {
         let (queue, local) = self.checked(&part, &post, &call)?;
         self.claim(queue, 1, &post)?;
         self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
-            run(queue, local, remote(&part, import), part.size as usize)
+            let size = part.size as usize;
+            queue.count_bytes(size, run(queue, local, remote(&part, import), size))
         })
     }
 
@@ -610,7 +615,8 @@ impl Process {
                 let (to, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
                 // - as for `write`.
-                unsafe { queue.put(local, to, size, Flags::empty(), 0) }
+                let posted = unsafe { queue.put(local, to, size, Flags::empty(), 0) };
+                queue.count_bytes(size, posted)
             })?;
         }
         Ok(())

@@ -86,7 +86,7 @@ impl Ue {
     pub fn atomic_inc(&self, register: Register) -> Result<i32> {
         // Locks are made of this.
         self.looked_if_crowded()?;
-        self.reached()?;
+        self.accessed(4)?;
         let at = self.control(0, offset(register.0.into()))?;
         // The upper half of the word only takes the carries.
         self.endpoint
@@ -99,6 +99,7 @@ impl Ue {
     #[inline]
     pub fn atomic_read(&self, register: Register) -> Result<i32> {
         self.looked()?;
+        self.endpoint.count(4);
         let at = self.control(0, offset(register.0.into()))?;
         self.endpoint
             .load(self.world().engine(), at)
@@ -108,7 +109,7 @@ impl Ue {
 
     /// Sets the value (`iRCCE_atomic_write`).
     pub fn atomic_write(&self, register: Register, value: i32) -> Result<()> {
-        self.reached()?;
+        self.accessed(4)?;
         let at = self.control(0, offset(register.0.into()))?;
         let engine = self.world().engine();
         let mut known = 0;

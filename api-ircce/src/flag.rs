@@ -54,12 +54,12 @@ impl Ue {
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
         let notice = self.notice(flag, 4, value, id)?;
         if self.endpoint.fast_path().notify(notice) {
-            return self.reached();
+            return self.accessed(4);
         }
         self.endpoint
             .notify(notice, SEEN, 0)
             .map_err(|error| self.blame(id, error))?;
-        self.settle(id)
+        self.settle(id, 4)
     }
 
     #[inline(always)]
@@ -90,13 +90,13 @@ impl Ue {
         unsafe {
             let now = self.endpoint.fast_path();
             if now.put_notify(source, to, MAX_TAGGED_LEN, notice) {
-                return self.reached();
+                return self.accessed(LINE);
             }
             self.endpoint
                 .put_notify(source, to, MAX_TAGGED_LEN, notice, SEEN, 0)
                 .map_err(|error| self.blame(id, error))?;
         }
-        self.settle(id)
+        self.settle(id, LINE)
     }
 
     /// The flag's value at UE `id` (`RCCE_flag_read`). Errors: [`Code::Id`], [`Code::FlagNotInCommBuffer`].

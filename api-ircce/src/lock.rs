@@ -111,7 +111,7 @@ impl Ue {
             // A waiter that has died is no reason to fail: the lock is free.
             Err(Error::PeerDead | Error::StaleRegion) => Ok(()),
             Err(error) => Err(error.into()),
-            Ok(_) => self.settle(id).or(Ok(())),
+            Ok(_) => self.settle(id, 4).or(Ok(())),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use unipgas_core::World;
+use unipgas_core::{World, issued};
 
 use crate::mpb::{LINE, Place};
 use crate::process::Ue;
@@ -49,6 +49,7 @@ impl Ue {
     #[cold]
     fn looked_often(&self, looks: u32) {
         if self.looks.crowded || looks.is_multiple_of(PATIENCE) {
+            issued::look();
             std::thread::yield_now();
         }
     }

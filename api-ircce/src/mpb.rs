@@ -109,7 +109,7 @@ impl Ue {
         if let Some(bell) = region.bell() {
             bell.ring_if_heard();
         }
-        self.reached()
+        self.accessed(len)
     }
 
     /// # Safety
@@ -131,7 +131,7 @@ impl Ue {
                 .put(src, dst, len, Flags::ORDERED | Flags::WAKE, 0)
                 .map_err(|error| self.blame(id, error))?;
         }
-        self.settle(id)
+        self.settle(id, len)
     }
 
     /// [`Ue::get`] to anywhere, this UE's MPB too; the ranges may overlap.
@@ -200,7 +200,7 @@ impl Ue {
             // - the caller's word.
             return unsafe { self.fetch_slowly(into, from, len, id) };
         }
-        self.reached()
+        self.accessed(len)
     }
 
     /// # Safety
@@ -217,8 +217,8 @@ impl Ue {
         // - the caller's word; what is pending is waited for.
         let outcome = unsafe { self.endpoint.get(into, from, len, Flags::ORDERED, 0) };
         match outcome.map_err(|error| self.blame(id, error))? {
-            unipgas_core::Outcome::Complete => self.reached(),
-            unipgas_core::Outcome::Pending => self.settle(id),
+            unipgas_core::Outcome::Complete => self.accessed(len),
+            unipgas_core::Outcome::Pending => self.settle(id, len),
         }
     }
 

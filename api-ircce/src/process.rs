@@ -30,7 +30,7 @@ const REGION: &str = "rcce";
 
 /// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
 pub struct Ue {
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) mpb: Mutex<Extents>,
     pub(crate) mpb_len: usize,
     pub(crate) shared: Shared,
@@ -203,9 +203,18 @@ impl Ue {
         Ok(())
     }
 
-    /// Waits until what has been posted is done: RCCE's calls are over when they return.
+    /// As [`reached`](Ue::reached), and counts the access with its bytes.
+    #[inline(always)]
+    pub(crate) fn accessed(&self, bytes: usize) -> Result<()> {
+        if self.endpoint.count(bytes) {
+            self.world.check_anyone()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what has been posted, with so many bytes, is done: RCCE's calls are over when they return.
     #[cold]
-    pub(crate) fn settle(&self, id: u32) -> Result<()> {
+    pub(crate) fn settle(&self, id: u32, bytes: usize) -> Result<()> {
         // Nothing may be left that uses the caller's memory; operations end by themselves, also if the peer has died.
         self.endpoint
             .drain(
@@ -217,7 +226,7 @@ impl Ue {
                 self.endpoint.purge();
                 self.blame(id, error)
             })?;
-        self.reached()
+        self.accessed(bytes)
     }
 
     /// A peer that has gone is named by its number.

@@ -225,6 +225,7 @@ impl Endpoint {
             notice: None,
             several: !single,
             more: posting.flags & FI_MORE != 0,
+            bytes: remote.iter().map(|part| part.len * ty.size()).sum(),
         };
         let mut flags = admitted.flags;
         flags.set(Flags::INLINE, inline);

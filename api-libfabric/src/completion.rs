@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
-use unipgas_core::{Deadline, Error, descriptor, waits};
+use unipgas_core::{Deadline, Error, descriptor, trace, waits};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -436,6 +436,7 @@ impl CompletionQueue {
             if vain.is_multiple_of(LOOK) {
                 self.attached.look();
             }
+            trace::polled_in_vain(vain < patience + OFFER);
             std::thread::yield_now();
         }
     }

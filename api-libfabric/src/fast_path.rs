@@ -120,9 +120,11 @@ impl Endpoint {
             (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
             (false, _) => FI_REMOTE_WRITE,
         };
-        let (channel, target) = state.target_fast(to)?;
         let len = remote.len * size;
-        let place = target.place_fast(remote.key, remote.address, len, access)?;
+        let (channel, target) = state.target_fast(to, len)?;
+        let Some(place) = target.place_fast(remote.key, remote.address, len, access) else {
+            return state.not_done();
+        };
         let request = AtomicRequest {
             op,
             ty,
@@ -133,7 +135,9 @@ impl Endpoint {
         };
         // SAFETY:
         // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
-        let done = unsafe { channel.fast_path().atomic(place, &request) }?;
+        let Some(done) = (unsafe { channel.fast_path().atomic(place, &request) }) else {
+            return state.not_done();
+        };
         let (flags, counted) = match fetches {
             true => (FI_ATOMIC | FI_READ, Counted::Read),
             false => (FI_ATOMIC | FI_WRITE, Counted::Write),
@@ -175,12 +179,14 @@ impl Endpoint {
         }
         let (reports, mut state) = self.live().ok()?;
         let wanted = reports.admits(posting)?;
-        let (channel, target) = state.target_fast(to)?;
+        let (channel, target) = state.target_fast(to, len)?;
         let (kind, counted, access) = match direction {
             Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
             Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
         };
-        let there = target.place_fast(remote.key, remote.address, len, access)?;
+        let Some(there) = target.place_fast(remote.key, remote.address, len, access) else {
+            return state.not_done();
+        };
         let here = Local {
             ptr: local.ptr,
             desc: 0,
@@ -196,7 +202,7 @@ impl Endpoint {
             }
         };
         if !done {
-            return None;
+            return state.not_done();
         }
         reports.succeed(&Report {
             context: posting.context,

@@ -282,6 +282,7 @@ impl Endpoint {
             notice,
             several: !single || apart,
             more: posting.flags & FI_MORE != 0,
+            bytes: len,
         };
         let mut flags = admitted.flags;
         if inline {

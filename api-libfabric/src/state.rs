@@ -57,13 +57,15 @@ pub(crate) struct Job {
     pub several: bool,
     /// FI_MORE: another one follows, and this one may leave with it.
     pub more: bool,
+    /// What it moves.
+    pub bytes: usize,
 }
 
 /// What an endpoint knows of its operations; used by one thread at a time.
 pub(crate) struct State {
     pub domain: Arc<Domain>,
     pub av: Option<Arc<AddressVector>>,
-    pub channel: Channel,
+    pub channel: Arc<Channel>,
     removals: u64,
     pub targets: Vec<Option<Box<Target>>>,
     operations: Slab<Operation>,
@@ -83,15 +85,18 @@ pub(crate) struct State {
     pub tells_sources: bool,
     /// A buffer for several messages with less room than this is given back (FI_OPT_MIN_MULTI_RECV).
     pub least_room: usize,
-    /// Of operations, for looks at the lives of peers; and whether it is time for one.
+    /// Of operations that find no room, for looks at the lives of peers.
     pace: Pace,
+    /// It is time for one.
     look_is_due: bool,
+    /// Bytes of the operation that has been tried last.
+    tried: usize,
 }
 
 impl State {
     pub fn new(
         domain: &Arc<Domain>,
-        channel: Channel,
+        channel: Arc<Channel>,
         inbox: InboxReader,
         inbox_memory: Region,
         messages: Option<Messages>,
@@ -114,6 +119,7 @@ impl State {
             least_room: 0,
             pace: Pace::default(),
             look_is_due: false,
+            tried: 0,
         }
     }
 
@@ -163,13 +169,9 @@ impl State {
     }
 
     /// The endpoint at `address`, if it is known, nothing is under way, and it is not yet time to look after peers: then an operation
-    /// may be carried out at once.
+    /// may be carried out at once. It is counted; if it is not carried out, it is [taken back](State::not_done).
     #[inline(always)]
-    pub fn target_fast(&mut self, address: u64) -> Option<(&Channel, &mut Target)> {
-        if self.pace.is_due() {
-            self.look_is_due = true;
-            return None;
-        }
+    pub fn target_fast(&mut self, address: u64, bytes: usize) -> Option<(&Channel, &mut Target)> {
         let av = self.av.as_ref()?;
         if !self.operations.is_empty() | (av.removals() != self.removals) {
             return None;
@@ -178,7 +180,20 @@ impl State {
         if !target.uncounted {
             return None;
         }
+        self.tried = bytes;
+        if self.channel.count(bytes) {
+            self.look_is_due = true;
+            self.channel.not_done(bytes);
+            return None;
+        }
         Some((&self.channel, target))
+    }
+
+    /// What was to be [carried out at once](State::target_fast) is not.
+    #[cold]
+    pub fn not_done<T>(&self) -> Option<T> {
+        self.channel.not_done(self.tried);
+        None
     }
 
     /// The endpoint at `address`. Errors: `Err` for an address that is not there; else why it cannot be reached.
@@ -287,7 +302,7 @@ impl State {
             u64,
         ) -> Option<std::result::Result<Outcome, Errno>>,
     ) -> Result<()> {
-        if self.look_is_due | self.pace.is_due() {
+        if self.channel.count(job.bytes) | self.look_is_due {
             self.look_at_peers(reports);
         }
         let asynchronous = self.domain.engine().is_driven();

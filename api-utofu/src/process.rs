@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use unipgas_core::job::cores_of_a_job;
+use unipgas_core::job::{cores_of_a_job, tell_waits};
 use unipgas_core::port::{Network, Places, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
@@ -102,6 +102,7 @@ impl Process {
             ..Opening::on_one_host(here)
         };
         let engine = Engine::new(open_from_env(&opening).map_err(told)?).map_err(told)?;
+        tell_waits();
         engine.set_crowded(here > cores_of_a_job());
         let mut properties = [0; PROPERTIES_LEN];
         properties[..12].copy_from_slice(&shape.to_bytes());

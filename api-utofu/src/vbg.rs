@@ -1,7 +1,7 @@
 //! VBGs (guide §2.3, §3.4, §3.8): allocation, circuits, barrier communication.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use unipgas_core::gate::{
     self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
 };
 use unipgas_core::port::{Gates, LOOK_PART, Names, Turns};
-use unipgas_core::{Region, Rights};
+use unipgas_core::{Region, Rights, trace};
 use unipgas_utofu_sys::*;
 
 use crate::asynchronous::asynchronous_error;
@@ -51,7 +51,9 @@ impl Kind {
 /// What one call of `utofu_alloc_vbg` has allocated.
 struct Set {
     ids: Vec<VbgId>,
+    /// Polls in vain since the core was offered to others, and whether one has not been in vain.
     idle: AtomicU32,
+    came: AtomicBool,
     looks: Mutex<Looks>,
     /// Rounds that are being started.
     starts: Arc<Turns>,
@@ -200,6 +202,7 @@ impl Process {
         let set = Box::new(Set {
             ids,
             idle: AtomicU32::new(0),
+            came: AtomicBool::new(false),
             looks: Mutex::new(Looks {
                 next: Instant::now() + LOOK,
                 // Each begins with another one.
@@ -326,7 +329,10 @@ impl Process {
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
         let (set, id) = self.set(vbg)?;
         match gate::poll_for(self.own_gate(id)?, |op| Kind::of(op) == kind, result) {
-            Ok(true) => Ok(()),
+            Ok(true) => {
+                set.came.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             Ok(false) => self.not_yet(set),
             Err(error) => {
                 self.end_if_input_lost(set)?;
@@ -364,6 +370,7 @@ impl Process {
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
+        trace::polled_in_vain(set.came.swap(false, Ordering::Relaxed));
         std::thread::yield_now();
         let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());

@@ -49,16 +49,16 @@ mod ranked;
 pub mod stop;
 mod sync;
 mod tell;
-pub(crate) mod trace;
+pub mod trace;
 pub mod variables;
 
 #[cfg(not(loom))]
 pub use fabric::streams;
 pub use fabric::{
-    agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, kept,
-    loopback, mapped, notification, op, own_thread, region, registry, together, transport,
+    agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, issued,
+    kept, loopback, mapped, notification, op, own_thread, region, registry, together, transport,
 };
-pub(crate) use fabric::{executor, limited, operands, registration, under_way};
+pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, topology};
 pub use memory::{

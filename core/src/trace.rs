@@ -1,6 +1,7 @@
 //! The timeline of a job: what its processes did when, as events of the Trace Event Format, which Perfetto, Chrome and speedscope show. Each process appends
 //! to the file that UNIPGAS_TRACE names. Where nothing names one, a look at a flag is all that it costs.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,6 +18,8 @@ use crate::{process, tell, variables};
 pub const LARGE: usize = 64 << 10;
 /// Waits are told that have lasted so long.
 const LONG: Duration = Duration::from_micros(10);
+/// Polls in vain that are further apart are no wait.
+const APART: Duration = Duration::from_millis(100);
 /// What has been told stays in memory for so long, or until there is so much of it.
 const KEPT: Duration = Duration::from_millis(500);
 const MUCH: usize = 64 << 10;
@@ -133,6 +136,9 @@ fn open(path: &str) -> std::io::Result<File> {
 }
 
 extern "C" fn at_exit() {
+    if let Some(polls) = POLLS.take() {
+        polls.end();
+    }
     flush();
 }
 
@@ -164,9 +170,19 @@ impl Waiting {
 
 #[cold]
 fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<u64>, args: Value) {
-    let Some(recorder) = recorder() else { return };
     let now = Instant::now();
-    let lasted = || began.map(|began| (now - began).as_nanos() as f64 / 1e3);
+    let lasted = began.filter(|_| ph == "X").map(|began| now - began);
+    record_at((name, ph), (began.unwrap_or(now), lasted), id, args);
+}
+
+#[cold]
+fn record_at(
+    (name, ph): (&str, &str),
+    (at, lasted): (Instant, Option<Duration>),
+    id: Option<u64>,
+    args: Value,
+) {
+    let Some(recorder) = recorder() else { return };
     let event = Event {
         name,
         cat: match ph {
@@ -174,8 +190,8 @@ fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<u64>, args: V
             _ => "unipgas",
         },
         ph,
-        ts: recorder.microseconds(began.unwrap_or(now)),
-        dur: (ph == "X").then(lasted).flatten(),
+        ts: recorder.microseconds(at),
+        dur: lasted.map(|lasted| lasted.as_nanos() as f64 / 1e3),
         pid: recorder.number,
         tid: rustix::thread::gettid().as_raw_nonzero().get(),
         id,
@@ -186,7 +202,7 @@ fn record(name: &str, ph: &str, began: Option<Instant>, id: Option<u64>, args: V
     if serde_json::to_writer(&mut waiting.text, &event).is_ok() {
         waiting.text.extend_from_slice(b",\n");
     }
-    if waiting.text.len() >= MUCH || now - waiting.written >= KEPT {
+    if waiting.text.len() >= MUCH || waiting.written.elapsed() >= KEPT {
         waiting.write();
     }
 }
@@ -288,11 +304,58 @@ impl Wait {
     }
 
     pub fn ends(self, args: impl FnOnce() -> Value) {
+        self.ends_at(Instant::now(), args);
+    }
+
+    fn ends_at(self, end: Instant, args: impl FnOnce() -> Value) {
         if self.is_open {
-            record("", "E", None, None, Value::Null);
-        } else if self.began.elapsed() >= LONG {
-            record(named(&calling()), "X", Some(self.began), None, args());
+            record_at(("", "E"), (end, None), None, Value::Null);
+        } else if end - self.began >= LONG {
+            let span = (self.began, Some(end - self.began));
+            record_at((named(&calling()), "X"), span, None, args());
         }
+    }
+}
+
+/// A thread that waits by calls of its own, as it has polled in vain: since when, and when last.
+struct Polls {
+    wait: Wait,
+    last: Instant,
+}
+
+thread_local! {
+    static POLLS: RefCell<Option<Polls>> = const { RefCell::new(None) };
+}
+
+/// This thread has polled in vain for a while: that is told as one wait, until something `came` before that, or it does something else.
+#[inline]
+pub fn polled_in_vain(came: bool) {
+    if is_on() {
+        note_polls(came);
+    }
+}
+
+#[cold]
+fn note_polls(came: bool) {
+    let now = Instant::now();
+    let earlier = POLLS.take().and_then(|mut polls| {
+        if came || now - polls.last > APART {
+            polls.end();
+            return None;
+        }
+        polls.last = now;
+        if now - polls.wait.began >= KEPT {
+            polls.wait.stays(&calling(), || Value::Null);
+        }
+        Some(polls)
+    });
+    let begun = || Wait::begins().map(|wait| Polls { wait, last: now });
+    POLLS.set(earlier.or_else(begun));
+}
+
+impl Polls {
+    fn end(self) {
+        self.wait.ends_at(self.last, || Value::Null);
     }
 }
 

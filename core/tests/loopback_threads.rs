@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use unipgas_core::issued::{Issued, Issues};
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::AtomicRequest;
 use unipgas_core::{
@@ -255,7 +256,7 @@ fn postings_of_an_endpoint_s_owner_arrive() {
                 while side
                     .endpoint
                     .post_fast()
-                    .map(|posting| posting.end(false))
+                    .map(|posting| posting.end(false, 0))
                     .is_none()
                 {
                     side.endpoint.is_look_due();
@@ -265,9 +266,11 @@ fn postings_of_an_endpoint_s_owner_arrive() {
                 // SAFETY:
                 // - the bytes are there during the call, which is over when it returns.
                 let done = unsafe { fast.put(local(&mut bytes), side.there(8), 8) };
-                assert!(posting.end(done));
+                assert!(posting.end(done, 8));
             }
             assert_eq!(side.endpoint.posted(), ROUNDS);
+            let (operations, bytes) = (ROUNDS.into(), 8 * u64::from(ROUNDS));
+            assert_eq!(side.endpoint.issued(), Issued { operations, bytes });
             assert!(side.endpoint.fast_path().notify(side.notice(0)));
         },
         |side| {

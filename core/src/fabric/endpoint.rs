@@ -1,7 +1,7 @@
 //! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam::queue::SegQueue;
 
@@ -12,6 +12,7 @@ use crate::cache::OwnPair;
 use crate::engine::Engine;
 use crate::fast_path::{FastPath, Posting};
 use crate::inbox::Record;
+use crate::issued::{self, Issued, Issues, Listing};
 use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
 use crate::op::{
@@ -21,9 +22,8 @@ use crate::operands::Operands;
 use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
-use crate::sync::tally::{self, Account};
+use crate::sync::tally;
 use crate::transport::{Channel, LONGEST_MESSAGE};
-use crate::under_way::{self, Watched};
 use crate::{AtomicOp, Deadline, Error, Result, trace, waits};
 
 /// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
@@ -77,6 +77,28 @@ impl GetNotice {
     }
 }
 
+impl Issues for Endpoint {
+    fn issued(&self) -> Issued {
+        let (requests, bytes) = self.posted.so_far();
+        Issued {
+            operations: requests + self.uncounted.so_far(),
+            bytes,
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.pending()
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if let Some(listing) = self.listing.get() {
+            listing.ends(self.issued());
+        }
+    }
+}
+
 impl Reader for Endpoint {
     fn under_way(&self) -> Option<u64> {
         self.posted.under_way()
@@ -88,9 +110,7 @@ const UNBOUNDED: u64 = 1 << 60;
 
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
-    /// Ends before the channels.
-    _watched: Option<Watched>,
-    account: Option<Account>,
+    listing: OnceLock<Listing>,
     channels: Box<[Box<dyn Channel>]>,
     /// Where there are several channels.
     operands: Option<Arc<Operands>>,
@@ -102,6 +122,8 @@ pub struct Endpoint {
     /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
     limit: AtomicU64,
     pace: Pace,
+    /// Of operations that no queue counts.
+    uncounted: Pace,
     pub(super) posted: OwnPair<Posted>,
     failed: SegQueue<Completion>,
 }
@@ -114,8 +136,7 @@ impl Endpoint {
         depth: u32,
     ) -> Self {
         Endpoint {
-            _watched: None,
-            account: None,
+            listing: OnceLock::new(),
             channels,
             operands,
             driven,
@@ -126,28 +147,47 @@ impl Endpoint {
             },
             limit: AtomicU64::new(0),
             pace: Pace::default(),
+            uncounted: Pace::default(),
             posted: OwnPair::default(),
             failed: SegQueue::new(),
         }
     }
 
     /// Lists what is posted here under this name, of at most 16 bytes, for who looks at the process from the outside.
-    pub fn named(mut self, name: &str) -> Self {
-        self.account = Account::named(name);
-        let tally = self.account.as_ref().map(Account::tally);
-        self._watched = tally.filter(|_| self.driven).map(|tally| {
-            // SAFETY:
-            // - boxed, and dropped after this.
-            unsafe { Watched::new(&self.channels, tally) }
-        });
-        self
+    pub fn named(self, name: &str) -> Arc<Self> {
+        let endpoint = Arc::new(self);
+        // SAFETY:
+        // - it stays in its Arc, and ends being listed with it.
+        let listing = unsafe { Listing::new(&*endpoint, name) };
+        endpoint.listing.get_or_init(|| listing);
+        endpoint
     }
 
-    /// From now on it has another name.
+    /// What is posted from now on goes under another name.
     pub fn rename(&self, name: &str) {
-        if let Some(account) = &self.account {
-            account.rename(name);
+        if let Some(listing) = self.listing.get() {
+            listing.rename(name);
         }
+    }
+
+    /// Counts an operation of this thread that no queue counts, and its bytes; gives whether it is time to look at the lives of peers.
+    #[inline(always)]
+    pub fn count(&self, bytes: usize) -> bool {
+        self.posted.moved(bytes);
+        self.uncounted.is_due()
+    }
+
+    /// What this thread has [counted](Endpoint::count) last has not been done.
+    #[cold]
+    pub fn not_done(&self, bytes: usize) {
+        self.posted.moved(bytes.wrapping_neg());
+        self.uncounted.take_back();
+    }
+
+    /// Counts the bytes of a request that a queue counts, if it has been posted. A [`Posting`] does so itself.
+    #[inline]
+    pub fn count_bytes<T>(&self, bytes: usize, posted: Result<T>) -> Result<T> {
+        posted.inspect(|_| self.posted.moved(bytes))
     }
 
     #[inline]
@@ -276,7 +316,7 @@ impl Endpoint {
         });
         let result = match (result, self.failed.pop()) {
             (Ok(()), None) => {
-                self.posted.take_back(covered);
+                self.posted.end_all(covered);
                 let limit = 2 * u64::from(self.pace.given()).min(self.depth);
                 self.limit.store(limit, Ordering::Relaxed);
                 Ok(())
@@ -296,7 +336,7 @@ impl Endpoint {
     pub fn purge(&self) {
         while self.failed.pop().is_some() {}
         let covered = self.posted();
-        self.posted.take_back(covered);
+        self.posted.end_all(covered);
     }
 
     /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
@@ -403,7 +443,7 @@ impl Endpoint {
 
     /// Operations under way.
     pub fn pending(&self) -> usize {
-        under_way::pending(&self.channels)
+        issued::pending(&self.channels)
     }
 
     /// See [`Channel::put`].

@@ -153,10 +153,13 @@ impl<'a> Posting<'a> {
         FastPath(Some(self.endpoint))
     }
 
-    /// It is over; `done`: it has been carried out, or is under way, which is given back.
+    /// It is over; `done`: it has been carried out, or is under way, with so many bytes, which is given back.
     #[inline(always)]
-    pub fn end(self, done: bool) -> bool {
+    pub fn end(self, done: bool, bytes: usize) -> bool {
         self.endpoint.posted.end(self.begun, done);
+        if done {
+            self.endpoint.posted.moved(bytes);
+        }
         done
     }
 }

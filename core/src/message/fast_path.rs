@@ -49,6 +49,7 @@ impl Mailbox {
         if !unsafe { self.push(to, &head, bytes) }? {
             return Ok(None);
         }
+        self.endpoint.count(len);
         self.waited = Waited {
             serial,
             to,

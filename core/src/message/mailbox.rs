@@ -84,7 +84,7 @@ pub struct Mailbox {
     /// Where receives are that it shares with others.
     pub(super) share: Option<pool::Share>,
     /// Goes last: what is registered goes before its network.
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: Arc<Endpoint>,
 }
 
 /// What a peer has not been told yet: how many of its lines it has been told to be taken, and how much data has been taken since.

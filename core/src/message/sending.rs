@@ -51,6 +51,7 @@ impl Mailbox {
             )));
         }
         let waits = !self.outgoing(to)?.waiting.is_empty();
+        self.endpoint.count(len);
         let ticket = self.sends.vacant_key() as u32;
         let kind = match mode {
             _ if len > self.shape.eager() => Kind::Offer,

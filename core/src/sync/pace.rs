@@ -20,6 +20,8 @@ pub struct Pace {
     /// Operations since the last look, and when that was.
     since: AtomicU32,
     last: AtomicU64,
+    /// Operations of all counts that are over.
+    over: AtomicU64,
 }
 
 impl Pace {
@@ -31,11 +33,27 @@ impl Pace {
         left.cast_signed() < 0 && self.is_due_now()
     }
 
+    /// One that was counted has not been carried out.
+    #[cold]
+    pub fn take_back(&self) {
+        let left = self.left.load(Ordering::Relaxed).wrapping_add(1);
+        self.left.store(left, Ordering::Relaxed);
+    }
+
     #[cold]
     fn is_due_now(&self) -> bool {
         let (due, count) = self.end_count(now());
         self.left.store(count - 1, Ordering::Relaxed);
         due
+    }
+
+    /// Operations so far.
+    pub(crate) fn so_far(&self) -> u64 {
+        let left = self.left.load(Ordering::Relaxed).cast_signed();
+        let given = self.given.load(Ordering::Relaxed).cast_signed();
+        // One is over when the next count begins, and none before the first one.
+        let of_this = given.saturating_sub(1).saturating_sub(left).max(0);
+        self.over.load(Ordering::Relaxed) + u64::from(of_this.unsigned_abs())
     }
 
     /// How far the count goes that has begun.
@@ -49,6 +67,11 @@ impl Pace {
         let since = self.since.load(Ordering::Relaxed).saturating_add(given);
         let passed = now.saturating_sub(self.last.load(Ordering::Relaxed));
         let due = passed >= LOOK;
+        let over = self.over.load(Ordering::Relaxed);
+        self.over.store(over + u64::from(given), Ordering::Relaxed);
+        if due && !cfg!(loom) {
+            crate::issued::look();
+        }
         let count = match due {
             true => (u64::from(since) * LOOK / passed).clamp(1, MOST.into()) as u32,
             false => (given * 2).min(MOST),
@@ -115,6 +138,19 @@ mod tests {
                 gaps.iter().all(|gap| (LOOK..=most).contains(gap)),
                 "operations of {each} ns: {gaps:?}"
             );
+        }
+    }
+
+    #[test]
+    fn operations_are_counted() {
+        let pace = Pace::default();
+        for done in 0..2000 {
+            assert_eq!(pace.so_far(), done);
+            pace.is_due();
+            if done % 7 == 0 {
+                pace.take_back();
+                pace.is_due();
+            }
         }
     }
 

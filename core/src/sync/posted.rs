@@ -19,6 +19,10 @@ pub struct Posted {
     /// Twice those of the others. Wraps: what is taken back is subtracted here, whoever counted it.
     others: AtomicU64,
     state: AtomicU64,
+    /// Bytes of requests, as far as threads do not count at once.
+    bytes: AtomicU64,
+    /// Requests that are over, and have been taken off the count.
+    over: AtomicU64,
 }
 
 impl Posted {
@@ -126,7 +130,28 @@ impl Posted {
         }
     }
 
-    /// Takes requests off the count.
+    /// Adds to the bytes of what has been posted.
+    #[inline(always)]
+    pub fn moved(&self, bytes: usize) {
+        let before = self.bytes.load(Ordering::Relaxed);
+        self.bytes
+            .store(before.wrapping_add(bytes as u64), Ordering::Relaxed);
+    }
+
+    /// Requests so far, and their bytes.
+    pub fn so_far(&self) -> (u64, u64) {
+        let over = self.over.load(Ordering::Relaxed);
+        let requests = over + self.doubled() / 2;
+        (requests, self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// These requests are over.
+    pub fn end_all(&self, requests: u32) {
+        self.take_back(requests);
+        self.over.fetch_add(requests.into(), Ordering::Relaxed);
+    }
+
+    /// Takes requests off the count that have not been posted.
     pub fn take_back(&self, requests: u32) {
         self.others
             .fetch_sub(2 * u64::from(requests), Ordering::Relaxed);
@@ -166,8 +191,10 @@ mod tests {
             (0..EACH).for_each(|_| posted.count(1));
         });
         assert_eq!(posted.look(), 9 * u64::from(EACH) + 1);
-        posted.take_back(9 * EACH);
+        posted.end_all(9 * EACH);
+        posted.moved(100);
         assert_eq!(posted.look(), 1);
+        assert_eq!(posted.so_far(), (9 * u64::from(EACH) + 1, 100));
         assert_eq!(posted.try_add(5, 6), Ok(()));
         assert_eq!(posted.try_add(1, 6), Err(6));
         assert_eq!(posted.look(), 6);

@@ -1,5 +1,5 @@
-//! What a process meets on its way, told where others read it: operations under way in each issue context, and how often one found no room, and a wait yielded or
-//! slept. What needs none of these counts nothing.
+//! What a process does, and what it meets on its way, told where others read it: operations and bytes of each issue context, those under way, how often one found
+//! no room, and how often a wait yielded or slept. Fast paths tell nothing: what they count is written down now and then ([`issued`](crate::issued)).
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -16,7 +16,8 @@ const NAME: usize = 16;
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Tally {
-    /// When a long wait has looked last.
+    operations: AtomicU64,
+    bytes: AtomicU64,
     pending: AtomicU32,
     /// 0: no issue context's.
     taken: AtomicU32,
@@ -30,12 +31,20 @@ pub struct Ledger {
     retries: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
+    /// Of issue contexts that are no more, or had other names.
+    ended: [AtomicU64; 2],
+    /// Of those that have found no room among `each`.
+    others: [AtomicU64; 2],
     each: [Tally; TALLIES],
 }
 
-/// What a process has met, as somebody else reads it.
+/// What a process has done and met, as somebody else reads it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
+    /// Operations on memory of peers, and messages, that it had posted when it last looked.
+    pub operations: u64,
+    /// What those move.
+    pub bytes: u64,
     /// How often an operation found no room, and was put off or refused.
     pub retries: u64,
     /// How often a wait left its core to others.
@@ -51,6 +60,10 @@ pub struct Counts {
 pub struct QueueCounts {
     /// `queue 3`, `VCQ 0`, ...
     pub name: String,
+    /// Operations posted.
+    pub operations: u64,
+    /// Their bytes.
+    pub bytes: u64,
     /// Operations under way, as far as a long wait has looked.
     pub pending: u32,
 }
@@ -93,23 +106,45 @@ pub(super) fn slept() {
     }
 }
 
-impl Tally {
-    /// A long wait has seen so many operations under way.
-    pub fn set_pending(&self, operations: usize) {
-        let many = operations.try_into().unwrap_or(u32::MAX);
-        self.pending.store(many, Ordering::Relaxed);
-    }
+fn add(to: &[AtomicU64; 2], operations: u64, bytes: u64) {
+    to[0].fetch_add(operations, Ordering::Relaxed);
+    to[1].fetch_add(bytes, Ordering::Relaxed);
+}
 
+/// So much has been posted in an issue context that is no more, or has another name now.
+pub(crate) fn ended(operations: u64, bytes: u64) {
+    if let Some(ledger) = mine() {
+        add(&ledger.ended, operations, bytes);
+    }
+}
+
+/// So much has been posted in issue contexts that have no entry.
+pub(crate) fn of_others(operations: u64, bytes: u64) {
+    if let Some(ledger) = mine() {
+        ledger.others[0].store(operations, Ordering::Relaxed);
+        ledger.others[1].store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Tally {
     #[cfg(test)]
     const fn new() -> Self {
         Tally {
+            operations: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
             pending: AtomicU32::new(0),
             taken: AtomicU32::new(0),
             name: Label::empty(),
         }
     }
 
+    fn tell(&self, operations: u64, bytes: u64) {
+        self.operations.store(operations, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
     fn empty(&self) {
+        self.tell(0, 0);
         self.pending.store(0, Ordering::Relaxed);
         self.name.set("");
     }
@@ -117,6 +152,8 @@ impl Tally {
     fn read(&self) -> QueueCounts {
         QueueCounts {
             name: self.name.get(),
+            operations: self.operations.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
             pending: self.pending.load(Ordering::Relaxed),
         }
     }
@@ -129,12 +166,15 @@ impl Ledger {
             retries: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
+            ended: [const { AtomicU64::new(0) }; 2],
+            others: [const { AtomicU64::new(0) }; 2],
             each: [const { Tally::new() }; TALLIES],
         }
     }
 
     fn empty(&self) {
-        for word in [&self.retries, &self.yields, &self.sleeps] {
+        let words = [&self.retries, &self.yields, &self.sleeps];
+        for word in (words.into_iter()).chain(&self.ended).chain(&self.others) {
             word.store(0, Ordering::Relaxed);
         }
         for tally in &self.each {
@@ -146,11 +186,18 @@ impl Ledger {
     /// What it tells.
     pub fn read(&self) -> Counts {
         let taken = |tally: &&Tally| tally.taken.load(Ordering::Acquire) != 0;
+        let queues: Vec<_> = (self.each.iter().filter(taken)).map(Tally::read).collect();
+        let sum = |which: usize, of: fn(&QueueCounts) -> u64| {
+            let rest = [&self.ended, &self.others].map(|pair| pair[which].load(Ordering::Relaxed));
+            queues.iter().map(of).chain(rest).fold(0, u64::wrapping_add)
+        };
         Counts {
-            queues: (self.each.iter().filter(taken)).map(Tally::read).collect(),
+            operations: sum(0, |queue| queue.operations),
+            bytes: sum(1, |queue| queue.bytes),
             retries: self.retries.load(Ordering::Relaxed),
             yields: self.yields.load(Ordering::Relaxed),
             sleeps: self.sleeps.load(Ordering::Relaxed),
+            queues,
         }
     }
 }
@@ -178,14 +225,21 @@ impl Account {
         Some(Account(tally))
     }
 
-    /// Another name.
+    /// Begins anew, under another name.
     pub fn rename(&self, name: &str) {
+        self.0.empty();
         self.0.name.set(name);
     }
 
-    /// Where it is.
-    pub fn tally(&self) -> &'static Tally {
-        self.0
+    /// So much has been posted there.
+    pub fn tell(&self, operations: u64, bytes: u64) {
+        self.0.tell(operations, bytes);
+    }
+
+    /// So many operations are under way there.
+    pub fn tell_pending(&self, operations: usize) {
+        let many = operations.try_into().unwrap_or(u32::MAX);
+        self.0.pending.store(many, Ordering::Relaxed);
     }
 }
 
@@ -204,12 +258,18 @@ mod tests {
         let ledger = Box::leak(Box::new(Ledger::new()));
         let named = |name: &str| Account::listed_in(ledger, name);
         let account = named("queue 3").expect("room");
-        account.tally().set_pending(7);
+        account.tell(402, 508);
+        account.tell_pending(7);
+        add(&ledger.ended, 5, 10);
+        let read = ledger.read();
         let queue = QueueCounts {
             name: "queue 3".into(),
+            operations: 402,
+            bytes: 508,
             pending: 7,
         };
-        assert_eq!(ledger.read().queues, [queue]);
+        assert_eq!(read.queues, [queue]);
+        assert_eq!((read.operations, read.bytes), (407, 518));
         account.rename("what is longer than a name may be");
         assert_eq!(ledger.read().queues[0].name, "what is longer t");
         drop(account);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::bell::{Bell, SLICE, slice_of};
+use crate::issued;
 use crate::sync::tally;
 use crate::waits::Telling;
 use crate::{Deadline, Error, Result, driver, on_line};
@@ -213,6 +214,9 @@ impl Patience<'_> {
                     check()?;
                     return Err(Error::Timeout);
                 }
+            }
+            if !cfg!(loom) {
+                issued::look();
             }
             loop {
                 told.check(began.elapsed(), &mut *check)?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::sync::caller::calling;
 use crate::sync::label::Label;
 use crate::sync::tally::{self, Ledger};
-use crate::{trace, under_way};
+use crate::{issued, trace};
 
 /// A wait is told of when it has lasted so long.
 pub const LONG: Duration = Duration::from_millis(200);
@@ -185,7 +185,7 @@ impl Telling {
         };
         seat.sleeps.fetch_add(1, Ordering::Relaxed);
         if self.seat.is_some() {
-            under_way::look();
+            issued::look_closely();
         }
         let before = ASKED.replace(Some(seat));
         if let Some((_, rank)) = slices {

@@ -1,28 +1,63 @@
-//! What the ranks of a job have met, as a table: `unipgas ps --counts`.
-
-use std::fmt::Write as _;
+//! What the ranks of a job have done, as a table: `unipgas ps --counts`.
 
 use unipgas::core::job::picture::Picture;
 
-/// A line for each rank.
+/// For each rank its sums, and below them each of its queues that has been used.
 pub fn table(picture: &Picture) -> String {
-    let head = ["rank", "retries", "yields", "sleeps"].map(String::from);
-    let rows = picture.ranks.iter().map(|seen| {
+    let head = [
+        "rank",
+        "queue",
+        "operations",
+        "bytes",
+        "under way",
+        "retries",
+        "yields",
+        "sleeps",
+    ];
+    let mut rows = vec![head.map(String::from)];
+    for seen in &picture.ranks {
         let counts = &seen.counts;
-        let figures = [counts.retries, counts.yields, counts.sleeps];
-        let [retries, yields, sleeps] = figures.map(|many| many.to_string());
-        [seen.rank.to_string(), retries, yields, sleeps]
-    });
-    let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-    let widest = |column: usize| rows.iter().map(|row| row[column].len()).max();
-    let [a, b, c, d] = [0, 1, 2, 3].map(|column| widest(column).unwrap_or(0));
+        let none = String::new;
+        rows.push([
+            seen.rank.to_string(),
+            "all".into(),
+            counts.operations.to_string(),
+            counts.bytes.to_string(),
+            none(),
+            counts.retries.to_string(),
+            counts.yields.to_string(),
+            counts.sleeps.to_string(),
+        ]);
+        // It is looked at in long waits alone.
+        let waits = !seen.waits.is_empty();
+        for queue in counts.queues.iter().filter(|queue| queue.operations > 0) {
+            rows.push([
+                none(),
+                queue.name.escape_debug().to_string(),
+                queue.operations.to_string(),
+                queue.bytes.to_string(),
+                if waits {
+                    queue.pending.to_string()
+                } else {
+                    none()
+                },
+                none(),
+                none(),
+                none(),
+            ]);
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
+    let widths: Vec<usize> = (0..head.len()).map(|at| width(at).unwrap_or(0)).collect();
     let mut text = String::new();
-    for [rank, retries, yields, sleeps] in &rows {
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{rank:>a$}  {retries:>b$}  {yields:>c$}  {sleeps:>d$}"
-        );
+    for row in &rows {
+        let cells = row.iter().zip(&widths).enumerate();
+        let cells = cells.map(|(column, (cell, width))| match column {
+            1 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
     }
     text
 }

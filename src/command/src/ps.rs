@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use unipgas::core::job::board::{Board, boards};
 use unipgas::core::job::picture::{Doing, Picture};
+use unipgas::core::job::rates::Rates;
 
 use crate::{counts, fail, shown};
 
@@ -17,7 +18,7 @@ pub struct Args {
     /// The job to look at, by the pid of its launcher or of a rank; without it all jobs, in a line each
     #[arg(value_name = "JOB")]
     job: Option<u32>,
-    /// How often operations of its ranks have found no room, and waits have yielded or slept
+    /// What its ranks have done so far: operations and bytes of each queue, and what was in their way
     #[arg(short, long, requires = "job")]
     counts: bool,
     /// As JSON
@@ -119,7 +120,7 @@ impl Job {
         })
     }
 
-    fn text(&self) -> String {
+    fn text(&self, shown: &str) -> String {
         if self.picture.ranks.is_empty() {
             let pid = self.board.launcher_pid();
             return format!(
@@ -134,11 +135,7 @@ impl Job {
             false => format!("{here} of "),
         };
         let (pid, size) = (self.board.launcher_pid(), self.board.size());
-        format!(
-            "job {pid}, {of}{size} ranks: {}\n{}",
-            self.command(),
-            self.picture
-        )
+        format!("job {pid}, {of}{size} ranks: {}\n{shown}", self.command())
     }
 }
 
@@ -159,8 +156,8 @@ pub fn run(args: &Args) -> ExitCode {
     if let Some(pid) = args.job {
         return match Job::find(Some(pid)) {
             Ok(job) if args.json => shown(&format!("{:#}\n", job.json())),
-            Ok(job) if args.counts => shown(&counts::table(&job.picture)),
-            Ok(job) => shown(&job.text()),
+            Ok(job) if args.counts => shown(&job.text(&counts::table(&job.picture))),
+            Ok(job) => shown(&job.text(&job.picture.table(None))),
             Err(why) => fail(1, &why),
         };
     }
@@ -195,6 +192,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
     };
     let mut wanted = args.job;
     let mut looks = 0;
+    let mut before: Option<(Picture, Instant)> = None;
     loop {
         let job = match Job::find(wanted) {
             Ok(job) => job,
@@ -203,7 +201,15 @@ pub fn top(args: &TopArgs) -> ExitCode {
             Err(why) => return fail(1, &why),
         };
         wanted = Some(job.board.launcher_pid());
-        let text = format!("{clear}{}", job.text());
+        let now = Instant::now();
+        let rates = before
+            .take()
+            .map_or_else(Rates::default, |(picture, then)| {
+                Rates::between(&picture, &job.picture, now - then)
+            });
+        let text = job.text(&job.picture.table(Some(&rates)));
+        let text = format!("{clear}{text}");
+        before = Some((job.picture, now));
         if out
             .write_all(text.as_bytes())
             .and_then(|()| out.flush())

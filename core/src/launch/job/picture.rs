@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Board, RankState};
+use super::{Board, RankState, Rates};
 use crate::descriptor;
 use crate::tally::{Counts, QueueCounts};
 use crate::waits::{NAMED, Waiting};
@@ -31,7 +31,7 @@ pub struct Seen {
     pub doing: Doing,
     /// Threads of it that wait in calls, the longest first.
     pub waits: Vec<Waiting>,
-    /// What it has met so far.
+    /// What it has done so far.
     pub counts: Counts,
 }
 
@@ -257,14 +257,30 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-/// A table for terminals, and below it what is wrong, as far as that can be seen.
-impl fmt::Display for Picture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Picture {
+    /// A table for terminals, and below it what is wrong, as far as that can be seen. With what the ranks do a second, where that is known.
+    pub fn table(&self, rates: Option<&Rates>) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text, rates);
+        text
+    }
+
+    fn write(&self, f: &mut impl fmt::Write, rates: Option<&Rates>) -> fmt::Result {
         let places = self.ranks.iter().any(|seen| seen.host.is_some());
         let programs: BTreeSet<_> = (self.ranks.iter().map(|seen| &seen.program))
             .filter(|program| !program.is_empty())
             .collect();
-        let mut rows = vec![["rank", "process", "call", "since", "waits for"].map(String::from)];
+        let process = match places || programs.len() > 1 {
+            true => "process",
+            false => "pid",
+        };
+        let mut head = vec!["rank", process, "call", "since"];
+        if rates.is_some() {
+            head.extend(["operations/s", "bytes/s"]);
+        }
+        head.push("waits for");
+        let mut rows = vec![head.into_iter().map(String::from).collect::<Vec<_>>()];
         for seen in self.ranks.iter().take(LISTED) {
             let mut process = match &seen.host {
                 Some(host) => format!("{} on {host}", seen.pid),
@@ -273,39 +289,43 @@ impl fmt::Display for Picture {
             if programs.len() > 1 {
                 process = format!("{} {process}", seen.program.escape_debug());
             }
+            let mut row =
+                |call: String, since: String, whom: String, rates: Option<[String; 2]>| {
+                    let mut row = vec![seen.rank.to_string(), process.clone(), call, since];
+                    row.extend(rates.into_iter().flatten());
+                    row.push(whom);
+                    rows.push(row);
+                };
             if seen.waits.is_empty() {
-                let none = String::new;
-                rows.push([
-                    seen.rank.to_string(),
-                    process.clone(),
-                    seen.doing.to_string(),
-                    none(),
-                    none(),
-                ]);
+                let rates = rates.map(|rates| rates.of(seen.rank));
+                row(seen.doing.to_string(), String::new(), String::new(), rates);
             }
-            for wait in &seen.waits {
+            for (nth, wait) in seen.waits.iter().enumerate() {
                 let call = match (wait.call.as_str(), seen.doing) {
                     ("", _) => "a wait".into(),
                     (call, Doing::Stopped) => format!("{call} (stopped)"),
                     (call, _) => call.into(),
                 };
-                rows.push([
-                    seen.rank.to_string(),
-                    process.clone(),
-                    call,
-                    seconds(wait.lasted),
-                    for_whom(wait),
-                ]);
+                // They are those of the process, and told once.
+                let rates = rates.map(|rates| match nth {
+                    0 => rates.of(seen.rank),
+                    _ => Default::default(),
+                });
+                row(call, seconds(wait.lasted), for_whom(wait), rates);
             }
         }
-        if !places && programs.len() < 2 {
-            rows[0][1] = "pid".into();
-        }
+        let last = rows[0].len() - 1;
         let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
-        let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or(0));
-        for [rank, process, call, since, whom] in &rows {
-            let [a, b, c, d] = widths;
-            let line = format!("{rank:>a$}  {process:>b$}  {call:<c$}  {since:>d$}  {whom}");
+        let widths: Vec<usize> = (0..last).map(|column| width(column).unwrap_or(0)).collect();
+        for row in &rows {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                line += &match column {
+                    2 => format!("{cell:<width$}  "),
+                    _ => format!("{cell:>width$}  "),
+                };
+            }
+            line += &row[last];
             writeln!(f, "{}", line.trim_end())?;
         }
         if self.ranks.len() > LISTED {
@@ -323,7 +343,8 @@ impl fmt::Display for Picture {
             }
         }
         for (rank, queue) in self.under_way().take(LISTED) {
-            let (name, operations) = (queue.name.escape_debug(), operations(queue.pending));
+            let operations = operations(queue.pending);
+            let name = queue.name.escape_debug();
             writeln!(f, "under way in {name} of rank {rank}: {operations}")?;
         }
         for (call, others) in self.missing() {
@@ -334,6 +355,12 @@ impl fmt::Display for Picture {
             writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, None)
     }
 }
 

@@ -191,6 +191,17 @@ impl Command {
         self.to as u32 as usize
     }
 
+    /// Bytes that are written or read.
+    #[inline]
+    pub(super) fn moves(&self) -> usize {
+        match self.kind() {
+            Some(CommandKind::Atomic4) => 4,
+            Some(CommandKind::Atomic8) => 8,
+            Some(CommandKind::Nop) | None => 0,
+            Some(CommandKind::Put | CommandKind::Inline | CommandKind::Get) => self.len(),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

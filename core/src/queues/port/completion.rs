@@ -1,7 +1,7 @@
 //! Completions of a port, in the order in which its commands were posted.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::notice::Fault;
 
@@ -22,6 +22,8 @@ pub struct Completed {
 pub struct Counts {
     first: AtomicUsize,
     next: AtomicUsize,
+    /// What commands have moved, and do.
+    bytes: AtomicU64,
 }
 
 impl Counts {
@@ -30,6 +32,20 @@ impl Counts {
         self.next
             .load(Ordering::Relaxed)
             .wrapping_sub(self.first.load(Ordering::Relaxed))
+    }
+
+    /// A command that moves so many bytes.
+    #[inline(always)]
+    pub fn moved(&self, bytes: usize) {
+        let before = self.bytes.load(Ordering::Relaxed);
+        let now = before.wrapping_add(bytes as u64);
+        self.bytes.store(now, Ordering::Relaxed);
+    }
+
+    /// Commands so far, as far as they have completions, and their bytes.
+    pub fn so_far(&self) -> (u64, u64) {
+        let commands = self.next.load(Ordering::Relaxed) as u64;
+        (commands, self.bytes.load(Ordering::Relaxed))
     }
 
     #[inline(always)]

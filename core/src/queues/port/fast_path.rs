@@ -119,6 +119,7 @@ impl Port {
         if !unsafe { mapped::put_lines_fast(source, to, len) } {
             return None;
         }
+        self.counts.moved(len);
         let end = aim.key.0.wrapping_add(len as u64);
         let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
@@ -141,6 +142,7 @@ impl Port {
         if !mapped::put_word_fast(word, aim.at(region)) {
             return None;
         }
+        self.counts.moved(size_of::<u64>());
         let end = aim.key.0.wrapping_add(8);
         let kinds = (NoticeKind::RemotePut, NoticeKind::LocalPut);
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
@@ -179,6 +181,7 @@ impl Port {
         let word = mapped::value(aim.at(region)).ok()?;
         aim.prepare(region);
         let before = change(word, rmw, operand, compare);
+        self.counts.moved(size_of::<u64>());
         let kinds = (NoticeKind::RemoteAtomic, NoticeKind::LocalAtomic);
         Some(self.tell_both(queues, aim, kinds, before, aim.key.0, context))
     }

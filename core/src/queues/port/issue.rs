@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::carry::{Failed, Moving, local_notice};
@@ -20,6 +20,7 @@ use super::trigger::{self, HELD, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger
 use crate::driver::{Driven, Driver, Waits};
 use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use crate::issued::{Issued, Issues, Listing};
 use crate::pace::Pace;
 use crate::region::{Region, Rights};
 use crate::sync::tally;
@@ -49,6 +50,7 @@ pub struct PortOptions {
 
 /// A port.
 pub struct Port {
+    listing: OnceLock<Listing>,
     pub(super) network: Arc<Network>,
     directory: Arc<PortDirectory>,
     pub(super) options: PortOptions,
@@ -98,6 +100,8 @@ pub struct Queues {
     /// Polls in vain since the core was offered to others, and how many of them there may be.
     pub(super) idle: u32,
     pub(super) patience: u32,
+    /// Something has been taken since then.
+    pub(super) came: bool,
     /// Notices that have been taken since the last look at networks.
     pub(super) taken: u32,
     pub(super) offers: u32,
@@ -149,11 +153,12 @@ impl Port {
             ]
         };
         let port = Arc::new(Port {
+            listing: OnceLock::new(),
             network: network.clone(),
             directory: directory.clone(),
             options,
             place,
-            endpoint: (engine.endpoint(u32::MAX)?).named(&format!("VCQ {}", options.index)),
+            endpoint: engine.endpoint(u32::MAX)?,
             driven,
             triggered,
             keys: KeyTable::new(options.index),
@@ -176,6 +181,7 @@ impl Port {
                     held: Held::default(),
                     idle: 0,
                     patience: network.engine().patience(),
+                    came: false,
                     taken: 0,
                     offers: 0,
                 },
@@ -191,6 +197,10 @@ impl Port {
             driver,
             arrivals,
         });
+        // SAFETY:
+        // - it stays in its Arc, and ends being listed with it.
+        let listing = unsafe { Listing::new(&*port, &format!("VCQ {}", options.index)) };
+        port.listing.get_or_init(|| listing);
         let header = port.header();
         header.id.store(options.id, Ordering::Relaxed);
         header.set_spill(&port.spill.key());
@@ -433,6 +443,7 @@ impl Port {
 
     #[inline(always)]
     pub(super) fn issue(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
+        self.counts.moved(command.moves());
         if self.driven {
             return self.fly(queues, command, context);
         }
@@ -464,6 +475,21 @@ fn full() -> Error {
     Error::QueueFull
 }
 
+impl Issues for Port {
+    fn issued(&self) -> Issued {
+        let (commands, bytes) = self.counts.so_far();
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        Issued {
+            operations: commands + waiting as u64,
+            bytes,
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.endpoint.pending()
+    }
+}
+
 impl Driven for Port {
     fn drive(&self) {
         let roused = self.arrivals.as_ref().is_some_and(|new| new.are_new());
@@ -478,6 +504,9 @@ impl Driven for Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        if let Some(listing) = self.listing.get() {
+            listing.ends(self.issued());
+        }
         if let Some(driver) = &self.driver {
             driver.fewer(self.queues.get_mut().flights.len());
             self.finish();

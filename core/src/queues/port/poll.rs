@@ -8,7 +8,8 @@ use super::issue::{Port, Queues};
 use super::notice::{Packed, PortNotice};
 use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
-use crate::{Error, Result};
+use crate::issued;
+use crate::{Error, Result, trace};
 
 /// Notices at hand that are taken between two looks at networks.
 const TAKEN: u32 = 16;
@@ -30,8 +31,9 @@ impl Port {
         if self.triggered {
             self.count(queues);
         }
-        if taken.is_none() {
-            self.idle(queues);
+        match taken {
+            Some(_) => queues.came = true,
+            None => self.idle(queues),
         }
         taken
     }
@@ -58,6 +60,7 @@ impl Port {
     #[inline(always)]
     pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         if let Some(notice) = notice_at_hand(queues) {
+            queues.came = true;
             // That must not keep others from coming.
             queues.taken += u32::from(self.driven);
             if queues.taken >= TAKEN {
@@ -70,6 +73,7 @@ impl Port {
             queues.taken = 0;
             self.progress(queues);
             if let Some(notice) = notice_at_hand(queues) {
+                queues.came = true;
                 return Ok(Some(notice));
             }
         }
@@ -80,6 +84,7 @@ impl Port {
     fn no_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         let [small, large] = &mut queues.readers;
         if let Some(record) = next_of(small, large) {
+            queues.came = true;
             return Ok(Some(PortNotice::from_record(&record)));
         }
         if self.header().overflow.load(Ordering::Acquire) != 0 {
@@ -115,6 +120,8 @@ impl Port {
     fn offer(&self, queues: &mut Queues) {
         queues.idle = 0;
         queues.patience = self.network.engine().patience();
+        issued::look();
+        trace::polled_in_vain(std::mem::take(&mut queues.came));
         std::thread::yield_now();
         queues.offers += 1;
         if queues.offers.is_multiple_of(OFFERS) {
