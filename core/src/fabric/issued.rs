@@ -61,9 +61,9 @@ impl Known {
 
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// Has the context asked until this is dropped.
+/// Has the context asked until this is dropped, where the process tells what it does. In the child of a fork nothing is asked, nor locked.
 #[derive(Debug)]
-pub struct Listing(NonNull<()>);
+pub struct Listing(Option<NonNull<()>>);
 
 // SAFETY:
 // - an address, which is only compared.
@@ -78,51 +78,66 @@ impl Listing {
     /// # Safety
     /// The context stays where it is until this is dropped.
     pub unsafe fn new(context: &(dyn Issues + 'static), name: &str) -> Self {
+        if !tally::is_told() {
+            return Listing(None);
+        }
         let known = Known {
             context: NonNull::from(context),
             base: Issued::default(),
             account: Account::named(name),
         };
-        let listing = Listing(known.context.cast());
+        let listing = Listing(Some(known.context.cast()));
         KNOWN.lock().push(known);
         listing
     }
 
+    /// Gives `change` what is known, and where the context is in it, if it is.
+    fn with(&self, change: impl FnOnce(&mut Vec<Known>, usize)) {
+        let Some(context) = self.0.filter(|_| tally::is_told()) else {
+            return;
+        };
+        let mut known = KNOWN.lock();
+        let found = known.iter().position(|one| one.context.cast() == context);
+        if let Some(at) = found {
+            change(&mut known, at);
+        }
+    }
+
     /// What is posted from now on goes under another name.
     pub fn rename(&self, name: &str) {
-        for known in KNOWN.lock().iter_mut() {
-            if known.context.cast() == self.0 {
-                let done = known.issued();
-                tally::ended(done.operations, done.bytes);
-                known.base.operations += done.operations;
-                known.base.bytes += done.bytes;
-                if let Some(account) = &known.account {
-                    account.rename(name);
-                }
+        self.with(|known, at| {
+            let known = &mut known[at];
+            let done = known.issued();
+            tally::ended(done.operations, done.bytes);
+            known.base.operations += done.operations;
+            known.base.bytes += done.bytes;
+            if let Some(account) = &known.account {
+                account.rename(name);
             }
-        }
+        });
     }
 
     /// It posts nothing more, and has posted this.
     pub fn ends(&self, issued: Issued) {
-        let mut known = KNOWN.lock();
-        let found = known.iter().position(|one| one.context.cast() == self.0);
-        if let Some(known) = found.map(|at| known.swap_remove(at)) {
-            let done = issued.since(&known.base);
+        self.with(|known, at| {
+            let done = issued.since(&known.swap_remove(at).base);
             tally::ended(done.operations, done.bytes);
-        }
+        });
     }
 }
 
 impl Drop for Listing {
     fn drop(&mut self) {
-        KNOWN.lock().retain(|one| one.context.cast() != self.0);
+        self.with(|known, at| drop(known.swap_remove(at)));
     }
 }
 
 /// Writes down what has been posted, unless another thread does.
 #[cold]
 pub fn look() {
+    if !tally::is_told() {
+        return;
+    }
     let Some(known) = KNOWN.try_lock() else {
         return;
     };
@@ -144,6 +159,9 @@ pub fn look() {
 #[cold]
 pub(crate) fn look_closely() {
     look();
+    if !tally::is_told() {
+        return;
+    }
     let Some(known) = KNOWN.try_lock() else {
         return;
     };

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::process;
 use crate::sync::label::Label;
 
 /// Issue contexts of a process that are listed, each with a name; of others nothing is told.
@@ -71,17 +72,27 @@ pub struct QueueCounts {
 /// Where it is told; null: nowhere.
 static MINE: AtomicPtr<Ledger> = AtomicPtr::new(std::ptr::null_mut());
 
+/// The process whose it is, and no child of a fork.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
 /// Has this process told here from now on.
 pub(super) fn tell_at(ledger: &'static Ledger) {
     // Another process may have had it, and has died.
     ledger.empty();
+    OWNER.store(process::id(), Ordering::Relaxed);
     MINE.store(std::ptr::from_ref(ledger).cast_mut(), Ordering::Release);
 }
 
 fn mine() -> Option<&'static Ledger> {
     // SAFETY:
     // - null, or from a reference that lives as long as the process.
-    unsafe { MINE.load(Ordering::Acquire).as_ref() }
+    let ledger = unsafe { MINE.load(Ordering::Acquire).as_ref() };
+    ledger.filter(|_| OWNER.load(Ordering::Relaxed) == process::id())
+}
+
+/// Whether this process tells anything, which its children do not.
+pub(crate) fn is_told() -> bool {
+    mine().is_some()
 }
 
 /// An operation has found no room: it is put off, or refused.
