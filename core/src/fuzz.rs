@@ -2,6 +2,7 @@
 //! A reader is right if it comes back, and has touched nothing that was not meant (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
 use crate::bundle::{BUNDLE_LEN, Bundle, Tag};
+use crate::cache::PAIR;
 use crate::{fabric, gate, launch, message, queues, ranked};
 
 /// A reader: its name, the function, and bytes that make sense to it.
@@ -100,10 +101,10 @@ pub(crate) struct Fenced {
 
 impl Fenced {
     /// Words before and behind.
-    const FENCE: usize = 16;
+    const FENCE: usize = PAIR / 8;
     const MARK: u64 = 0x5afe_5afe_5afe_5afe;
 
-    /// `len` zeros, aligned to 128 bytes.
+    /// `len` zeros, aligned as what has a [`PAIR`] of lines for itself.
     pub fn new(len: usize) -> Self {
         let words = len.div_ceil(8) + 3 * Self::FENCE;
         let mut fenced = Fenced {
