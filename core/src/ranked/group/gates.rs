@@ -16,6 +16,8 @@ const MOST: usize = 17;
 const MOST_WORDS: usize = 8;
 /// Gates ring for nobody: who sleeps looks again after such spans, longer and longer.
 const LOOK: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
+/// Gates fail when a member dies, and may do so before others see that it has: so long its death is waited for.
+const UNTIL_SEEN: Duration = Duration::from_secs(5);
 /// Told by a member that has too few gates instead of a name and 1; nobody uses the circuit then. 0: nothing has been told.
 const NONE: u64 = u64::MAX;
 
@@ -218,7 +220,7 @@ impl Group {
             _ => return self.walk(walk, deadline, &mut |_, _| Ok(())),
         };
         if !walk.running {
-            circuit.meet()?;
+            circuit.meet().or_else(|error| self.gates_failed(error))?;
             walk.running = true;
         }
         self.await_gates(deadline, || circuit.have_met())?;
@@ -255,7 +257,7 @@ impl Group {
         let words = &mut room[..encoding.words(walk.held.len())];
         if !walk.running {
             encoding.encode(&walk.held, words);
-            circuit.reduce(encoding.by, words)?;
+            (circuit.reduce(encoding.by, words)).or_else(|error| self.gates_failed(error))?;
             walk.running = true;
         }
         self.await_gates(deadline, || circuit.is_reduced(encoding.by, words))?;
@@ -280,8 +282,20 @@ impl Group {
             });
             match waited {
                 Err(Error::Timeout) if !deadline.expired() => span = (span * 2).min(LOOK.1),
-                waited => return waited?,
+                waited => return waited?.or_else(|error| self.gates_failed(error)),
             }
+        }
+    }
+
+    /// What gates have failed with, unless a member has died.
+    #[cold]
+    fn gates_failed(&self, error: Error) -> Result<()> {
+        let (mut since, patience) = (None, Deadline::after(UNTIL_SEEN));
+        let mut check = || self.check(&mut since);
+        let engine = self.world.engine();
+        match engine.wait_for(patience, &mut check, || None::<()>) {
+            Err(Error::Timeout) => Err(error),
+            seen => seen,
         }
     }
 }
