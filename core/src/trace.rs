@@ -304,15 +304,19 @@ impl Wait {
     }
 
     pub fn ends(self, args: impl FnOnce() -> Value) {
-        self.ends_at(Instant::now(), args);
+        let now = Instant::now();
+        match self.is_open || now - self.began < LONG {
+            true => self.ends_at(now, "", Value::Null),
+            false => self.ends_at(now, &calling(), args()),
+        }
     }
 
-    fn ends_at(self, end: Instant, args: impl FnOnce() -> Value) {
+    fn ends_at(self, end: Instant, call: &str, args: Value) {
         if self.is_open {
             record_at(("", "E"), (end, None), None, Value::Null);
         } else if end - self.began >= LONG {
             let span = (self.began, Some(end - self.began));
-            record_at((named(&calling()), "X"), span, None, args());
+            record_at((named(call), "X"), span, None, args);
         }
     }
 }
@@ -321,6 +325,8 @@ impl Wait {
 struct Polls {
     wait: Wait,
     last: Instant,
+    /// The call that has polled.
+    call: String,
 }
 
 thread_local! {
@@ -345,17 +351,23 @@ fn note_polls(came: bool) {
         }
         polls.last = now;
         if now - polls.wait.began >= KEPT {
-            polls.wait.stays(&calling(), || Value::Null);
+            polls.wait.stays(&polls.call, || Value::Null);
         }
         Some(polls)
     });
-    let begun = || Wait::begins().map(|wait| Polls { wait, last: now });
+    let begun = || {
+        Some(Polls {
+            wait: Wait::begins()?,
+            last: now,
+            call: calling(),
+        })
+    };
     POLLS.set(earlier.or_else(begun));
 }
 
 impl Polls {
     fn end(self) {
-        self.wait.ends_at(self.last, || Value::Null);
+        self.wait.ends_at(self.last, &self.call, Value::Null);
     }
 }
 
