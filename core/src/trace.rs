@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -325,8 +326,8 @@ impl Wait {
 struct Polls {
     wait: Wait,
     last: Instant,
-    /// The call that has polled.
-    call: String,
+    /// The call that has polled. Nothing is to be dropped with the thread: what is open is told at exit, after that.
+    call: ManuallyDrop<String>,
 }
 
 thread_local! {
@@ -359,7 +360,7 @@ fn note_polls(came: bool) {
         Some(Polls {
             wait: Wait::begins()?,
             last: now,
-            call: calling(),
+            call: ManuallyDrop::new(calling()),
         })
     };
     POLLS.set(earlier.or_else(begun));
@@ -367,7 +368,8 @@ fn note_polls(came: bool) {
 
 impl Polls {
     fn end(self) {
-        self.wait.ends_at(self.last, &self.call, Value::Null);
+        let call = ManuallyDrop::into_inner(self.call);
+        self.wait.ends_at(self.last, &call, Value::Null);
     }
 }
 
