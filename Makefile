@@ -99,9 +99,10 @@ demo: build ## builds everything, compiles a GASPI program and runs it on 4 proc
 	"$(DEMO)/bin/unipgas" cc --api gaspi -O2 examples/gaspi/heat2d.c -o "$(DEMO)/heat2d"
 	"$(DEMO)/bin/unipgas" run -n 4 "$(DEMO)/heat2d"
 
-lint: prepare ## format and clippy, as the tests demand them
+lint: prepare ## format, clippy and documentation without warnings, as the tests demand them
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 
 # Models of what threads share without locks, and of locks.
 LOOM := bell biased element_locks gate inbox lanes limbo steps
@@ -214,7 +215,6 @@ test: ## lints, Rust and header tests, all laws on shm, some elsewhere, examples
 test-all: test ## what `test` does, all laws in all columns and on hosts, order under 1,000 seeds, Miri (hours)
 	@$(STEP) "Miri" $(MAKE) --no-print-directory miri
 	@$(STEP) "packages of the crates, built" packaging/run-crates verify
-	@$(STEP) "documentation" env RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	@$(STEP) "all laws on chaos" "$(STAGE)/bin/unipgas" conform --backend chaos
 	@$(STEP) "all laws of the engine on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api core
 	@$(STEP) "all laws of uTofu on opaque under chaos" "$(STAGE)/bin/unipgas" conform --backend opaque-chaos --api utofu --seeds 3

@@ -1,14 +1,17 @@
-//! What users and batch systems give the command to read: with what nobody means.
+//! What users, batch systems and other hosts give the command to read: with what nobody means.
 
 use unipgas_fuzz::{Reader, run};
 use unipgas_tofud::Shape;
 
+use crate::counts;
 use crate::hosts::list::{from_file, from_list, share};
+use crate::ps::job::Job;
 
 const READERS: &[Reader] = &[
     ("hostfile", file, files),
     ("hosts", list, lists),
     ("shape", shape, shapes),
+    ("jobs", jobs, told),
 ];
 
 fn texts(all: &[&str]) -> Vec<Vec<u8>> {
@@ -49,6 +52,36 @@ fn shape(bytes: &[u8]) {
 
 fn shapes() -> Vec<Vec<u8>> {
     texts(&["24x23x24x2x3x2", "4x2x3", "1x1x1x2x1x1"])
+}
+
+fn jobs(bytes: &[u8]) {
+    let Ok(all) = serde_json::from_slice::<Vec<Job>>(bytes) else {
+        return;
+    };
+    let all = Job::joined(vec![("a".into(), all.clone()), ("b".into(), all)]);
+    let texts = all
+        .iter()
+        .map(|job| job.text(&job.picture().table(None)) + &counts::table(&job.picture()));
+    let text = Job::list(&all) + &texts.collect::<String>();
+    assert!(!text.contains(|letter: char| letter.is_control() && letter != '\n'));
+}
+
+fn told() -> Vec<Vec<u8>> {
+    texts(&[
+        r#"[{"id":"07","job":3,"started_by":2,"size":4,"command":"./p \u001b[2J","ranks":[{"rank":1,"pid":9,"program":"p\u0007","host":null,"doing":"sleeps",
+            "waits":[{"thread":9,"call":"RCCE_recv\r","lasted":2.5,"ranks":[1,2],"needed":3,"pending":4,"sleeps":1}],
+            "counts":{"operations":1,"bytes":8,"retries":0,"yields":3,"sleeps":1,"queues":[{"name":"queue\u0000 3","pending":1,"operations":1,"bytes":8}]}}],
+            "deadlock":[1,1]},{"id":"08","job":3,"started_by":0,"size":1,"command":"","ranks":[],"deadlock":null}]"#,
+    ])
+}
+
+#[test]
+fn what_hosts_tell_is_read() {
+    let all = serde_json::from_slice::<Vec<Job>>(&told()[0]);
+    assert_eq!(
+        all.map_err(|error| error.to_string()).map(|all| all.len()),
+        Ok(2)
+    );
 }
 
 #[test]

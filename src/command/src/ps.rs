@@ -1,43 +1,49 @@
-//! `unipgas ps` and `unipgas top`: the jobs of this user on this host, and what their ranks are doing.
+//! `unipgas ps` and `unipgas top`: the jobs of this user on this host, or on several, and what their ranks are doing.
 
-use std::fmt::Write as _;
+pub(crate) mod job;
+
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use unipgas::core::job::board::{Board, boards};
-use unipgas::core::job::picture::{Doing, Picture};
+use unipgas::core::job::picture::Picture;
 use unipgas::core::job::rates::Rates;
+use unipgas::core::tell;
 
+use crate::hosts::{Asked, Asking};
 use crate::{counts, fail, shown};
+use job::{Job, Name};
 
 /// Options of `unipgas ps`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The job to look at, by the pid of its launcher or of a rank; without it all jobs, in a line each
+    /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; without it all jobs, in a line each
     #[arg(value_name = "JOB")]
-    job: Option<u32>,
+    job: Option<Name>,
     /// What its ranks have done so far: operations and bytes of each queue, and what was in their way
-    #[arg(short, long, requires = "job")]
+    #[arg(short, long)]
     counts: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// Options of `unipgas top`.
 #[derive(clap::Args)]
 pub struct TopArgs {
-    /// The job to look at, by the pid of its launcher or of a rank; not needed where there is one
+    /// The job to look at, by the pid of its launcher or of a rank, with --hosts also as HOST:PID; not needed where there is one
     #[arg(value_name = "JOB")]
-    job: Option<u32>,
+    job: Option<Name>,
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0, value_parser = span)]
     delay: f64,
     /// How often to look; without it until the job has ended
     #[arg(short = 'n', long, value_name = "TIMES")]
     times: Option<u32>,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 fn span(text: &str) -> Result<f64, String> {
@@ -48,168 +54,126 @@ fn span(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A job on this host.
-struct Job {
-    board: Board,
-    picture: Picture,
-}
+/// Where jobs are looked for.
+struct Places(Option<Asking>);
 
-impl Job {
-    fn all() -> Vec<Job> {
-        let jobs = boards().into_iter().map(|board| Job {
-            picture: Picture::look(&board),
-            board,
-        });
-        jobs.collect()
+impl Places {
+    fn new(asked: &Asked) -> Result<Places, String> {
+        asked.for_what(&["ps", "--json"]).map(Places)
     }
 
-    /// Whether this is the pid of its launcher, of the process that has started that, or of a rank.
-    fn has(&self, pid: u32) -> bool {
-        let launcher = self.board.launcher_pid();
-        let mut ranks = self.picture.ranks.iter();
-        pid == launcher || Some(pid) == parent_of(launcher) || ranks.any(|seen| seen.pid == pid)
-    }
-
-    /// The one that has this pid, or the only one. Errors: a line.
-    fn find(wanted: Option<u32>) -> Result<Job, String> {
-        let mut all = Job::all();
-        match wanted {
-            Some(pid) => {
-                let found = all.into_iter().find(|job| job.has(pid));
-                found.ok_or_else(|| {
-                    format!("{pid} is no process of a job on this host; unipgas ps lists the jobs")
-                })
-            }
-            None => match only(&mut all) {
-                (1, Some(job)) => Ok(job),
-                (0, _) => Err("no job runs on this host".into()),
-                (many, _) => Err(format!(
-                    "{many} jobs run on this host: name one; unipgas ps lists them"
-                )),
-            },
+    fn words(&self) -> String {
+        match &self.0 {
+            Some(asking) => asking.place(),
+            None => "this host".into(),
         }
     }
 
-    fn command(&self) -> String {
-        let name = format!("/proc/{}/cmdline", self.board.launcher_pid());
-        let bytes = std::fs::read(name).unwrap_or_default();
-        let words = bytes
-            .split(|byte| *byte == 0)
-            .filter(|word| !word.is_empty());
-        let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
-        words.join(" ").escape_debug().to_string()
-    }
-
-    /// Ranks here that wait in calls, that compute, and that do something else.
-    fn counts(&self) -> [usize; 3] {
-        let ranks = &self.picture.ranks;
-        let waits = ranks.iter().filter(|seen| !seen.waits.is_empty()).count();
-        let computes = (ranks.iter())
-            .filter(|seen| seen.waits.is_empty() && seen.doing == Doing::Runs)
-            .count();
-        [waits, computes, ranks.len() - waits - computes]
-    }
-
-    fn json(&self) -> Value {
-        json!({
-            "job": self.board.launcher_pid(),
-            "size": self.board.size(),
-            "command": self.command(),
-            "ranks": self.picture.ranks,
-            "deadlock": self.picture.cycle(),
-        })
-    }
-
-    fn text(&self, shown: &str) -> String {
-        if self.picture.ranks.is_empty() {
-            let pid = self.board.launcher_pid();
-            return format!(
-                "job {pid}, {} ranks, started by others: {}\nkill -USR1 {pid} has its launcher tell what they are doing\n",
-                self.board.size(),
-                self.command()
-            );
-        }
-        let here = self.picture.ranks.len();
-        let of = match here == self.board.size() as usize {
-            true => String::new(),
-            false => format!("{here} of "),
+    /// The jobs there, and how many hosts could not be asked, of each of which a line has been said.
+    fn jobs(&self) -> (Vec<Job>, usize) {
+        let Some(asking) = &self.0 else {
+            return (Job::all(), 0);
         };
-        let (pid, size) = (self.board.launcher_pid(), self.board.size());
-        format!("job {pid}, {of}{size} ranks: {}\n{shown}", self.command())
+        let mut failed = 0;
+        let mut heard = Vec::new();
+        for (host, said) in asking.ask(Job::all, |text| serde_json::from_str(text).ok()) {
+            match said {
+                Ok(jobs) => heard.push((host, jobs)),
+                Err(why) => {
+                    failed += 1;
+                    tell(&why);
+                }
+            }
+        }
+        (Job::joined(heard), failed)
     }
-}
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-/// How many jobs have ranks here, and one of them: that of a launcher whose ranks others have started is none to look at.
-fn only(all: &mut Vec<Job>) -> (usize, Option<Job>) {
-    all.retain(|job| !job.picture.ranks.is_empty());
-    (all.len(), all.pop())
+    /// The job of this name, or the only one. Errors: a line.
+    fn find(&self, wanted: Option<&Name>) -> Result<(Job, usize), String> {
+        let (jobs, failed) = self.jobs();
+        Job::find(jobs, wanted, &self.words()).map(|job| (job, failed))
+    }
 }
 
 /// `unipgas ps`.
 pub fn run(args: &Args) -> ExitCode {
-    if let Some(pid) = args.job {
-        return match Job::find(Some(pid)) {
-            Ok(job) if args.json => shown(&format!("{:#}\n", job.json())),
-            Ok(job) if args.counts => shown(&job.text(&counts::table(&job.picture))),
-            Ok(job) => shown(&job.text(&job.picture.table(None))),
-            Err(why) => fail(1, &why),
-        };
-    }
-    let jobs = Job::all();
-    if args.json {
-        let all: Vec<Value> = jobs.iter().map(Job::json).collect();
-        return shown(&format!("{:#}\n", Value::from(all)));
-    }
-    let mut text = format!(
-        "{:>8}  {:>6}  {:>5}  {:>7}  {:>5}  command\n",
-        "job", "ranks", "wait", "compute", "other"
-    );
-    for job in &jobs {
-        let (pid, size) = (job.board.launcher_pid(), job.board.size());
-        let ([waits, computes, others], command) = (job.counts(), job.command());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{pid:>8}  {size:>6}  {waits:>5}  {computes:>7}  {others:>5}  {command}"
+    let places = match Places::new(&args.asked) {
+        Ok(places) => places,
+        Err(why) => return fail(2, &why),
+    };
+    if args.counts && args.job.is_none() {
+        return fail(
+            2,
+            "--counts is of one job: unipgas ps --counts JOB; unipgas ps lists the jobs",
         );
     }
-    shown(&text)
+    let (text, failed) = match &args.job {
+        Some(name) => match places.find(Some(name)) {
+            Ok((job, failed)) => (one(args, &job), failed),
+            Err(why) => return fail(1, &why),
+        },
+        None => {
+            let (jobs, failed) = places.jobs();
+            let text = match args.json {
+                true => json(&jobs),
+                false => Job::list(&jobs),
+            };
+            (text, failed)
+        }
+    };
+    let status = shown(&text);
+    match failed {
+        0 => status,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn one(args: &Args, job: &Job) -> String {
+    let picture = job.picture();
+    match (args.json, args.counts) {
+        (true, _) => json(job),
+        (_, true) => job.text(&counts::table(&picture)),
+        _ => job.text(&picture.table(None)),
+    }
+}
+
+fn json(what: &impl serde::Serialize) -> String {
+    // Of structures with names, none of which can fail.
+    serde_json::to_string_pretty(what).unwrap_or_default() + "\n"
 }
 
 /// `unipgas top`.
 pub fn top(args: &TopArgs) -> ExitCode {
+    let places = match Places::new(&args.asked) {
+        Ok(places) => places,
+        Err(why) => return fail(2, &why),
+    };
     let mut out = std::io::stdout();
     let clear = if out.is_terminal() {
         "\x1b[H\x1b[J"
     } else {
         ""
     };
-    let mut wanted = args.job;
+    let mut wanted = args.job.clone();
     let mut looks = 0;
     let mut before: Option<(Picture, Instant)> = None;
     loop {
-        let job = match Job::find(wanted) {
-            Ok(job) => job,
+        let job = match places.find(wanted.as_ref()) {
+            Ok((job, _)) => job,
             // It has ended.
             Err(_) if looks > 0 => return ExitCode::SUCCESS,
             Err(why) => return fail(1, &why),
         };
-        wanted = Some(job.board.launcher_pid());
-        let now = Instant::now();
+        wanted = Some(job.name());
+        let (now, picture) = (Instant::now(), job.picture());
         let rates = before
             .take()
-            .map_or_else(Rates::default, |(picture, then)| {
-                Rates::between(&picture, &job.picture, now - then)
+            .map_or_else(Rates::default, |(earlier, then)| {
+                Rates::between(&earlier, &picture, now - then)
             });
-        let text = job.text(&job.picture.table(Some(&rates)));
+        let text = job.text(&picture.table(Some(&rates)));
         let text = format!("{clear}{text}");
-        before = Some((job.picture, now));
+        before = Some((picture, now));
         if out
             .write_all(text.as_bytes())
             .and_then(|()| out.flush())

@@ -61,10 +61,10 @@ impl GetNotice {
 
 impl Endpoint {
     /// Reads the `parts`, then sets a notification word of this process to 1 (GASPI 17.1 §8.4.4). Ordered against nothing else.
-    /// Errors: those of [`Channel::get`] for the first part that is refused; then no word is set.
+    /// Errors: those of [`Channel::get`](crate::transport::Channel::get) for the first part that is refused; then no word is set.
     ///
     /// # Safety
-    /// As [`Channel::get`], for every part; `word` stays valid until the operation is complete.
+    /// As [`Channel::get`](crate::transport::Channel::get), for every part; `word` stays valid until the operation is complete.
     pub unsafe fn get_notify<'a>(
         &self,
         engine: &Engine,

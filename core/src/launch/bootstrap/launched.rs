@@ -10,7 +10,7 @@ use super::fence::fence;
 use super::host::Host;
 use super::ranked::{interrupt, key};
 use crate::job::{RankState, check_size};
-use crate::rendezvous::JobName;
+use crate::rendezvous::{JobName, hash};
 use crate::{Deadline, Error, Result};
 
 /// What a launcher tells. What goes through it reaches all hosts; a value that is published stays as it is.
@@ -19,6 +19,10 @@ pub(super) trait Server: Send + Sync {
     fn source(&self) -> String;
     /// The job's name, the same for all of its ranks on a host.
     fn name(&self) -> &JobName;
+    /// What the launcher calls the job, the same for all of its ranks.
+    fn everywhere(&self) -> String {
+        self.name().to_string()
+    }
     /// This process.
     fn rank(&self) -> u32;
     /// All processes.
@@ -55,6 +59,9 @@ impl Launched {
     pub(super) fn new(server: Box<dyn Server>) -> Result<Self> {
         check_size(server.size())?;
         let host = Host::join(server.name(), server.rank(), server.size())?;
+        if server.neighbours().len() < server.size() as usize {
+            host.board.set_everywhere(hash(&server.everywhere()));
+        }
         host.board.set_state(server.rank(), RankState::Joined)?;
         let launched = Launched {
             several: server.neighbours().len() < server.size() as usize,

@@ -40,7 +40,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 9;
+const VERSION: u32 = 10;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;
@@ -57,6 +57,7 @@ const H_JOB_ID: usize = 24;
 const H_START: usize = 32;
 const H_MIRRORED: usize = 40;
 const H_HOSTS: usize = 44;
+const H_EVERYWHERE: usize = 48;
 // Bumped while others read the rest of the header: lines of their own.
 const H_DEATHS: usize = 128;
 const H_CHANGES: usize = 132;
@@ -183,6 +184,9 @@ impl Board {
         board.word(H_CPUS).store(board.cpus, Ordering::Relaxed);
         board.word(H_PID).store(pid, Ordering::Relaxed);
         board.long(H_JOB_ID).store(board.job_id, Ordering::Relaxed);
+        board
+            .long(H_EVERYWHERE)
+            .store(board.job_id, Ordering::Relaxed);
         board.long(H_START).store(board.start, Ordering::Relaxed);
         board.long(H_MAGIC).store(MAGIC, Ordering::Release);
         Ok((board, fd))
@@ -277,7 +281,7 @@ impl Board {
         self.cpus
     }
 
-    /// A random number that tells this job from others.
+    /// A random number that tells this board from others.
     pub fn job_id(&self) -> u64 {
         self.job_id
     }

@@ -131,9 +131,14 @@ impl Picture {
 
     /// Adds what another host tells.
     pub fn join(&mut self, host: &str, other: Picture) {
-        let there = other.ranks.into_iter().map(|seen| Seen {
-            host: Some(host.into()),
-            ..seen
+        let there = other.ranks.into_iter().map(|mut seen| {
+            for wait in &mut seen.waits {
+                wait.call = wait.call.replace(char::is_control, " ");
+            }
+            Seen {
+                host: Some(host.into()),
+                ..seen
+            }
         });
         self.ranks.extend(there);
         self.ranks.sort_by_key(|seen| seen.rank);

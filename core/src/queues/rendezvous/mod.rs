@@ -25,6 +25,7 @@ mod name;
 mod process;
 mod table;
 
+pub(crate) use name::hash;
 pub(crate) use name::launcher_above;
 pub use name::{JobName, Launcher, NETWORK};
 pub use table::{Layout, MAX_PLACES, PROPERTIES_LEN};

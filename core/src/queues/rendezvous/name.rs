@@ -205,15 +205,23 @@ impl JobName {
         self.size
     }
 
-    /// The same in all processes of the job on this machine that see each other's pids, and different in other jobs (FNV-1a:
-    /// the programs of a job may be made by different compilers).
+    /// The same in all processes of the job on this machine that see each other's pids, and different in other jobs.
     pub(super) fn hash(&self) -> u64 {
         let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        let text = format!("{}\0{}\0{}", self.launcher, self.name, pids.display());
-        text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        hash(&format!(
+            "{}\0{}\0{}",
+            self.launcher,
+            self.name,
+            pids.display()
+        ))
     }
+}
+
+/// FNV-1a: the programs of a job may be made by different compilers.
+pub(crate) fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Names the nearest `hydra_pmi_proxy` above this process, and otherwise the parent; whether it is the proxy. All ranks of one

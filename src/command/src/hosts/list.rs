@@ -8,7 +8,7 @@ const LONGEST: usize = 253;
 /// A host that was named, and how many processes it may have, where that was said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    host: String,
+    pub host: String,
     places: Option<u32>,
 }
 

@@ -1,5 +1,6 @@
 //! A job on several hosts: who starts it there is the cluster's own launcher, which this process becomes, or a launcher of ours on each.
 
+mod ask;
 mod launcher;
 pub mod list;
 mod shell;
@@ -15,8 +16,10 @@ use unipgas::core::variables;
 
 use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
+pub use ask::{Asked, Asking};
 pub use launcher::Launcher;
 use launcher::{Job, Kind, Machine};
+use list::Named;
 pub use list::Share;
 pub use shell::{Shell, part, run, shown as lines};
 
@@ -79,25 +82,16 @@ impl Place {
     ///
     /// Errors: one line.
     pub fn shares(&self, processes: Option<u32>) -> Result<Option<Vec<Share>>, String> {
-        let named = match (&self.hosts, &self.hostfile) {
-            (Some(text), _) => list::from_list(text)?,
-            (None, Some(path)) => {
-                let name = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|e| format!("cannot read the host file {name}: {e}"))?;
-                list::from_file(&name, &text)?
-            }
-            (None, None) => {
-                let given = [
-                    (self.launcher.is_some(), "--launcher"),
-                    (self.launcher_args.is_some(), "--launcher-args"),
-                    (self.dry_run, "--dry-run"),
-                ];
-                return match given.iter().find(|(given, _)| *given) {
-                    Some((_, option)) => Err(format!("{option} needs --hosts or --hostfile")),
-                    None => Ok(None),
-                };
-            }
+        let Some(named) = named(&self.hosts, &self.hostfile)? else {
+            let given = [
+                (self.launcher.is_some(), "--launcher"),
+                (self.launcher_args.is_some(), "--launcher-args"),
+                (self.dry_run, "--dry-run"),
+            ];
+            return match given.iter().find(|(given, _)| *given) {
+                Some((_, option)) => Err(format!("{option} needs --hosts or --hostfile")),
+                None => Ok(None),
+            };
         };
         list::share(&named, processes).map(Some)
     }
@@ -154,18 +148,11 @@ impl Place {
         }
     }
 
-    /// The user's words for the launcher, or for the remote shell.
-    fn more(&self) -> Result<Vec<String>, String> {
-        let more = self.launcher_args.as_deref().unwrap_or_default();
-        shlex::split(more)
-            .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))
-    }
-
     /// How each host is reached.
     ///
     /// Errors: one line.
     pub fn places(&self, shares: &[Share], shell: &Shell) -> Result<Vec<launch::Place>, String> {
-        shell::places(shares, shell, &self.more()?, is_here)
+        shell::places(shares, shell, &words(&self.launcher_args)?, is_here)
     }
 
     /// Whether nothing is to be started.
@@ -206,7 +193,7 @@ impl Place {
         shares: &[Share],
         program: &Program<'_>,
     ) -> Result<Vec<OsString>, String> {
-        let more = self.more()?;
+        let more = words(&self.launcher_args)?;
         let protocol = match launcher.kind {
             Kind::Srun if std::env::var_os("SLURM_MPI_TYPE").is_none() => {
                 launcher::slurm_protocol(&said(&launcher.path, &["--mpi=list"]))
@@ -227,6 +214,27 @@ impl Place {
         };
         launcher::arguments(launcher.kind, &job)
     }
+}
+
+/// The hosts that a list or a file names. Errors: one line.
+fn named(hosts: &Option<String>, file: &Option<PathBuf>) -> Result<Option<Vec<Named>>, String> {
+    match (hosts, file) {
+        (Some(text), _) => list::from_list(text).map(Some),
+        (None, Some(path)) => {
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(path)
+                .map_err(|e| format!("cannot read the host file {name}: {e}"))?;
+            list::from_file(&name, &text).map(Some)
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// The user's words for the launcher, or for the remote shell.
+fn words(more: &Option<String>) -> Result<Vec<String>, String> {
+    let more = more.as_deref().unwrap_or_default();
+    shlex::split(more)
+        .ok_or_else(|| format!("--launcher-args: a quotation mark is missing: {more}"))
 }
 
 /// The variables that other hosts get: those of this process, and `set`.

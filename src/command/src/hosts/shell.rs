@@ -60,7 +60,7 @@ impl Shell {
     }
 
     /// The command line by which `line` is carried out on `host`.
-    fn command(&self, host: &str, more: &[String], line: OsString) -> Vec<OsString> {
+    pub(super) fn command(&self, host: &str, more: &[String], line: OsString) -> Vec<OsString> {
         let (program, own): (_, &[&str]) = match self {
             Shell::Remote(name) if Path::new(name).file_name() == Some(OsStr::new("ssh")) => {
                 // A host that does not answer for so long is lost.

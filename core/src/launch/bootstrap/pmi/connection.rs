@@ -44,6 +44,11 @@ impl Connection {
         Connection::over(Stream::of(fd)?, first, rank, job)
     }
 
+    /// The name of the job's values.
+    pub fn space(&self) -> &str {
+        &self.space
+    }
+
     fn over(stream: Stream, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
         let mut connection = Connection {
             stream,

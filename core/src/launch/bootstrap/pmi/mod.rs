@@ -139,6 +139,11 @@ impl Server for Pmi {
         &self.name
     }
 
+    /// Hydra's jobs have names of their proxies, of which each host has one.
+    fn everywhere(&self) -> String {
+        self.connection.lock().space().to_owned()
+    }
+
     fn rank(&self) -> u32 {
         self.rank
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 use super::{
-    Board, H_HOSTS, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS, R_ENDED, R_EPOCH,
-    R_PRESENT, R_PUBLISHED, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
+    Board, H_EVERYWHERE, H_HOSTS, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS,
+    R_ENDED, R_EPOCH, R_PRESENT, R_PUBLISHED, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
 use crate::Result;
 
@@ -60,6 +60,16 @@ impl Board {
     /// Says on how many hosts ranks may run. Before any rank starts.
     pub(in crate::launch::job) fn set_hosts(&self, hosts: u32) {
         self.word(H_HOSTS).store(hosts, Ordering::Relaxed);
+    }
+
+    /// Says what tells this job from others on all of its hosts.
+    pub(in crate::launch) fn set_everywhere(&self, id: u64) {
+        self.long(H_EVERYWHERE).store(id, Ordering::Relaxed);
+    }
+
+    /// A number that tells this job from others, the same on all of its hosts: each has a board of its own.
+    pub fn everywhere(&self) -> u64 {
+        self.long(H_EVERYWHERE).load(Ordering::Relaxed)
     }
 
     /// On how many hosts ranks may run: the same for all ranks, from the beginning on.

@@ -107,6 +107,8 @@ impl End {
 pub(super) struct Begin {
     /// How many hosts the job has.
     pub hosts: u32,
+    /// What tells the job from others: see [`Board::everywhere`](crate::job::Board::everywhere).
+    pub job: u64,
     /// The ranks on its host.
     pub here: Vec<u32>,
     /// What the callers of both have agreed upon.
@@ -116,6 +118,7 @@ pub(super) struct Begin {
 impl Begin {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.hosts.to_le_bytes().to_vec();
+        bytes.extend(self.job.to_le_bytes());
         bytes.extend((self.here.len() as u32).to_le_bytes());
         bytes.extend(self.here.iter().flat_map(|rank| rank.to_le_bytes()));
         bytes.extend_from_slice(&self.plan);
@@ -125,11 +128,13 @@ impl Begin {
     /// `None` for what is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<Begin> {
         let (hosts, rest) = rank_of(bytes)?;
+        let (job, rest) = rest.split_first_chunk()?;
         let (count, rest) = rank_of(rest)?;
         let (here, plan) = rest.split_at_checked((count as usize).checked_mul(4)?)?;
         let (here, _) = here.as_chunks::<4>();
         Some(Begin {
             hosts,
+            job: u64::from_le_bytes(*job),
             here: here.iter().map(|rank| u32::from_le_bytes(*rank)).collect(),
             plan: plan.to_vec(),
         })
@@ -307,6 +312,7 @@ mod tests {
         let sender = Sender::new(writer);
         let begin = Begin {
             hosts: 2,
+            job: 7 << 40,
             here: vec![1, 3],
             plan: b"plan".to_vec(),
         };

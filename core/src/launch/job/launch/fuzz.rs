@@ -86,6 +86,7 @@ pub(crate) fn all_frames() -> Vec<Vec<u8>> {
     };
     let begin = Begin {
         hosts: 2,
+        job: 7,
         here: vec![0, 1],
         plan: b"plan".to_vec(),
     };

@@ -19,6 +19,8 @@ use crate::{Error, Result, own_thread};
 #[derive(Debug, Clone)]
 pub struct Part {
     hosts: u32,
+    /// What tells the whole from others, where that is known.
+    job: Option<u64>,
     here: Vec<u32>,
     input: Arc<OwnedFd>,
     output: Arc<Sender>,
@@ -29,6 +31,7 @@ impl Part {
     pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> Part {
         Part {
             hosts,
+            job: None,
             here,
             input: Arc::new(input),
             output: Arc::new(Sender::new(output)),
@@ -44,10 +47,11 @@ impl Part {
         let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
         let begin = (kind == frames::BEGIN).then(|| frames::Begin::from_bytes(&payload));
         let begin = begin.flatten().ok_or_else(none)?;
-        Ok((
-            Part::new(begin.hosts, begin.here, input, output),
-            begin.plan,
-        ))
+        let part = Part {
+            job: Some(begin.job),
+            ..Part::new(begin.hosts, begin.here, input, output)
+        };
+        Ok((part, begin.plan))
     }
 
     /// The ranks on this host, at first.
@@ -145,6 +149,9 @@ impl Mirror {
             board.set_afar(rank)?;
         }
         board.set_hosts(part.hosts);
+        if let Some(job) = part.job {
+            board.set_everywhere(job);
+        }
         board.begin_mirror();
         let over = Arc::new(AtomicBool::new(false));
         let teller = {

@@ -89,6 +89,7 @@ impl Launch {
         for (number, place) in places.iter().enumerate() {
             let begin = Begin {
                 hosts: places.len() as u32,
+                job: board.everywhere(),
                 here: place.here.clone(),
                 plan: plan.to_vec(),
             };

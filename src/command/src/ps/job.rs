@@ -1,0 +1,339 @@
+//! A job as `unipgas ps` sees it: what the boards tell that this process, or that of another host, may look at.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use unipgas::core::job::board::{Board, boards};
+use unipgas::core::job::picture::{Doing, Picture, Seen};
+
+/// A job's ranks on a host, or on several hosts that were asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Tells it from others, the same on all of its hosts.
+    id: String,
+    /// The host of the process `job`, where it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    /// Its launcher, or the rank that has made its board.
+    job: u32,
+    /// What has started that.
+    started_by: u32,
+    size: u32,
+    command: String,
+    ranks: Vec<Seen>,
+    /// Ranks that wait for each other.
+    deadlock: Option<Vec<u32>>,
+}
+
+/// How people name a job: by a process of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    host: Option<String>,
+    pid: u32,
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Name, String> {
+        let (host, pid) = match text.rsplit_once(':') {
+            Some((host, pid)) if !host.is_empty() => (Some(host.to_owned()), pid),
+            Some(_) | None => (None, text),
+        };
+        let pid = pid.parse().map_err(|_| {
+            "want the pid of a launcher or a rank, or HOST:PID beside --hosts".to_owned()
+        })?;
+        Ok(Name { host, pid })
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.host {
+            Some(host) => write!(f, "{host}:{}", self.pid),
+            None => write!(f, "{}", self.pid),
+        }
+    }
+}
+
+impl Job {
+    /// Those on this host.
+    pub fn all() -> Vec<Job> {
+        boards().iter().map(Job::look).collect()
+    }
+
+    fn look(board: &Board) -> Job {
+        let (picture, pid) = (Picture::look(board), board.launcher_pid());
+        Job {
+            id: format!("{:016x}", board.everywhere()),
+            host: None,
+            job: pid,
+            started_by: parent_of(pid).unwrap_or(0),
+            size: board.size(),
+            command: command_of(pid),
+            deadlock: picture.cycle(),
+            ranks: picture.ranks,
+        }
+    }
+
+    /// Those of several hosts, each with its name.
+    pub fn joined(hosts: Vec<(String, Vec<Job>)>) -> Vec<Job> {
+        let mut all: Vec<Job> = Vec::new();
+        for (host, jobs) in hosts {
+            for job in jobs {
+                let mut picture = Picture::default();
+                picture.join(&host, Picture { ranks: job.ranks });
+                let job = Job {
+                    host: Some(host.clone()),
+                    command: job.command.replace(char::is_control, " "),
+                    ranks: picture.ranks,
+                    ..job
+                };
+                match all.iter_mut().find(|known| known.id == job.id) {
+                    Some(known) => known.add(job),
+                    None => all.push(job),
+                }
+            }
+        }
+        all
+    }
+
+    /// The rest of it, on another host.
+    fn add(&mut self, other: Job) {
+        // A host may have been asked by two of its names.
+        let known: BTreeSet<u32> = self.ranks.iter().map(|seen| seen.rank).collect();
+        let new = (other.ranks.into_iter()).filter(|seen| !known.contains(&seen.rank));
+        self.ranks.extend(new);
+        self.ranks.sort_by_key(|seen| seen.rank);
+        self.deadlock = self.picture().cycle();
+    }
+
+    /// What its ranks are doing.
+    pub fn picture(&self) -> Picture {
+        Picture {
+            ranks: self.ranks.clone(),
+        }
+    }
+
+    /// By what it is found again.
+    pub fn name(&self) -> Name {
+        Name {
+            host: self.host.clone(),
+            pid: self.job,
+        }
+    }
+
+    /// Whether this is its launcher, the process that has started that, or a rank.
+    fn has(&self, name: &Name) -> bool {
+        let is = |host: &Option<String>, pid: u32| {
+            pid == name.pid && (name.host.is_none() || *host == name.host)
+        };
+        let mut ranks = self.ranks.iter();
+        is(&self.host, self.job)
+            || is(&self.host, self.started_by)
+            || ranks.any(|seen| is(&seen.host, seen.pid))
+    }
+
+    /// The one of these that has this process, or the only one. Errors: a line.
+    pub fn find(mut all: Vec<Job>, wanted: Option<&Name>, place: &str) -> Result<Job, String> {
+        match wanted {
+            Some(name) => all.retain(|job| job.has(name)),
+            // That of a launcher whose ranks others have started is none to look at.
+            None => all.retain(|job| !job.ranks.is_empty()),
+        }
+        match (all.len(), wanted) {
+            (1, _) => Ok(all.remove(0)),
+            (0, Some(name)) => Err(format!(
+                "{name} is no process of a job on {place}; unipgas ps lists the jobs"
+            )),
+            (0, None) => Err(format!("no job runs on {place}")),
+            (many, Some(name)) => Err(format!(
+                "{many} jobs have a process {name}: name it with its host, as {}",
+                all[0].name()
+            )),
+            (many, None) => Err(format!(
+                "{many} jobs run on {place}: name one; unipgas ps lists them"
+            )),
+        }
+    }
+
+    /// Ranks that wait in calls, that compute, and that do something else.
+    fn counts(&self) -> [usize; 3] {
+        let waits = (self.ranks.iter()).filter(|seen| !seen.waits.is_empty());
+        let waits = waits.count();
+        let computes = (self.ranks.iter())
+            .filter(|seen| seen.waits.is_empty() && seen.doing == Doing::Runs)
+            .count();
+        [waits, computes, self.ranks.len() - waits - computes]
+    }
+
+    /// A table of them, a line for each.
+    pub fn list(all: &[Job]) -> String {
+        let names: Vec<String> = all.iter().map(|job| job.name().to_string()).collect();
+        let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
+        let mut text = format!(
+            "{:>width$}  {:>6}  {:>5}  {:>7}  {:>5}  command\n",
+            "job", "ranks", "wait", "compute", "other"
+        );
+        for (job, name) in all.iter().zip(names) {
+            let ([waits, computes, others], size) = (job.counts(), job.size);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{name:>width$}  {size:>6}  {waits:>5}  {computes:>7}  {others:>5}  {}",
+                job.command
+            );
+        }
+        text
+    }
+
+    /// Its first line, then what is shown of its ranks, and where others are.
+    pub fn text(&self, shown: &str) -> String {
+        let (name, size, command) = (self.name(), self.size, &self.command);
+        if self.ranks.is_empty() {
+            let on = match &self.host {
+                Some(host) => format!(" on {host}"),
+                None => String::new(),
+            };
+            return format!(
+                "job {name}, {size} ranks, started by others: {command}\nkill -USR1 {}{on} has its launcher tell what they are doing\n",
+                self.job
+            );
+        }
+        let here = self.ranks.len();
+        let of = match here == size as usize {
+            true => String::new(),
+            false => format!("{here} of "),
+        };
+        let mut text = format!("job {name}, {of}{size} ranks: {command}\n{shown}");
+        if here < size as usize {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{} more on other hosts: --hosts LIST asks there, too",
+                size as usize - here
+            );
+        }
+        text
+    }
+}
+
+fn command_of(pid: u32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = bytes
+        .split(|byte| *byte == 0)
+        .filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    words.join(" ").escape_debug().to_string()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(rank: u32, awaits: Option<u32>) -> Seen {
+        let wait = |of: u32| {
+            let wait = serde_json::json!({
+                "thread": 5, "call": "RCCE_recv", "lasted": 1.5, "ranks": [of], "needed": 1, "pending": 0, "sleeps": 2
+            });
+            serde_json::from_value(wait).unwrap()
+        };
+        Seen {
+            rank,
+            pid: 100 + rank / 2,
+            program: "p".into(),
+            host: None,
+            doing: Doing::Sleeps,
+            waits: awaits.into_iter().map(wait).collect(),
+            counts: Default::default(),
+        }
+    }
+
+    fn part(id: &str, job: u32, ranks: Vec<Seen>) -> Job {
+        Job {
+            id: id.into(),
+            host: None,
+            job,
+            started_by: 1,
+            size: 4,
+            command: "./p".into(),
+            ranks,
+            deadlock: None,
+        }
+    }
+
+    #[test]
+    fn parts_of_one_job_are_one() {
+        let (a, b) = (seen(0, Some(1)), seen(1, Some(0)));
+        let hosts = vec![
+            (
+                "h1".to_owned(),
+                vec![part("x", 100, vec![a, seen(2, None)])],
+            ),
+            (
+                "h2".to_owned(),
+                vec![part("y", 100, vec![]), part("x", 7, vec![b.clone()])],
+            ),
+            ("also-h2".to_owned(), vec![part("x", 7, vec![b])]),
+        ];
+        let text = serde_json::to_string(&hosts).unwrap();
+        let all = Job::joined(serde_json::from_str(&text).unwrap());
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].deadlock, Some(vec![0, 1]));
+        let ranks: Vec<_> = all[0].ranks.iter().map(|seen| seen.rank).collect();
+        assert_eq!(
+            (ranks, all[0].name().to_string()),
+            (vec![0, 1, 2], "h1:100".into())
+        );
+        let text = all[0].text(&all[0].picture().table(None));
+        assert!(
+            text.starts_with("job h1:100, 3 of 4 ranks: ./p\n"),
+            "{text}"
+        );
+        assert!(text.contains("100 on h2"), "{text}");
+        assert!(
+            text.ends_with("1 more on other hosts: --hosts LIST asks there, too\n"),
+            "{text}"
+        );
+        let find = |name: &str| Job::find(all.clone(), Some(&name.parse().unwrap()), "h1, h2");
+        // A rank of one of them on h2, and of the other one its launcher.
+        assert!(
+            find("100")
+                .unwrap_err()
+                .contains("2 jobs have a process 100: name it with its host, as h1:100")
+        );
+        assert_eq!(find("h1:100").unwrap().id, "x");
+        assert_eq!(find("101").unwrap().id, "x");
+        assert_eq!(
+            find("5").unwrap_err(),
+            "5 is no process of a job on h1, h2; unipgas ps lists the jobs"
+        );
+        // Of those with ranks there is one.
+        assert_eq!(Job::find(all.clone(), None, "").unwrap().id, "x");
+        assert_eq!(Job::list(&all).lines().count(), 3);
+    }
+
+    #[test]
+    fn jobs_are_named_by_processes() {
+        for (text, host, pid) in [
+            ("12", None, 12),
+            ("h1:12", Some("h1"), 12),
+            ("::1:7", Some("::1"), 7),
+        ] {
+            let name: Name = text.parse().unwrap();
+            assert_eq!((name.host.as_deref(), name.pid), (host, pid));
+            assert_eq!(name.to_string(), text);
+        }
+        for text in ["", "h1", "h1:", ":5", "-1"] {
+            assert!(text.parse::<Name>().is_err(), "{text}");
+        }
+    }
+}
