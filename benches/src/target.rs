@@ -115,6 +115,7 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::MessageBandwidth, _, b, "ircce") if b == MIB => {
             vec![AtLeastLimit(0.9), AheadOfPeers(1.0)]
         }
+        (Metric::MessageBandwidth, _, b, "ircce") if b > MIB => vec![AheadOfPeers(1.0)],
         (Metric::Tagged, _, _, "ircce") => vec![AtMostLimit(1.1)],
         (Metric::Multicast, _, _, "ircce/multicast") => vec![AtLeastLimit(24.0)],
         (

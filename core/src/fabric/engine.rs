@@ -367,12 +367,31 @@ impl Engine {
         check: &mut dyn FnMut() -> Result<()>,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
+        self.wait_in_steps(deadline, check, || false, poll)
+    }
+
+    /// As [`wait_for`](Self::wait_for), for what comes in several steps: `moved` says whether one has come since it was asked last. As long as they come, a
+    /// thread whose process has a core of its own does not sleep: each of two that wait for each other's steps would have to be woken for each of them.
+    #[inline]
+    pub fn wait_in_steps<T>(
+        &self,
+        deadline: Deadline,
+        check: &mut dyn FnMut() -> Result<()>,
+        moved: impl Fn() -> bool,
+        poll: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         Patience {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
             company: &self.company,
         }
-        .wait(deadline, check, || self.burst(), || self.progress(), poll)
+        .wait(
+            deadline,
+            check,
+            || self.burst(),
+            || self.progress() | moved(),
+            poll,
+        )
     }
 
     /// Moves on, in all networks, what has come for this process; never waits. See [`Transport::progress`].

@@ -1,5 +1,6 @@
 //! Messages among the ranks of a world: the mailbox, and the waits.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Shape;
@@ -57,6 +58,26 @@ impl Peers for Ranks {
 
     fn patience(&self) -> Deadline {
         self.patience
+    }
+}
+
+/// How far the stream is whose end is waited for.
+#[derive(Default)]
+struct Steps {
+    at: Cell<usize>,
+    seen: Cell<usize>,
+}
+
+impl Steps {
+    #[inline(always)]
+    fn come_to(&self, bytes: usize) {
+        self.at.set(bytes);
+    }
+
+    /// Whether it is further than when that was asked last.
+    fn moved(&self) -> bool {
+        let at = self.at.get();
+        self.seen.replace(at) != at
     }
 }
 
@@ -136,10 +157,22 @@ impl Messenger {
         deadline: Deadline,
         needs: Needs<'_>,
         ask: impl FnMut() -> Option<T>,
+        poll: impl FnMut(&mut Mailbox) -> Option<T>,
+    ) -> Result<T> {
+        self.wait_stepwise(deadline, needs, &Steps::default(), ask, poll)
+    }
+
+    #[inline]
+    fn wait_stepwise<T>(
+        &self,
+        deadline: Deadline,
+        needs: Needs<'_>,
+        steps: &Steps,
+        ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
         let engine = self.world.engine();
-        self.wait_with(deadline, needs, ask, |mailbox| {
+        self.wait_with(deadline, needs, steps, ask, |mailbox| {
             mailbox.progress_a_little(engine);
             poll(mailbox)
         })
@@ -151,6 +184,7 @@ impl Messenger {
         &self,
         deadline: Deadline,
         needs: Needs<'_>,
+        steps: &Steps,
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
@@ -161,7 +195,8 @@ impl Messenger {
         };
         let engine = self.world.engine();
         let mut seen = None;
-        engine.wait_for(deadline, &mut check, || {
+        let moved = || steps.moved();
+        engine.wait_in_steps(deadline, &mut check, moved, || {
             if let Some(value) = ask() {
                 return Some(value);
             }
@@ -209,11 +244,16 @@ impl Messenger {
         };
         match ticket {
             None => Ok(()),
-            Some(ticket) => self
-                .wait(deadline, Needs::Ranks(&[to]), |mailbox| {
-                    mailbox.test_send(ticket)
-                })
-                .inspect_err(|_| self.abandon_send(ticket))?,
+            Some(ticket) => {
+                let steps = Steps::default();
+                let poll = |mailbox: &mut Mailbox| {
+                    let ended = mailbox.test_send(ticket);
+                    steps.come_to(mailbox.streamed(ticket));
+                    ended
+                };
+                self.wait_stepwise(deadline, Needs::Ranks(&[to]), &steps, || None, poll)
+                    .inspect_err(|_| self.abandon_send(ticket))?
+            }
         }
     }
 
@@ -243,11 +283,13 @@ impl Messenger {
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
         let engine = self.world.engine();
         let mut ticket: Option<ReceiveTicket> = None;
+        let steps = Steps::default();
         let is_near =
             |mailbox: &mut Mailbox| pattern.source.is_some_and(|peer| mailbox.is_near(peer));
         let received = self.wait_with(
             deadline,
             needs,
+            &steps,
             || None,
             |mailbox| {
                 if ticket.is_none() && (!engine.is_driven() || is_near(mailbox)) {
@@ -267,7 +309,9 @@ impl Messenger {
                     // - the caller's word.
                     unsafe { mailbox.receive(pattern, buffer, capacity) }
                 });
-                mailbox.test_receive(ticket)
+                let ended = mailbox.test_receive(ticket);
+                steps.come_to(mailbox.has_come(ticket));
+                ended
             },
         );
         match (received, ticket) {
@@ -289,7 +333,13 @@ impl Messenger {
     ) -> Result<Received> {
         let needs = source.as_ref().map(std::slice::from_ref);
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
-        self.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))?
+        let steps = Steps::default();
+        let poll = |mailbox: &mut Mailbox| {
+            let ended = mailbox.test_receive(ticket);
+            steps.come_to(mailbox.has_come(ticket));
+            ended
+        };
+        self.wait_stepwise(deadline, needs, &steps, || None, poll)?
     }
 
     /// Waits for a message that fits, and leaves it where it is.

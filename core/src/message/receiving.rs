@@ -89,6 +89,18 @@ impl Mailbox {
         }
     }
 
+    /// Bytes that have come of the stream that a receive has been given so far.
+    pub(super) fn has_come(&self, ticket: ReceiveTicket) -> usize {
+        match self
+            .receives
+            .get(ticket.0 as usize)
+            .map(|receiving| &receiving.stage)
+        {
+            Some(ReceiveStage::Coming(coming)) => coming.done,
+            _ => 0,
+        }
+    }
+
     /// Takes a receive back that no message has been found for. Then the ticket means nothing.
     pub fn cancel_receive(&mut self, ticket: ReceiveTicket) -> bool {
         let Some(at) = self.posted.iter().position(|known| *known == ticket.0) else {

@@ -236,6 +236,18 @@ impl Mailbox {
         }
     }
 
+    /// Bytes of a send that have been streamed so far.
+    pub(super) fn streamed(&self, ticket: SendTicket) -> usize {
+        match self
+            .sends
+            .get(ticket.0 as usize)
+            .map(|sending| &sending.stage)
+        {
+            Some(SendStage::Streaming { done, .. }) => *done,
+            _ => 0,
+        }
+    }
+
     /// Takes a send back that has not been announced to the other side yet. Then the ticket means nothing.
     pub fn cancel_send(&mut self, ticket: SendTicket) -> bool {
         let Some(sending) = self.sends.get(ticket.0 as usize) else {

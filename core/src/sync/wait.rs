@@ -119,7 +119,7 @@ impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
     /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `burst` says how many
     /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of, and says whether peers are
-    /// served by that, who may soon ask for more; it may take longer than a poll.
+    /// served by that, who may soon ask for more, or a part of what is waited for has come; it may take longer than a poll.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -238,7 +238,8 @@ impl Patience<'_> {
                 if !rung {
                     Watch::waited(span);
                 } else if !self.crowded && progress() {
-                    // Who has asked for something may soon ask for more, which this thread serves sooner than one that has to be woken.
+                    // Who has asked for something, or sent a part, may soon ask for more, or send the next one, which this thread sees sooner than one
+                    // that has to be woken.
                     break;
                 }
             }
