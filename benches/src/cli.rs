@@ -48,9 +48,9 @@ struct Args {
     /// Fewer sizes and rounds
     #[arg(long)]
     quick: bool,
-    /// Only the cases METRIC:PROCESSES:BYTES that contain this
-    #[arg(long, value_name = "PATTERN")]
-    only: Option<String>,
+    /// Only the cases METRIC:PROCESSES:BYTES that contain this, or one of several, as A,B
+    #[arg(long, value_name = "PATTERN", value_delimiter = ',')]
+    only: Vec<String>,
     /// Leaves out other libraries
     #[arg(long)]
     no_peers: bool,
@@ -180,10 +180,12 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         true => case::all(args.quick),
         false => case::of_a_network(args.quick),
     };
-    cases.retain(|case| is_wanted(args, *case));
-    if let (true, Some(pattern)) = (cases.is_empty(), &args.only) {
-        return Err(format!("no case contains '{pattern}'; --list lists them"));
+    for pattern in &args.only {
+        if !cases.iter().any(|case| case.to_string().contains(pattern)) {
+            return Err(format!("no case contains '{pattern}'; --list lists them"));
+        }
     }
+    cases.retain(|case| is_wanted(args, *case));
     let place = lanes.first().and_then(|lane| lane.how.place.as_ref());
     if args.list {
         return list(&cases, place, &args.backend[0]).map(|()| ExitCode::SUCCESS);
@@ -218,8 +220,8 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
 }
 
 fn is_wanted(args: &Args, case: Case) -> bool {
-    let pattern = args.only.as_deref().unwrap_or_default();
-    case.to_string().contains(pattern)
+    let name = case.to_string();
+    args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
 }
 
 /// The backends, and where their processes are.
