@@ -61,26 +61,6 @@ impl Peers for Ranks {
     }
 }
 
-/// How far the stream is whose end is waited for.
-#[derive(Default)]
-struct Steps {
-    at: Cell<usize>,
-    seen: Cell<usize>,
-}
-
-impl Steps {
-    #[inline(always)]
-    fn come_to(&self, bytes: usize) {
-        self.at.set(bytes);
-    }
-
-    /// Whether it is further than when that was asked last.
-    fn moved(&self) -> bool {
-        let at = self.at.get();
-        self.seen.replace(at) != at
-    }
-}
-
 impl Messenger {
     /// A mailbox that the other ranks find under `name`, with a `lane` for each of them, the same at all. All ranks make theirs before
     /// [`World::meet`]. `patience`: how long a call waits for a rank, with the mailbox locked, that has to answer at the first contact, or
@@ -157,22 +137,10 @@ impl Messenger {
         deadline: Deadline,
         needs: Needs<'_>,
         ask: impl FnMut() -> Option<T>,
-        poll: impl FnMut(&mut Mailbox) -> Option<T>,
-    ) -> Result<T> {
-        self.wait_stepwise(deadline, needs, &Steps::default(), ask, poll)
-    }
-
-    #[inline]
-    fn wait_stepwise<T>(
-        &self,
-        deadline: Deadline,
-        needs: Needs<'_>,
-        steps: &Steps,
-        ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
         let engine = self.world.engine();
-        self.wait_with(deadline, needs, steps, ask, |mailbox| {
+        self.wait_with(deadline, needs, ask, |mailbox| {
             mailbox.progress_a_little(engine);
             poll(mailbox)
         })
@@ -184,7 +152,6 @@ impl Messenger {
         &self,
         deadline: Deadline,
         needs: Needs<'_>,
-        steps: &Steps,
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
@@ -195,7 +162,12 @@ impl Messenger {
         };
         let engine = self.world.engine();
         let mut seen = None;
-        let moved = || steps.moved();
+        // A stream of this process, whoever waits for its end.
+        let parts = Cell::new(self.window.parts());
+        let moved = || {
+            let now = self.window.parts();
+            parts.replace(now) != now
+        };
         engine.wait_in_steps(deadline, &mut check, moved, || {
             if let Some(value) = ask() {
                 return Some(value);
@@ -244,16 +216,11 @@ impl Messenger {
         };
         match ticket {
             None => Ok(()),
-            Some(ticket) => {
-                let steps = Steps::default();
-                let poll = |mailbox: &mut Mailbox| {
-                    let ended = mailbox.test_send(ticket);
-                    steps.come_to(mailbox.streamed(ticket));
-                    ended
-                };
-                self.wait_stepwise(deadline, Needs::Ranks(&[to]), &steps, || None, poll)
-                    .inspect_err(|_| self.abandon_send(ticket))?
-            }
+            Some(ticket) => self
+                .wait(deadline, Needs::Ranks(&[to]), |mailbox| {
+                    mailbox.test_send(ticket)
+                })
+                .inspect_err(|_| self.abandon_send(ticket))?,
         }
     }
 
@@ -283,13 +250,11 @@ impl Messenger {
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
         let engine = self.world.engine();
         let mut ticket: Option<ReceiveTicket> = None;
-        let steps = Steps::default();
         let is_near =
             |mailbox: &mut Mailbox| pattern.source.is_some_and(|peer| mailbox.is_near(peer));
         let received = self.wait_with(
             deadline,
             needs,
-            &steps,
             || None,
             |mailbox| {
                 if ticket.is_none() && (!engine.is_driven() || is_near(mailbox)) {
@@ -309,9 +274,7 @@ impl Messenger {
                     // - the caller's word.
                     unsafe { mailbox.receive(pattern, buffer, capacity) }
                 });
-                let ended = mailbox.test_receive(ticket);
-                steps.come_to(mailbox.has_come(ticket));
-                ended
+                mailbox.test_receive(ticket)
             },
         );
         match (received, ticket) {
@@ -333,13 +296,7 @@ impl Messenger {
     ) -> Result<Received> {
         let needs = source.as_ref().map(std::slice::from_ref);
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
-        let steps = Steps::default();
-        let poll = |mailbox: &mut Mailbox| {
-            let ended = mailbox.test_receive(ticket);
-            steps.come_to(mailbox.has_come(ticket));
-            ended
-        };
-        self.wait_stepwise(deadline, needs, &steps, || None, poll)?
+        self.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))?
     }
 
     /// Waits for a message that fits, and leaves it where it is.

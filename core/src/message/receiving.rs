@@ -89,18 +89,6 @@ impl Mailbox {
         }
     }
 
-    /// Bytes that have come of the stream that a receive has been given so far.
-    pub(super) fn has_come(&self, ticket: ReceiveTicket) -> usize {
-        match self
-            .receives
-            .get(ticket.0 as usize)
-            .map(|receiving| &receiving.stage)
-        {
-            Some(ReceiveStage::Coming(coming)) => coming.done,
-            _ => 0,
-        }
-    }
-
     /// Takes a receive back that no message has been found for. Then the ticket means nothing.
     pub fn cancel_receive(&mut self, ticket: ReceiveTicket) -> bool {
         let Some(at) = self.posted.iter().position(|known| *known == ticket.0) else {
@@ -435,6 +423,7 @@ impl Mailbox {
         // - within the buffer, valid by the word of `receive`'s caller, and within the data ring.
         unsafe { crate::copy(bytes.ptr, receiving.buffer.wrapping_add(offset), room) };
         coming.done += head.len;
+        window.count_part();
         if coming.done >= coming.received.len {
             let (ticket, result) = (coming.ticket, coming.received);
             self.end_receive(head.ticket as usize, Ok(result));

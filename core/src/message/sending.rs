@@ -236,18 +236,6 @@ impl Mailbox {
         }
     }
 
-    /// Bytes of a send that have been streamed so far.
-    pub(super) fn streamed(&self, ticket: SendTicket) -> usize {
-        match self
-            .sends
-            .get(ticket.0 as usize)
-            .map(|sending| &sending.stage)
-        {
-            Some(SendStage::Streaming { done, .. }) => *done,
-            _ => 0,
-        }
-    }
-
     /// Takes a send back that has not been announced to the other side yet. Then the ticket means nothing.
     pub fn cancel_send(&mut self, ticket: SendTicket) -> bool {
         let Some(sending) = self.sends.get(ticket.0 as usize) else {
@@ -333,7 +321,10 @@ impl Mailbox {
             // SAFETY:
             // - part of the payload, which is valid until the send has ended.
             match unsafe { self.push(to, &head, bytes) } {
-                Ok(true) => done += part,
+                Ok(true) => {
+                    done += part;
+                    self.window.count_part();
+                }
                 Ok(false) => break,
                 Err(error) => {
                     self.sends[ticket as usize].end(Err(error));

@@ -24,6 +24,8 @@ pub(super) struct Window {
     actives: AtomicUsize,
     known: Box<[AtomicBool]>,
     greetings: AtomicU64,
+    /// Parts of streams that have been sent or have come.
+    parts: AtomicU64,
     /// Something waits that only progress can move on.
     pub restless: AtomicBool,
 }
@@ -48,6 +50,7 @@ impl Window {
             actives: AtomicUsize::new(0),
             known: (0..shape.peers).map(|_| AtomicBool::new(false)).collect(),
             greetings: AtomicU64::new(0),
+            parts: AtomicU64::new(0),
             restless: AtomicBool::new(false),
         })
     }
@@ -58,6 +61,17 @@ impl Window {
 
     pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.region.handle_by(handler)
+    }
+
+    /// How many parts of streams have been sent or have come.
+    #[inline(always)]
+    pub fn parts(&self) -> u64 {
+        self.parts.load(Ordering::Relaxed)
+    }
+
+    /// One more. For the one thread that has the mailbox.
+    pub fn count_part(&self) {
+        self.parts.store(self.parts() + 1, Ordering::Relaxed);
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
