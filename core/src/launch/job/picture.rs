@@ -131,14 +131,9 @@ impl Picture {
 
     /// Adds what another host tells.
     pub fn join(&mut self, host: &str, other: Picture) {
-        let there = other.ranks.into_iter().map(|mut seen| {
-            for wait in &mut seen.waits {
-                wait.call = wait.call.replace(char::is_control, " ");
-            }
-            Seen {
-                host: Some(host.into()),
-                ..seen
-            }
+        let there = other.ranks.into_iter().map(|seen| Seen {
+            host: Some(host.into()),
+            ..seen
         });
         self.ranks.extend(there);
         self.ranks.sort_by_key(|seen| seen.rank);
@@ -308,8 +303,8 @@ impl Picture {
             for (nth, wait) in seen.waits.iter().enumerate() {
                 let call = match (wait.call.as_str(), seen.doing) {
                     ("", _) => "a wait".into(),
-                    (call, Doing::Stopped) => format!("{call} (stopped)"),
-                    (call, _) => call.into(),
+                    (call, Doing::Stopped) => format!("{} (stopped)", call.escape_debug()),
+                    (call, _) => call.escape_debug().to_string(),
                 };
                 // They are those of the process, and told once.
                 let rates = rates.map(|rates| match nth {
@@ -357,6 +352,7 @@ impl Picture {
                 1 => "rank",
                 _ => "ranks",
             };
+            let call = call.escape_debug();
             writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
         }
         Ok(())
