@@ -370,8 +370,8 @@ impl Engine {
         self.wait_in_steps(deadline, check, || false, poll)
     }
 
-    /// As [`wait_for`](Self::wait_for), for what comes in several steps: `moved` says whether one has come since it was asked last. As long as they come, a
-    /// thread whose process has a core of its own does not sleep: each of two that wait for each other's steps would have to be woken for each of them.
+    /// As [`wait_for`](Self::wait_for), for what comes in several steps: `moved` says whether one has come since it was asked last. As long as they come the
+    /// thread does not sleep: each of two that wait for each other's steps would have to be woken for each of them.
     #[inline]
     pub fn wait_in_steps<T>(
         &self,
@@ -389,7 +389,8 @@ impl Engine {
             deadline,
             check,
             || self.burst(),
-            || self.progress() | moved(),
+            || self.progress(),
+            moved,
             poll,
         )
     }

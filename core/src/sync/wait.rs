@@ -119,7 +119,8 @@ impl Patience<'_> {
     /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
     /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `burst` says how many
     /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of, and says whether peers are
-    /// served by that, who may soon ask for more, or a part of what is waited for has come; it may take longer than a poll.
+    /// served by that, who may soon ask for more; it may take longer than a poll. `moved` says whether a part of what is waited for has come since it was
+    /// asked: the next one is nanoseconds away again.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -127,6 +128,7 @@ impl Patience<'_> {
         check: &mut dyn FnMut() -> Result<()>,
         burst: impl Fn() -> u32,
         progress: impl Fn() -> bool,
+        moved: impl Fn() -> bool,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(value) = poll() {
@@ -141,7 +143,7 @@ impl Patience<'_> {
                 pace();
             }
         }
-        self.wait_longer(deadline, check, burst, progress, poll)
+        self.wait_longer(deadline, check, burst, progress, moved, poll)
     }
 
     #[inline(never)]
@@ -151,6 +153,7 @@ impl Patience<'_> {
         check: &mut dyn FnMut() -> Result<()>,
         burst: impl Fn() -> u32,
         progress: impl Fn() -> bool,
+        moved: impl Fn() -> bool,
         mut poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         progress();
@@ -180,23 +183,28 @@ impl Patience<'_> {
         }
         let began = Instant::now();
         let mut told = Telling::begins();
-        while !self.crowded && spins() && began.elapsed() < SPIN {
-            progress();
-            for _ in 0..burst() {
-                if let Some(value) = poll() {
-                    note_wait(began.elapsed());
-                    return Ok(value);
-                }
-                pace();
-            }
-            if deadline.expired() {
-                check()?;
-                return Err(Error::Timeout);
-            }
-            std::hint::spin_loop();
-        }
         let slice = slice_of(self.company.load(Ordering::Relaxed));
-        loop {
+        // When it began, or the last part came.
+        let mut since = began;
+        'parts: loop {
+            while !self.crowded && spins() && since.elapsed() < SPIN {
+                progress();
+                for _ in 0..burst() {
+                    if let Some(value) = poll() {
+                        note_wait(since.elapsed());
+                        return Ok(value);
+                    }
+                    pace();
+                }
+                if moved() {
+                    since = Instant::now();
+                }
+                if deadline.expired() {
+                    check()?;
+                    return Err(Error::Timeout);
+                }
+                std::hint::spin_loop();
+            }
             let mut start = Instant::now();
             while start.elapsed() < YIELD {
                 tally::yielded();
@@ -206,13 +214,17 @@ impl Patience<'_> {
                 }
                 if let Some(value) = poll() {
                     if !self.crowded {
-                        note_wait(began.elapsed());
+                        note_wait(since.elapsed());
                     }
                     return Ok(value);
                 }
                 if deadline.expired() {
                     check()?;
                     return Err(Error::Timeout);
+                }
+                if moved() {
+                    since = Instant::now();
+                    continue 'parts;
                 }
             }
             if !cfg!(loom) {
@@ -238,9 +250,12 @@ impl Patience<'_> {
                 if !rung {
                     Watch::waited(span);
                 } else if !self.crowded && progress() {
-                    // Who has asked for something, or sent a part, may soon ask for more, or send the next one, which this thread sees sooner than one
-                    // that has to be woken.
+                    // Who has asked for something may soon ask for more, which this thread serves sooner than one that has to be woken.
                     break;
+                }
+                if moved() {
+                    since = Instant::now();
+                    continue 'parts;
                 }
             }
         }

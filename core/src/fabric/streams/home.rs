@@ -358,6 +358,7 @@ impl Home {
             &mut || Ok(()),
             || BURST,
             || false,
+            || false,
             || {
                 self.take_answers();
                 done().then_some(())
