@@ -1,6 +1,8 @@
 //! Copies between memory that other processes may be using at the same time.
 
 #[cfg(target_arch = "x86_64")]
+mod askew;
+#[cfg(target_arch = "x86_64")]
 mod large;
 
 use crate::trace;
@@ -131,13 +133,17 @@ unsafe extern "C" fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
 /// As for `copy`.
 unsafe fn copy_untold(src: *const u8, dst: *mut u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    if len >= SPREAD
-        && (src as usize).abs_diff(dst as usize) >= len
-        && is_x86_feature_detected!("avx")
-    {
-        // SAFETY:
-        // - disjoint ranges of at least `SPREAD` bytes; AVX was detected.
-        return unsafe { large::copy(src, dst, len) };
+    if (src as usize).abs_diff(dst as usize) >= len && is_x86_feature_detected!("avx") {
+        if len >= SPREAD {
+            // SAFETY:
+            // - disjoint ranges of at least `SPREAD` bytes; AVX was detected.
+            return unsafe { large::copy(src, dst, len) };
+        }
+        if askew::is_better(src, dst) {
+            // SAFETY:
+            // - disjoint ranges, longer than a line, as all that are large; AVX was detected.
+            return unsafe { askew::copy(src, dst, len) };
+        }
     }
     // SAFETY:
     // - the caller's word; memmove allows overlap.
@@ -150,7 +156,14 @@ mod tests {
 
     #[test]
     fn every_length_and_alignment_copies_exactly() {
-        let long = [4096, SPREAD - 1, SPREAD, SPREAD + 12_345];
+        let long = [
+            4096,
+            trace::LARGE,
+            trace::LARGE + 127,
+            SPREAD - 1,
+            SPREAD,
+            SPREAD + 12_345,
+        ];
         let lengths = (0..=SHORT + 2)
             .chain(long)
             .filter(|len| !cfg!(miri) || *len <= 4096);

@@ -1,0 +1,88 @@
+//! Copies between ends that lie differently in their lines, where the C library's are slow.
+//!
+//! From 2 KiB on glibc copies by `rep movsb` (on AMD's processors up to its release 2.38). Theirs copies by lines only where both ends lie alike: a message
+//! of 16 MiB from and to memory of malloc goes at 2.7 GB/s by it, and at 15 GB/s by vector registers.
+
+use std::arch::x86_64::{__cpuid, __m256i, _mm256_loadu_si256, _mm256_store_si256};
+use std::sync::OnceLock;
+
+const LINE: usize = 64;
+const PIECE: usize = size_of::<__m256i>();
+/// Pieces that are loaded before any of them is stored.
+const PIECES: usize = 4;
+
+fn is_amd() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        #[allow(unused_unsafe, reason = "a later Rust has it as a safe function")]
+        // SAFETY:
+        // - every processor of this kind has the instruction.
+        let found = unsafe { __cpuid(0) };
+        let name = [found.ebx, found.edx, found.ecx].map(u32::to_le_bytes);
+        [b"AuthenticAMD", b"HygonGenuine"]
+            .iter()
+            .any(|known| known[..] == *name.as_flattened())
+    })
+}
+
+/// Whether [`copy`] is the better way.
+pub(super) fn is_better(src: *const u8, dst: *const u8) -> bool {
+    !(src as usize).abs_diff(dst as usize).is_multiple_of(LINE) && is_amd()
+}
+
+/// As memcpy.
+///
+/// # Safety
+/// `len` bytes, at least a line, are valid at both ends and do not overlap; the processor has AVX.
+#[target_feature(enable = "avx")]
+pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    let head = dst.align_offset(LINE);
+    // SAFETY:
+    // - every access stays within `len` bytes of its range: the head is shorter than a line, and a block is copied only if all of it is left; stores are
+    //   aligned behind the head.
+    unsafe {
+        std::ptr::copy_nonoverlapping(src, dst, head);
+        let (mut from, mut to, mut left) = (src.add(head), dst.add(head), len - head);
+        while left >= PIECES * PIECE {
+            let pieces: [__m256i; PIECES] =
+                std::array::from_fn(|nth| _mm256_loadu_si256(from.add(nth * PIECE).cast()));
+            for (nth, piece) in pieces.into_iter().enumerate() {
+                _mm256_store_si256(to.add(nth * PIECE).cast(), piece);
+            }
+            from = from.add(PIECES * PIECE);
+            to = to.add(PIECES * PIECE);
+            left -= PIECES * PIECE;
+        }
+        std::ptr::copy_nonoverlapping(from, to, left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_is_copied_exactly() {
+        if !is_x86_feature_detected!("avx") || cfg!(miri) {
+            return;
+        }
+        let src: Vec<u8> = (0..4096 + 64).map(|i| (i * 7 % 251) as u8).collect();
+        for len in (LINE..3 * LINE + 2).chain([1000, 4095, 4096]) {
+            for (from, to) in [(0, 0), (1, 0), (0, 1), (16, 63), (63, 16), (31, 33)] {
+                let mut dst = vec![0xAA; len + 64];
+                // SAFETY:
+                // - both vectors have that length behind the offsets; AVX was detected.
+                unsafe { copy(src.as_ptr().add(from), dst.as_mut_ptr().add(to), len) };
+                assert!(
+                    dst[to..to + len] == src[from..from + len],
+                    "{len} {from} {to}"
+                );
+                let around = dst[..to].iter().chain(&dst[to + len..]);
+                assert!(
+                    around.clone().all(|byte| *byte == 0xAA),
+                    "{len} {from} {to}"
+                );
+            }
+        }
+    }
+}
