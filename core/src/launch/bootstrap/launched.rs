@@ -59,12 +59,13 @@ impl Launched {
     pub(super) fn new(server: Box<dyn Server>) -> Result<Self> {
         check_size(server.size())?;
         let host = Host::join(server.name(), server.rank(), server.size())?;
-        if server.neighbours().len() < server.size() as usize {
+        let several = server.neighbours().len() < server.size() as usize;
+        if several {
             host.board.set_everywhere(hash(&server.everywhere()));
         }
         host.board.set_state(server.rank(), RankState::Joined)?;
         let launched = Launched {
-            several: server.neighbours().len() < server.size() as usize,
+            several,
             server,
             host,
             half: Mutex::default(),
