@@ -88,10 +88,10 @@ impl Places {
         (Job::joined(heard), failed)
     }
 
-    /// The job of this name, or the only one. Errors: a line.
-    fn find(&self, wanted: Option<&Name>) -> Result<(Job, usize), String> {
+    /// The job of this name, or the only one, and how many hosts could not be asked. Errors: a line.
+    fn find(&self, wanted: Option<&Name>) -> (Result<Job, String>, usize) {
         let (jobs, failed) = self.jobs();
-        Job::find(jobs, wanted, &self.words()).map(|job| (job, failed))
+        (Job::find(jobs, wanted, &self.words()), failed)
     }
 }
 
@@ -109,8 +109,8 @@ pub fn run(args: &Args) -> ExitCode {
     }
     let (text, failed) = match &args.job {
         Some(name) => match places.find(Some(name)) {
-            Ok((job, failed)) => (one(args, &job), failed),
-            Err(why) => return fail(1, &why),
+            (Ok(job), failed) => (one(args, &job), failed),
+            (Err(why), _) => return fail(1, &why),
         },
         None => {
             let (jobs, failed) = places.jobs();
@@ -159,10 +159,10 @@ pub fn top(args: &TopArgs) -> ExitCode {
     let mut before: Option<(Picture, Instant)> = None;
     loop {
         let job = match places.find(wanted.as_ref()) {
-            Ok((job, _)) => job,
+            (Ok(job), _) => job,
             // It has ended.
-            Err(_) if looks > 0 => return ExitCode::SUCCESS,
-            Err(why) => return fail(1, &why),
+            (Err(_), 0) if looks > 0 => return ExitCode::SUCCESS,
+            (Err(why), _) => return fail(1, &why),
         };
         wanted = Some(job.name());
         let (now, picture) = (Instant::now(), job.picture());

@@ -1,6 +1,7 @@
 //! Copies between ends that lie differently in their lines, where the C library's are slow.
 //!
-//! From 2 KiB on glibc copies by `rep movsb` (2.36 does so on AMD's processors), which is slower there where the ends do not lie alike: a message of 16 MiB from and to memory of malloc goes at 2.7 GB/s by it, and at two to three times that by vector registers.
+//! From 2 KiB on glibc copies by `rep movsb` (2.36 does so on AMD's processors), which is slower there where the ends do not lie alike: a message of 16 MiB
+//! from and to memory of malloc goes at 2.7 GB/s by it, and at two to three times that by vector registers.
 
 use std::arch::x86_64::{__cpuid, __m256i, _mm256_loadu_si256, _mm256_store_si256};
 use std::sync::OnceLock;
