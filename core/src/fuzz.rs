@@ -55,6 +55,7 @@ pub const READERS: &[Reader] = &[
         ranked::fuzz::directories,
     ),
     ("arena", ranked::fuzz::arena, ranked::fuzz::arenas),
+    ("circuit", ranked::fuzz::circuit, ranked::fuzz::circuits),
     (
         "numbers",
         queues::peer_numbers::fuzz::numbers,

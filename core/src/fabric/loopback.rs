@@ -1,6 +1,8 @@
 //! The smallest backend: several "processes" in one process, usually one a thread. It lets everything above the
 //! [`transport`](crate::transport) be tested without starting anything, and shows how a backend is written.
 
+mod gates;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -9,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
+use crate::circuit::Gates;
 use crate::inbox::Record;
 use crate::mapped::MappedChannel;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
@@ -18,12 +21,25 @@ use crate::transport::{
 };
 use crate::{Deadline, Error, Result};
 
+pub use gates::LoopbackGates;
+
 const PAGE: usize = 4096;
 
 /// A network inside this process. Dropping it (and what was made from it) frees everything.
 #[derive(Default)]
 pub struct LoopbackNet {
     nodes: Mutex<Vec<Weak<Node>>>,
+    gates: Option<Arc<LoopbackGates>>,
+}
+
+impl LoopbackNet {
+    /// One with barrier gates.
+    pub fn with_gates() -> Self {
+        LoopbackNet {
+            gates: Some(Arc::default()),
+            ..LoopbackNet::default()
+        }
+    }
 }
 
 /// One place in the network.
@@ -219,6 +235,10 @@ impl Transport for Loopback {
 
     fn locks(&self) -> &ElementLocks {
         &self.node.locks
+    }
+
+    fn gates(&self) -> Option<&dyn Gates> {
+        self.net.gates.as_ref().map(|gates| gates as &dyn Gates)
     }
 
     fn leave(&self) {

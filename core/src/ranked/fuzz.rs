@@ -10,6 +10,7 @@ use super::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
 use super::group::{Forming, Group};
 use super::world::World;
 use crate::bootstrap::Bootstrap;
+use crate::combine::{Combination, Element};
 use crate::fuzz::Fenced;
 use crate::job::{Job, RankState};
 use crate::loopback::{Loopback, LoopbackNet};
@@ -88,8 +89,8 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new(odd: &mut Fenced) -> Result<Self> {
-        let (net, told) = (Arc::new(LoopbackNet::default()), Told::default());
+    fn new(odd: &mut Fenced, net: LoopbackNet) -> Result<Self> {
+        let (net, told) = (Arc::new(net), Told::default());
         let world = |rank| {
             let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
             let played = Played {
@@ -194,7 +195,7 @@ fn all_of(region: &Region) -> (*mut u8, usize) {
 /// What the directory of another rank says.
 pub(crate) fn directory(bytes: &[u8]) {
     let mut odd = Fenced::new(ODD);
-    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
     let listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
     write(all_of(ranks.worlds[1].directory().region()), bytes);
     for id in [0, 1, 2, 255, 256] {
@@ -217,7 +218,7 @@ pub(crate) fn directory(bytes: &[u8]) {
 
 pub(crate) fn directories() -> Vec<Vec<u8>> {
     let mut odd = Fenced::new(ODD);
-    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
     let _listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
     let all = all_of(ranks.worlds[1].directory().region());
     let seen = visibility_word(0, 0, RANKS as usize);
@@ -237,43 +238,74 @@ pub(crate) fn directories() -> Vec<Vec<u8>> {
 
 /// What another member has written to the arena of a group.
 pub(crate) fn arena(bytes: &[u8]) {
+    written(bytes, LoopbackNet::default());
+}
+
+/// The same where the group will connect gates of the network, by names that members write there.
+pub(crate) fn circuit(bytes: &[u8]) {
+    written(bytes, LoopbackNet::with_gates());
+}
+
+fn written(bytes: &[u8], net: LoopbackNet) {
     let mut odd = Fenced::new(ODD);
-    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let ranks = Ranks::new(&mut odd, net).expect("ranks");
     let [here, there] = ranks.form().expect("both are there");
-    let mut sum = |held: &mut [u8], other: &[u8]| {
-        assert_eq!(held.len(), other.len());
-        held.iter_mut().zip(other).for_each(|(a, b)| *a |= *b);
-        Ok(())
-    };
     // The second one is ahead in some, and behind in others.
     let _ = there.barrier(Deadline::Now);
-    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut sum, Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut either, Deadline::Now);
     write(here.memory(), bytes);
-    for len in [8, 100, 0] {
-        let (value, mut result) = (vec![2; len], vec![0; len]);
+    for len in [8, 100, 0, 16] {
         for group in [&here, &there, &here] {
-            let _ = group.barrier(Deadline::Now);
-            let _ = group.all_reduce(&value, &mut result, &mut sum, Deadline::Now);
-            let _ = group.broadcast(&mut result, 1, Deadline::Now);
+            use_group(group, len);
         }
     }
 }
 
+fn either(held: &mut [u8], other: &[u8]) -> Result<()> {
+    assert_eq!(held.len(), other.len());
+    held.iter_mut().zip(other).for_each(|(a, b)| *a |= *b);
+    Ok(())
+}
+
+fn use_group(group: &Group, len: usize) {
+    let (value, mut result) = (vec![2; len], vec![0; len]);
+    let sum = (Combination::Sum, Element::U64);
+    let _ = group.barrier(Deadline::Now);
+    let _ = group.all_reduce(&value, &mut result, &mut either, Deadline::Now);
+    let _ = group.broadcast(&mut result, 1, Deadline::Now);
+    let _ = group.all_reduce_elements_in((), &value, &mut result, sum, Deadline::Now);
+}
+
 pub(crate) fn arenas() -> Vec<Vec<u8>> {
     let mut odd = Fenced::new(ODD);
-    let ranks = Ranks::new(&mut odd).expect("ranks");
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
     let [here, there] = ranks.form().expect("both are there");
-    let mut keep = |_: &mut [u8], _: &[u8]| Ok(());
     let _ = there.barrier(Deadline::Now);
-    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut keep, Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut either, Deadline::Now);
     let _ = there.broadcast(&mut [7; 100], 1, Deadline::Now);
-    let all = here.memory();
-    let some = |from: usize| -> Vec<u8> {
-        let pieces = (from..from + 1024).step_by(128);
-        pieces.flat_map(|at| record(all, at, 128)).collect()
-    };
-    (0..all.1.saturating_sub(1024))
-        .step_by(1024)
-        .map(some)
+    pieces(&here)
+}
+
+/// Arenas of a group whose members have told each other their gates.
+pub(crate) fn circuits() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, LoopbackNet::with_gates()).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    let groups = [&here, &there];
+    (0..4)
+        .flat_map(|_| groups)
+        .for_each(|one| use_group(one, 8));
+    assert!(groups.iter().all(|group| group.meets_by_gates()));
+    pieces(&here)
+}
+
+/// All of its arena, 1 KiB at a time.
+fn pieces(group: &Group) -> Vec<Vec<u8>> {
+    let all @ (_, len) = group.memory();
+    let places: Vec<usize> = (0..len).step_by(128).collect();
+    let piece = |at: &usize| record(all, *at, 128.min(len - at));
+    let pieces = places.chunks(8);
+    pieces
+        .map(|some| some.iter().flat_map(piece).collect())
         .collect()
 }

@@ -142,6 +142,12 @@ impl Group {
         (self.arena.base, self.arena.len)
     }
 
+    #[cfg(all(any(test, fuzzing), not(loom)))]
+    pub(super) fn meets_by_gates(&self) -> bool {
+        let by_gates = |walk: &mut Walk| Ok(matches!(walk.way, Way::Gates(..)));
+        self.barrier.with(by_gates).is_ok_and(|by_gates| by_gates)
+    }
+
     /// The ranks of the members, ascending.
     pub fn members(&self) -> &[u32] {
         &self.members

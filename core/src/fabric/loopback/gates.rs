@@ -1,0 +1,171 @@
+//! Barrier gates of a loopback network. A gate passes on what has come from the one before it and from afar, as those of Tofu do; whoever looks whether a
+//! circuit is ready moves its signal.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::circuit::{Circuit, GateOp, Gates};
+use crate::{Error, Result};
+
+/// The most words that are reduced at once, of whatever kind.
+const MOST_WORDS: usize = 6;
+
+/// The gates of all processes of a network, by name: what has come for them.
+#[derive(Default)]
+pub struct LoopbackGates {
+    arrived: Mutex<BTreeMap<u64, VecDeque<Vec<u64>>>>,
+}
+
+impl LoopbackGates {
+    /// Whether there is a gate of this name.
+    fn has(&self, name: u64) -> bool {
+        self.arrived.lock().contains_key(&name)
+    }
+
+    /// A packet for a gate that is not there any more is lost.
+    fn send(&self, name: u64, words: Vec<u64>) {
+        if let Some(packets) = self.arrived.lock().get_mut(&name) {
+            packets.push_back(words);
+        }
+    }
+
+    fn take(&self, name: u64) -> Option<Vec<u64>> {
+        self.arrived.lock().get_mut(&name)?.pop_front()
+    }
+}
+
+impl Gates for Arc<LoopbackGates> {
+    fn claim(&self, count: usize) -> Result<Box<dyn Circuit>> {
+        let mut arrived = self.arrived.lock();
+        let next = arrived.last_key_value().map_or(1, |(last, _)| last + 1);
+        let names: Vec<u64> = (next..).take(count).collect();
+        arrived.extend(names.iter().map(|name| (*name, VecDeque::new())));
+        Ok(Box::new(Ring {
+            all: self.clone(),
+            to: vec![None; count],
+            from: vec![None; count],
+            names,
+            run: None,
+        }))
+    }
+
+    fn most(&self, _: GateOp) -> usize {
+        MOST_WORDS
+    }
+}
+
+/// A signal on its way around the gates of a process.
+struct Run {
+    by: GateOp,
+    /// Gates that it has passed.
+    passed: usize,
+    words: Vec<u64>,
+}
+
+/// The gates of a member, around which its signal goes.
+struct Ring {
+    all: Arc<LoopbackGates>,
+    names: Vec<u64>,
+    to: Vec<Option<u64>>,
+    from: Vec<Option<u64>>,
+    run: Option<Run>,
+}
+
+fn combine(by: GateOp, held: &mut [u64], other: &[u64]) {
+    for (held, other) in held.iter_mut().zip(other) {
+        *held = match by {
+            GateOp::Max => (*held).max(*other),
+            GateOp::Sum => held.wrapping_add(*other),
+            GateOp::SumF64 => (f64::from_bits(*held) + f64::from_bits(*other)).to_bits(),
+        };
+    }
+}
+
+impl Ring {
+    /// Moves the signal as far as packets are there: whether it is around.
+    fn advance(&self, run: &mut Run) -> bool {
+        let count = self.names.len();
+        loop {
+            let gate = run.passed % count;
+            if run.passed > 0 && self.from[gate].is_some() {
+                let Some(packet) = self.all.take(self.names[gate]) else {
+                    return false;
+                };
+                match count {
+                    // One gate has no signal, which carries the member's own part.
+                    1 => run.words = packet,
+                    _ => combine(run.by, &mut run.words, &packet),
+                }
+            }
+            if run.passed == count {
+                return true;
+            }
+            if let Some(to) = self.to[gate] {
+                self.all.send(to, run.words.clone());
+            }
+            run.passed += 1;
+        }
+    }
+}
+
+impl Circuit for Ring {
+    fn gates(&self) -> &[u64] {
+        &self.names
+    }
+
+    fn connect(&mut self, to: &[Option<u64>], from: &[Option<u64>]) -> Result<()> {
+        let mut named = to.iter().chain(from).flatten();
+        if let Some(name) = named.find(|name| !self.all.has(**name)) {
+            return Err(Error::InvalidArgument(format!("there is no gate {name}")));
+        }
+        self.to.copy_from_slice(to);
+        self.from.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn meet(&mut self) -> Result<()> {
+        self.reduce(GateOp::Max, &[])
+    }
+
+    fn have_met(&mut self) -> Result<bool> {
+        self.is_reduced(GateOp::Max, &mut [])
+    }
+
+    fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()> {
+        let words = words.to_vec();
+        let run = Run {
+            by,
+            passed: 0,
+            words,
+        };
+        match self.run.replace(run) {
+            Some(_) => Err(Error::Busy),
+            None => Ok(()),
+        }
+    }
+
+    fn is_reduced(&mut self, _: GateOp, words: &mut [u64]) -> Result<bool> {
+        let mut run = self.run.take().ok_or(Error::Busy)?;
+        let around = self.advance(&mut run);
+        if !around {
+            self.run = Some(run);
+            return Ok(false);
+        }
+        if run.words.len() != words.len() {
+            return Err(Error::InvalidArgument("another operation's packet".into()));
+        }
+        words.copy_from_slice(&run.words);
+        Ok(true)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let mut arrived = self.all.arrived.lock();
+        for name in &self.names {
+            arrived.remove(name);
+        }
+    }
+}
