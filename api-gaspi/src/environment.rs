@@ -1,7 +1,7 @@
 //! The process-wide state behind the C interface: which phase of its life the program is in (GASPI 17.1 §5.1).
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -13,6 +13,9 @@ use crate::{statistics, watch};
 
 /// The running process, null outside the working phase; with [`WATCHED`] while calls are watched.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The process of the operating system that has initialised.
+static BEGUN_IN: AtomicU32 = AtomicU32::new(0);
 
 /// The highest bit of an address, which those of processes have not: one look tells a process whose calls nobody watches from everything else.
 const WATCHED: usize = 1 << (usize::BITS - 1);
@@ -108,6 +111,7 @@ pub fn init(timeout: u64) -> Result<()> {
     match result {
         Ok(process) => {
             phase.initialising = None;
+            BEGUN_IN.store(std::process::id(), Ordering::Relaxed);
             PROCESS.store(Box::into_raw(process), Ordering::Release);
             watch(watch::is_on());
             Ok(())
@@ -119,6 +123,10 @@ pub fn init(timeout: u64) -> Result<()> {
 
 /// `gaspi_proc_term` (§5.3.4).
 pub fn term(timeout: u64) -> Result<()> {
+    // A child that the program has forked is not the process of the job.
+    if BEGUN_IN.load(Ordering::Relaxed) != std::process::id() {
+        return Err(Status::ErrNoinit);
+    }
     let mut phase = PHASE.lock();
     let running = marked(PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel), false);
     let process = if running.is_null() {

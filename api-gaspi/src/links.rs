@@ -55,6 +55,8 @@ struct Shared {
     closed: Closed,
     /// Those that the other side has closed.
     from_there: Closed,
+    /// Ranks to which a connection was ever closed, by either side.
+    once_closed: Box<[AtomicBool]>,
     /// How often the other side has closed or opened one.
     turns: Box<[AtomicU32]>,
     /// What had been imported over connections that the other side has closed: to be released elsewhere.
@@ -165,6 +167,9 @@ impl Shared {
     }
 
     fn close(&self, rank: u16, incarnation: u32) {
+        if let Some(once_closed) = self.once_closed.get(usize::from(rank)) {
+            once_closed.store(true, Ordering::Release);
+        }
         self.closed.close(rank, incarnation);
         if let Some(world) = self.world.upgrade()
             && world.incarnation_of(rank.into()) == incarnation
@@ -187,6 +192,7 @@ impl Links {
                 world: Arc::downgrade(world),
                 closed: Closed::none(world.size()),
                 from_there: Closed::none(world.size()),
+                once_closed: ranks.clone().map(|_| AtomicBool::new(false)).collect(),
                 turns: ranks.clone().map(|_| AtomicU32::new(0)).collect(),
                 released: Mutex::default(),
                 parts: Mutex::default(),
@@ -212,6 +218,12 @@ impl Links {
     #[inline]
     pub fn is_closed(&self, world: &World, rank: u32) -> bool {
         (self.shared.closed).is_closed(rank, || world.incarnation_of(rank))
+    }
+
+    /// Whether it may be closed on the other side: what both sides say may cross.
+    pub fn may_be_closed(&self, rank: u16) -> bool {
+        let once_closed = self.shared.once_closed.get(usize::from(rank));
+        once_closed.is_some_and(|once_closed| once_closed.load(Ordering::Acquire))
     }
 
     /// Whether it has been closed here, and the rank does not know yet.

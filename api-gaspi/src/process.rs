@@ -273,7 +273,7 @@ impl Process {
             Ok(_) => {}
             Err(error) => return self.unless_left(rank, Err(error)),
         }
-        if self.links.is_closed(&self.world, rank.into()) {
+        if self.links.may_be_closed(rank) {
             let opened = self.links.open(&self.telling(), rank, deadline);
             self.unless_left(rank, opened)?;
         }

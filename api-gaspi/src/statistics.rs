@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use unipgas_core::variables;
 
+use crate::environment;
 use crate::links::{of_rank, put_out};
 use crate::status::{Result, Status};
 use crate::watch;
@@ -188,6 +189,9 @@ pub fn value(counter: u32, argument: u32) -> Result<u64> {
     }
     let ranks = OF_EACH_RANK.get(at - OF_RANKS).ok_or(Status::Error)?;
     let rank = usize::from(u16::try_from(argument).map_err(|_| Status::ErrInvRank)?);
+    if environment::process().is_ok_and(|process| rank >= process.num() as usize) {
+        return Err(Status::ErrInvRank);
+    }
     let value = ranks.get().map(|ranks| ranks[rank].load(Ordering::Relaxed));
     Ok(value.unwrap_or(0))
 }

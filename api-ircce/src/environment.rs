@@ -1,5 +1,6 @@
 //! The process-wide state behind the C interface: whether the program is between `RCCE_init` and `RCCE_finalize`, and how it ends.
 
+use std::ffi::c_void;
 use std::io::Write;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -84,6 +85,9 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
 
 /// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; those of [`Ue::finalize`].
 pub fn finalize() -> Result<()> {
+    if !is_own_process() {
+        return Err(Failure::NotRunning);
+    }
     let mut phase = PHASE.lock();
     let finished = current()?.finish();
     let ue = UE.swap(null_mut(), Ordering::AcqRel);
@@ -95,20 +99,32 @@ pub fn finalize() -> Result<()> {
 
 /// Programs may return from main without `RCCE_finalize`: then the others shall not take this UE for dead.
 fn leave_at_exit() {
-    static PROCESS: AtomicU32 = AtomicU32::new(0);
-    extern "C" fn leave() {
-        // A child that the program has forked is not the UE.
-        if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+    extern "C" fn leave(status: i32, _: *mut c_void) {
+        if !is_own_process() {
             return;
         }
         if let Ok(ue) = current() {
+            if status == 0 {
+                ue.see_multicasts_through();
+            }
             let _ = ue.world().leave();
         }
+    }
+    unsafe extern "C" {
+        /// As atexit; the function learns the status.
+        fn on_exit(leave: extern "C" fn(i32, *mut c_void), argument: *mut c_void) -> i32;
     }
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY:
     // - `leave` neither unwinds nor needs anything that the C library takes down before it.
-    unsafe { libc::atexit(leave) };
+    unsafe { on_exit(leave, null_mut()) };
+}
+
+/// The process that is the UE; a child that the program has forked is not.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+fn is_own_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
 }
 
 /// RCCE has no code for the death of another UE or the failure of the engine: a line on stderr, then the process ends with status 1,

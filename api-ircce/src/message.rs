@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicUsize, Ordering};
 
 use unipgas_core::biased::Biased;
 use unipgas_core::message::{
-    Envelope, Lane, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, Received,
+    Envelope, Lane, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, ReceiveTicket, Received,
 };
-use unipgas_core::{Deadline, World};
+use unipgas_core::{Deadline, Error, World};
 
 use crate::process::Ue;
 use crate::request::Pending;
@@ -220,16 +220,26 @@ impl Ue {
                     .mailbox()
                     .receive(pattern, place.0, place.1)
             };
-            let needs = source.as_ref().map(std::slice::from_ref);
-            self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
-                mailbox.test_receive(ticket)
-            })
-            .inspect_err(|_| messages.messenger.abandon_receive(ticket))?
+            return self.await_receive(ticket, source);
         };
-        received.map_err(|error| match source {
+        received.map_err(|error| self.blame_any(source, error))
+    }
+
+    /// Waits until a receive that has begun has ended; lets go of it if that fails.
+    fn await_receive(&self, ticket: ReceiveTicket, source: Source) -> Result<Received> {
+        let needs = source.as_ref().map(std::slice::from_ref);
+        self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
+            mailbox.test_receive(ticket)
+        })
+        .inspect_err(|_| self.messages.messenger.abandon_receive(ticket))?
+        .map_err(|error| self.blame_any(source, error))
+    }
+
+    fn blame_any(&self, source: Source, error: Error) -> Failure {
+        match source {
             Some(source) => self.blame(source, error),
             None => Failure::Engine(error),
-        })
+        }
     }
 
     /// Receives if a message from `source` is there (`iRCCE_srecv_test`, `RCCE_recv_test`); else gives `None`. Errors: as for
@@ -248,25 +258,50 @@ impl Ue {
         buffer: Buffer,
         source: Source,
     ) -> Result<Option<Received>> {
-        match self.try_probe(source)? {
-            None => Ok(None),
-            Some(found) => {
-                // SAFETY:
-                // - the caller's word.
-                unsafe { self.receive_into(buffer, Some(found.source), POINT_TO_POINT) }.map(Some)
-            }
-        }
+        let place = (buffer.ptr, buffer.capacity);
+        let mut ticket = None;
+        let found = self.look_for(source, |mailbox, source| {
+            // While nobody else can take the message.
+            // SAFETY:
+            // - the caller's word; a wait that fails lets go of the receive.
+            ticket = Some(unsafe {
+                mailbox.receive(
+                    Pattern::from(Some(source), POINT_TO_POINT),
+                    place.0,
+                    place.1,
+                )
+            });
+        })?;
+        let (Some(found), Some(ticket)) = (found, ticket) else {
+            return Ok(None);
+        };
+        let received = self.await_receive(ticket, Some(found.source))?;
+        self.messages.note(&received, buffer.capacity)?;
+        Ok(Some(received))
     }
 
     /// Looks whether a message from `source` could be received (`iRCCE_iprobe`). Errors: [`Code::Id`]; [`Failure::Engine`].
     pub fn try_probe(&self, source: Source) -> Result<Option<Received>> {
+        self.look_for(source, |_, _| ())
+    }
+
+    /// Likewise; `take` gets what was found, before another thread can.
+    fn look_for(
+        &self,
+        source: Source,
+        take: impl FnOnce(&mut Mailbox, u32),
+    ) -> Result<Option<Received>> {
         if source.is_some_and(|source| source >= self.num()) {
             return Err(Code::Id.into());
         }
         let found = {
             let mut mailbox = self.messages.messenger.advanced();
             self.push(&mut mailbox)?;
-            mailbox.probe(Pattern::from(source, POINT_TO_POINT))
+            let found = mailbox.probe(Pattern::from(source, POINT_TO_POINT));
+            if let Some(found) = &found {
+                take(&mut mailbox, found.source);
+            }
+            found
         };
         if found.is_none() {
             self.looked()?;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
-use unipgas_core::print;
 use unipgas_core::stop::Stop;
+use unipgas_core::{print, registry};
 
 use crate::bench::{self, Found, Lane, Out, Outlets, Plan};
 use crate::case::{self, Case};
@@ -174,6 +174,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         out.say(&Table::new(Columns::of(&records)).add(&records))?;
         return conclude(args, &out, &records, &Notes::default(), old.as_ref());
     }
+    check_backends(&args.backend)?;
     let lanes = lanes(args, hosts.as_ref());
     let shares_memory = lanes.iter().any(|lane| !lane.setting.network);
     let mut cases = match shares_memory {
@@ -222,6 +223,17 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
 fn is_wanted(args: &Args, case: Case) -> bool {
     let name = case.to_string();
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
+}
+
+/// Errors: a line about one that there is not.
+fn check_backends(named: &[String]) -> Result<(), String> {
+    let known = registry::backends();
+    let known: Vec<&str> = known.iter().map(|backend| backend.name).collect();
+    let wrong = named.iter().find(|name| !known.contains(&name.as_str()));
+    wrong.map_or(Ok(()), |wrong| {
+        let known = known.join(", ");
+        Err(format!("there is no backend {wrong:?}; there are: {known}"))
+    })
 }
 
 /// The backends, and where their processes are.
@@ -279,6 +291,9 @@ fn conclude(
     if let Some(path) = &args.html {
         html::write(path, records, notes.all())?;
         out.say(&format!("\nPage: {}\n", path.display()))?;
+    }
+    if args.check && records.iter().all(|record| record.backend == "-") {
+        return Err("nothing of ours was measured".into());
     }
     let missed = records.iter().filter(|record| record.met == Some(false));
     match missed.count() {

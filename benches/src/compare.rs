@@ -41,15 +41,17 @@ impl Worth {
 }
 
 impl Change {
-    /// From `old` to `new`. Where a record has no quartiles, its median stands for them.
-    fn of(old: &Record, new: &Record) -> Change {
+    /// From `old` to `new`. Where a record has no quartiles, its median stands for them. `None`: there is no ratio to nothing.
+    fn of(old: &Record, new: &Record) -> Option<Change> {
         let quartiles = |record: &Record| record.quartiles.unwrap_or([record.value; 2]);
         let ([old_low, old_high], [low, high]) = (quartiles(old), quartiles(new));
-        Change {
+        let change = Change {
             ratio: new.value / old.value,
             low: low / old_high,
             high: high / old_low,
-        }
+        };
+        let all = [change.ratio, change.low, change.high];
+        all.iter().all(|one| one.is_finite()).then_some(change)
     }
 
     /// What it is worth where more is better, or less.
@@ -83,7 +85,7 @@ impl Old {
     pub fn compare(&self, records: &mut [Record]) {
         for new in records {
             let old = self.records.iter().find(|old| old.is_of_the_same(new));
-            new.change = old.map(|old| Change::of(old, new));
+            new.change = old.and_then(|old| Change::of(old, new));
         }
     }
 

@@ -227,7 +227,9 @@ impl Offer {
         allowed(wishes.info.caps, CAPS | reach)?;
         if wishes.info.caps != 0 {
             // Some ask for these on the side that they are for, and nowhere else.
-            let of_receives = wishes.receive.map_or(0, |wanted| wanted.caps & ON_REQUEST);
+            let of_receives = (wishes.receive).map_or(0, |wanted| {
+                wanted.caps & ON_REQUEST | wanted.op_flags & FI_MULTI_RECV
+            });
             offer.caps = completed(wishes.info.caps) | of_receives;
             offer.reach = offer.caps & reach;
         }

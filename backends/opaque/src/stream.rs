@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
@@ -171,13 +172,15 @@ pub fn push(socket: impl AsFd, bytes: &[u8]) -> std::result::Result<usize, Errno
 pub fn pull(socket: impl AsFd, into: &mut Vec<u8>) -> std::result::Result<(), Errno> {
     // Others wait for their turn.
     const AT_MOST: usize = 1 << 20;
-    let mut part = [0u8; 64 << 10];
+    // Threads of programs may have small stacks.
+    let mut part = Vec::with_capacity(64 << 10);
     let mut taken = 0;
     while taken < AT_MOST {
-        match recv(&socket, &mut part, RecvFlags::DONTWAIT) {
+        part.clear();
+        match recv(&socket, spare_capacity(&mut part), RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Err(Errno::CONNRESET),
             Ok((len, _)) => {
-                into.extend_from_slice(&part[..len]);
+                into.extend_from_slice(&part);
                 taken += len;
             }
             Err(Errno::INTR) => {}

@@ -219,6 +219,15 @@ impl Mailbox {
         })
     }
 
+    /// Peers that have not got what was sent to several at once.
+    pub fn readers(&self) -> impl Iterator<Item = u32> {
+        let under_way = |sending: &&Sending| {
+            sending.is_detached() && !matches!(sending.stage, SendStage::Ended(_))
+        };
+        let sends = self.sends.iter().map(|(_, sending)| sending);
+        sends.filter(under_way).map(|sending| sending.to)
+    }
+
     fn unstage(&mut self, entry: Option<u64>) {
         if let (Some(entry), Some(staging)) = (entry, &mut self.staging) {
             staging.free(entry);

@@ -28,6 +28,10 @@ use clap::error::ErrorKind;
 #[command(name = "unipgas", version)]
 enum Cli {
     /// Starts a program on N processes and sees it through
+    ///
+    /// Returns when all processes have ended, with the first exit status that is not 0 (128 + n for signal n; 124 for --timeout). When a process fails the others
+    /// are ended. Standard input goes to rank 0. Lines of output are of one process each; what has no end of line is shown after a short pause. With --hosts or
+    /// --hostfile the launcher of the cluster does so on the hosts that are named, or this command itself, by ssh.
     Run(run::Args),
     /// Compiles and links a program: a wrapper like mpicc
     #[command(disable_help_flag = true)]
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
         return cc::run(language, Some(api), args.into_iter().skip(1).collect());
     }
     let mut args = args;
-    if let [_, name, parts] = &args[..]
+    if let [_, name, parts @ ..] = &args[..]
         && name == "each"
     {
         return parts::each(parts);

@@ -20,7 +20,9 @@ pub struct Args {
 
 /// The whole command: what others parse is theirs.
 fn whole() -> Command {
-    let theirs = |name: &'static str, command: Command| command.name(name).display_name(name);
+    let theirs = |name: &'static str, command: Command| {
+        command.name(name).display_name(format!("unipgas-{name}"))
+    };
     let conform = theirs("conform", unipgas_conformance::cli::command());
     let bench = theirs("bench", unipgas_bench::cli::command());
     Cli::command()
@@ -31,7 +33,8 @@ fn whole() -> Command {
 }
 
 fn write(to: &Path) -> io::Result<()> {
-    let mut command = whole();
+    // There is no page of `help`.
+    let mut command = whole().disable_help_subcommand(true);
     command.build();
     let pages = to.join("man/man1");
     create_dir_all(&pages)?;

@@ -2,15 +2,16 @@
 //! ranks starts one program, `unipgas each`, which is told all parts and becomes the one of its rank.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use unipgas::core::job::board::MAX_SIZE;
-use unipgas::core::job::launch::{ProgramError, find_program};
+use unipgas::core::job::launch::{ProgramError, check_program, find_program};
 
 use crate::{fail, one_line, run};
 
@@ -21,7 +22,7 @@ pub struct Part {
     #[arg(short = 'n', long = "np", value_name = "N", allow_hyphen_values = true, value_parser = processes)]
     pub processes: Option<u32>,
     /// Gives the processes a variable of the environment; without a value the one that it has here (other launchers of hosts may leave it out)
-    #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = variable)]
+    #[arg(short = 'x', value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(|word| variable(&word)))]
     pub export: Vec<(String, OsString)>,
     /// The directory of the processes (also -wdir)
     #[arg(long, value_name = "DIRECTORY")]
@@ -53,14 +54,19 @@ fn processes(text: &str) -> Result<u32, String> {
 }
 
 /// Errors: a line.
-fn variable(text: &str) -> Result<(String, OsString), String> {
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value.into())),
-        None => (text, std::env::var_os(text)),
+fn variable(word: &OsStr) -> Result<(String, OsString), String> {
+    let bytes = word.as_bytes();
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (
+            &bytes[..at],
+            Some(OsStr::from_bytes(&bytes[at + 1..]).into()),
+        ),
+        None => (bytes, std::env::var_os(word)),
     };
-    if name.is_empty() {
-        return Err("want the name of a variable".into());
-    }
+    let name = std::str::from_utf8(name)
+        .ok()
+        .filter(|name| !name.is_empty());
+    let name = name.ok_or("want the name of a variable")?;
     let value = value.ok_or_else(|| format!("the environment has no {name}: -x {name}=VALUE"))?;
     Ok((name.into(), value))
 }
@@ -113,11 +119,16 @@ pub fn mark(words: &mut Vec<OsString>, mut at: usize) -> Option<Vec<OsString>> {
 }
 
 /// All parts behind the first `:`. Errors: a line.
-pub fn further(mut rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
+pub fn further(rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
+    from(2, rest)
+}
+
+/// All parts, the first of which has this number. Errors: a line.
+fn from(first: usize, mut rest: Option<Vec<OsString>>) -> Result<Vec<Part>, String> {
     let mut parts = Vec::new();
     while let Some(mut words) = rest {
         rest = mark(&mut words, 0);
-        let number = parts.len() + 2;
+        let number = parts.len() + first;
         let part = Further::try_parse_from(&words)
             .map_err(|error| format!("part {number} of the job: {}", wrong(&error)))?;
         parts.push(part.part);
@@ -155,12 +166,12 @@ pub fn count(parts: &[Part]) -> Result<u32, String> {
 }
 
 /// Finds the programs, from their directories, and hands each to `check`. The first part alone: its directory becomes that of this process; else they are
-/// named such that [`each`] finds them. `dry`: nothing is to be started, and it may be that nothing is there. Gives the first file. Errors: a status, and a
-/// line.
+/// named such that [`each`] finds them. `dry`: nothing is to be started, and it may be that nothing is there. Gives the first file. Errors (those of `check`,
+/// too): a status, and a line.
 pub fn find(
     parts: &mut [Part],
     dry: bool,
-    mut check: impl FnMut(&Path, &[OsString]) -> Result<(), String>,
+    mut check: impl FnMut(&Path, &[OsString]) -> Result<(), (u8, String)>,
 ) -> Result<PathBuf, (u8, String)> {
     let wrong = |directory: &Path, error| (2, format!("--wdir {}: {error}", directory.display()));
     let here = std::env::current_dir().unwrap_or_default();
@@ -179,12 +190,14 @@ pub fn find(
             Err(error) if !dry => return Err((status(&error), error.to_string())),
             found => found.unwrap_or_else(|_| PathBuf::from(&*program)),
         };
-        check(&path, &part.program).map_err(|why| (2, why))?;
+        check(&path, &part.program)?;
         if several {
             if !part.program[0].as_encoded_bytes().contains(&b'/') {
                 part.program[0] = path.clone().into();
             }
-            std::env::set_current_dir(&here).map_err(|error| wrong(&here, error))?;
+            if part.wdir.is_some() {
+                std::env::set_current_dir(&here).map_err(|error| wrong(&here, error))?;
+            }
         }
         first.get_or_insert(path);
     }
@@ -216,21 +229,27 @@ pub fn as_one(parts: &[Part]) -> Result<Vec<OsString>, String> {
         }
         words.extend(part.program.iter().cloned());
     }
-    // A launcher of MPI would take ":" for its own.
-    let quoted = shlex::bytes::try_join(words.iter().map(|word| word.as_bytes()))
-        .map_err(|e| format!("this job cannot be told to its processes: {e}"))?;
-    Ok(vec![
-        myself.into(),
-        "each".into(),
-        OsString::from_vec(quoted),
-    ])
+    // A launcher of MPI would take ":" for its own: words of colons are longer by one here.
+    for word in words.iter_mut().filter(|word| is_colons(word)) {
+        word.push(":");
+    }
+    Ok([myself.into(), "each".into()]
+        .into_iter()
+        .chain(words)
+        .collect())
 }
 
-/// The parts that [`as_one`] has put into a word. Errors: a line.
-fn again(word: &OsStr) -> Result<Vec<Part>, String> {
-    let words = shlex::bytes::split(word.as_bytes());
-    let words = words.ok_or("these are no parts of a job: a quotation mark is missing")?;
-    further(Some(words.into_iter().map(OsString::from_vec).collect()))
+fn is_colons(word: &OsStr) -> bool {
+    !word.is_empty() && word.as_bytes().iter().all(|byte| *byte == b':')
+}
+
+/// The parts that [`as_one`] has written. Errors: a line.
+fn again(words: &[OsString]) -> Result<Vec<Part>, String> {
+    let plain = |word: &OsString| match is_colons(word) {
+        true => OsStr::from_bytes(&word.as_bytes()[1..]).to_owned(),
+        false => word.clone(),
+    };
+    from(1, Some(words.iter().map(plain).collect()))
 }
 
 /// What tells a process its rank, whoever has started it.
@@ -242,8 +261,8 @@ const RANKS: [&str; 5] = [
     "SLURM_PROCID",
 ];
 
-/// `unipgas each PARTS`: becomes the program of this process's rank.
-pub fn each(parts: &OsStr) -> ExitCode {
+/// `unipgas each PARTS...`: becomes the program of this process's rank.
+pub fn each(parts: &[OsString]) -> ExitCode {
     let parts = match again(parts) {
         Ok(parts) => parts,
         Err(why) => return fail(2, &why),
@@ -272,7 +291,8 @@ fn become_program(part: &Part) -> ExitCode {
         return fail(2, &format!("--wdir {}: {error}", directory.display()));
     }
     let (program, args) = (&part.program[0], &part.program[1..]);
-    let path = match find_program(program) {
+    let found = find_program(program).and_then(|path| check_program(&path).map(|()| path));
+    let path = match found {
         Ok(path) => path,
         Err(error) => return fail(status(&error), &error.to_string()),
     };
@@ -330,8 +350,9 @@ mod tests {
         let parts = further(Some(words(given))).unwrap();
         assert_eq!((parts.len(), count(&parts)), (3, Ok(6)));
         let one = as_one(&parts).unwrap();
-        assert_eq!((one.len(), one[1].to_str()), (3, Some("each")));
-        let again = again(&one[2]).unwrap();
+        assert_eq!(one[1], "each");
+        assert!(!one.iter().any(|word| word == ":"));
+        let again = again(&one[2..]).unwrap();
         assert_eq!(format!("{again:?}"), format!("{parts:?}"));
         assert_eq!(again[2].program, words("c : d"));
     }

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use unipgas::core::job::launch::{BindPolicy, Ends, Launch, Output, find_program, keep};
+use unipgas::core::job::launch::{
+    BindPolicy, Ends, Launch, Output, check_program, find_program, keep,
+};
 use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
@@ -18,11 +20,7 @@ use crate::records::Records;
 use crate::stats::{self, Form};
 use crate::{fail, hosts, join, shown, trace};
 
-/// Starts PROGRAM on N processes of this machine and returns when all have ended, with the first exit status that is not 0
-/// (128 + n for signal n). When a process fails the others are ended. Standard input goes to rank 0. Lines of output are of one process each;
-/// what has no end of line is shown after a short pause. With --hosts or --hostfile
-/// the launcher of the cluster does so on the hosts that are named, or
-/// this command itself, by ssh.
+/// Options of `unipgas run`.
 #[derive(clap::Args)]
 #[command(override_usage = "unipgas run [OPTIONS] -n <N> <PROGRAM>...", after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
@@ -263,8 +261,16 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     // Another launcher complains of what it starts itself.
     let checked = processes > 1 && !args.place.is_dry() && !matches!(way, Some(Way::Launcher(_)));
     let mut linked = Links::NoMpi;
+    let starts_here = way.is_none() && !args.place.is_dry();
     let paths = parts::find(&mut parts, args.place.is_dry(), |path, program| {
-        if checked && let found @ Links::Both(_) = check_mpi(path, processes, program)? {
+        if starts_here {
+            check_program(path).map_err(|error| (parts::status(&error), error.to_string()))?;
+        }
+        if !checked {
+            return Ok(());
+        }
+        let found = check_mpi(path, processes, program).map_err(|why| (2, why))?;
+        if let Links::Both(_) = found {
             linked = found;
         }
         Ok(())
@@ -347,8 +353,9 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
         Ok(found) => found,
         Err(why) => return fail(2, &why),
     };
-    match find_program(&args.own.program[0]) {
-        Ok(_) => {}
+    let found = find_program(&args.own.program[0]);
+    match found.and_then(|path| check_program(&path)) {
+        Ok(()) => {}
         Err(error) => return fail(parts::status(&error), &error.to_string()),
     }
     let wishes = Told::of(&args);
@@ -549,13 +556,17 @@ fn carry_out(mut launch: Launch, linked: &Links, wishes: Told) -> u8 {
             Err(why) => tell(&why),
         }
     }
-    if let Some((records, file)) = timeline.zip(wishes.trace) {
-        match records.text() {
-            Ok(text) => trace::end(&file, &text, processes),
-            Err(why) => tell(&why),
+    let traced = (timeline.zip(wishes.trace)).is_none_or(|(records, file)| match records.text() {
+        Ok(text) => trace::end(&file, &text, processes),
+        Err(why) => {
+            tell(&why);
+            false
         }
-    }
-    let status = u8::try_from(outcome.status()).unwrap_or(1);
+    });
+    let status = match u8::try_from(outcome.status()).unwrap_or(1) {
+        0 if !traced => 1,
+        status => status,
+    };
     match outcome.seed {
         Some(seed) if chaos && drawn && status != 0 => told(
             status,

@@ -18,20 +18,25 @@ pub fn begin(path: &Path) -> Result<(), String> {
     std::fs::write(path, b"[]\n").map_err(|error| format!("--trace {}: {error}", path.display()))
 }
 
-/// Writes what has come, in order, with times from the first event on.
-pub fn end(path: &Path, text: &str, processes: u32) {
+/// Writes what has come, in order, with times from the first event on. False, and it is told, where that cannot be.
+pub fn end(path: &Path, text: &str, processes: u32) -> bool {
     let events = events(text);
     let told = events
         .iter()
         .filter(|event| event["name"] == "process_name")
         .count();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let command = words.collect::<Vec<_>>().join(" ");
     let whole = json!({
         "displayTimeUnit": "ns",
-        "otherData": { "unipgas": env!("CARGO_PKG_VERSION"), "processes": processes, "command": std::env::args().collect::<Vec<_>>().join(" ") },
+        "otherData": { "unipgas": env!("CARGO_PKG_VERSION"), "processes": processes, "command": command },
         "traceEvents": events,
     });
     if let Err(error) = std::fs::write(path, format!("{whole}\n")) {
-        return tell(&format!("--trace {}: {error}", path.display()));
+        // Half of it is of no use.
+        let _ = std::fs::write(path, b"[]\n");
+        tell(&format!("--trace {}: {error}", path.display()));
+        return false;
     }
     if told < processes as usize {
         tell(&format!(
@@ -39,6 +44,7 @@ pub fn end(path: &Path, text: &str, processes: u32) {
             processes as usize - told
         ));
     }
+    true
 }
 
 /// One a line, with a comma behind.

@@ -131,7 +131,7 @@ fn other_launchers_start_them_too() {
     let output = programs.run(&format!("{hosts} --dry-run -n 1 ./a x : -n 1 no-such y"));
     let line = out(&output);
     assert!(
-        line.ends_with("unipgas each '-n 1 ./a x : -n 1 -- no-such y'\n"),
+        line.ends_with("unipgas each -n 1 ./a x :: -n 1 -- no-such y\n"),
         "{line}{}",
         err(&output)
     );

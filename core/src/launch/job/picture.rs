@@ -352,7 +352,10 @@ impl Picture {
                 1 => "rank",
                 _ => "ranks",
             };
-            let call = call.escape_debug();
+            let call = match call.as_str() {
+                "" => "a wait".to_owned(),
+                call => call.escape_debug().to_string(),
+            };
             writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
         }
         Ok(())

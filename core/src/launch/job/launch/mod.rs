@@ -13,6 +13,7 @@ mod output;
 mod part;
 mod printer;
 mod process;
+mod program;
 mod progress;
 mod signals;
 mod stragglers;
@@ -32,7 +33,7 @@ pub use frames::OWN;
 pub use hosts::{Hosts, Told, shell_line};
 pub use keeper::{Keeper, keep};
 pub use part::Part;
-pub use process::{ProgramError, find_program};
+pub use program::{ProgramError, check_program, find_program};
 pub use signals::signal_name;
 pub use whole::Place;
 

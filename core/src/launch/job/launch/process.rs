@@ -1,10 +1,7 @@
-//! The processes of a job: finding the program, starting it, sending it signals.
+//! The processes of a job: starting them, sending them signals.
 
-use std::ffi::OsStr;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,70 +11,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use rustix::thread::CpuSet;
 
+use super::program::{ProgramError, check_program, find_program};
 use super::signals::asks;
 use super::{BindPolicy, Exit, Launch, Output};
 use crate::job::Board;
 use crate::job::picture::listed;
 use crate::topology::{Binding, Topology, cpu_set};
 use crate::{Error, Result, descriptor};
-
-/// Why a program cannot be started.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ProgramError {
-    /// There is no such file; a shell exits with 127 then.
-    NotFound(String),
-    /// The file cannot be executed; a shell exits with 126 then.
-    NotExecutable(String),
-}
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProgramError::NotFound(text) | ProgramError::NotExecutable(text) => f.write_str(text),
-        }
-    }
-}
-
-/// The file that `program` stands for, found as a shell finds it: in PATH if it has no slash.
-///
-/// # Errors
-/// Each with one line that says what is wrong.
-pub fn find_program(program: &OsStr) -> std::result::Result<PathBuf, ProgramError> {
-    let shown = program.to_string_lossy();
-    if program.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(program);
-        if !path.exists() {
-            return Err(ProgramError::NotFound(format!(
-                "there is no program {shown}"
-            )));
-        }
-        return match executable(&path) {
-            true => Ok(path),
-            false if path.is_dir() => Err(ProgramError::NotExecutable(format!(
-                "{shown} is a directory, not a program"
-            ))),
-            false => Err(ProgramError::NotExecutable(format!(
-                "{shown} is not executable (chmod +x {shown})"
-            ))),
-        };
-    }
-    let places = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    std::env::split_paths(&places)
-        .map(|place| place.join(program))
-        .find(|path| executable(path))
-        .ok_or_else(|| {
-            let here = if !program.is_empty() && executable(Path::new(program)) {
-                format!("; the one in this directory is ./{shown}")
-            } else {
-                String::new()
-            };
-            ProgramError::NotFound(format!("there is no program {shown:?} in PATH{here}"))
-        })
-}
-
-fn executable(path: &Path) -> bool {
-    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
-}
 
 /// The process that is a rank.
 pub(super) struct Process {
@@ -149,8 +89,9 @@ impl<'a> Starter<'a> {
         mask: libc::sigset_t,
         open_files: Rlimit,
     ) -> Result<Self> {
-        let path =
-            find_program(&launch.program).map_err(|e| Error::InvalidArgument(e.to_string()))?;
+        let refused = |error: ProgramError| Error::InvalidArgument(error.to_string());
+        let path = find_program(&launch.program).map_err(refused)?;
+        check_program(&path).map_err(refused)?;
         Ok(Starter {
             launch,
             path,

@@ -49,6 +49,11 @@ pub(super) fn asks(signal: i32) -> bool {
     matches!(signal, libc::SIGUSR1 | libc::SIGQUIT)
 }
 
+/// Whether it asks the job to end.
+pub(super) fn ends(signal: i32) -> bool {
+    matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGTERM)
+}
+
 /// A signal that arrived.
 pub(super) struct Arrived {
     pub signal: i32,
@@ -59,19 +64,24 @@ pub(super) struct Arrived {
 /// While this lives, the signals that the launcher forwards are blocked in this thread and read from a descriptor.
 pub(super) struct Inbox {
     fd: OwnedFd,
+    /// A shell ignores them for what a script starts in the background: the terminal's are not for that, others' are.
+    not_from_terminal: Vec<i32>,
     before: libc::sigset_t,
 }
 
 impl Inbox {
     pub fn open() -> Result<Inbox> {
         let mut set = empty_set();
-        for signal in FORWARDED {
-            // What the launcher was told to ignore (nohup) stays ignored.
-            if !ignored(signal) {
-                // SAFETY:
-                // - `set` is an initialised set.
-                unsafe { libc::sigaddset(&mut set, signal) };
-            }
+        let is_shells = |signal: &i32| matches!(*signal, libc::SIGINT | libc::SIGQUIT);
+        let (ignored, mut taken): (Vec<i32>, Vec<i32>) =
+            FORWARDED.into_iter().partition(|signal| ignored(*signal));
+        // What else the launcher was told to ignore (nohup) stays ignored.
+        let not_from_terminal: Vec<i32> = ignored.into_iter().filter(is_shells).collect();
+        taken.extend(&not_from_terminal);
+        for signal in taken {
+            // SAFETY:
+            // - `set` is an initialised set.
+            unsafe { libc::sigaddset(&mut set, signal) };
         }
         let mut before = empty_set();
         // SAFETY:
@@ -88,7 +98,11 @@ impl Inbox {
         // SAFETY:
         // - just made, and owned by nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Inbox { fd, before })
+        Ok(Inbox {
+            fd,
+            not_from_terminal,
+            before,
+        })
     }
 
     /// The mask as it was, which the ranks are to have.
@@ -104,16 +118,24 @@ impl Inbox {
     pub fn next(&self) -> Option<Arrived> {
         const LEN: usize = size_of::<libc::signalfd_siginfo>();
         let mut raw = [0u8; LEN];
-        if rustix::io::read(&self.fd, &mut raw) != Ok(LEN) {
-            return None;
+        loop {
+            if rustix::io::read(&self.fd, &mut raw) != Ok(LEN) {
+                return None;
+            }
+            // SAFETY:
+            // - the kernel filled all bytes of the structure, which has only integers.
+            let info: libc::signalfd_siginfo =
+                unsafe { std::ptr::read_unaligned(raw.as_ptr().cast()) };
+            let signal = info.ssi_signo as i32;
+            // Of a hangup the kernel tells the leader of the session alone.
+            let from_terminal = info.ssi_code == libc::SI_KERNEL && signal != libc::SIGHUP;
+            if !(from_terminal && self.not_from_terminal.contains(&signal)) {
+                return Some(Arrived {
+                    signal,
+                    from_terminal,
+                });
+            }
         }
-        // SAFETY:
-        // - the kernel filled all bytes of the structure, which has only integers.
-        let info: libc::signalfd_siginfo = unsafe { std::ptr::read_unaligned(raw.as_ptr().cast()) };
-        Some(Arrived {
-            signal: info.ssi_signo as i32,
-            from_terminal: info.ssi_code == libc::SI_KERNEL,
-        })
     }
 }
 

@@ -15,7 +15,7 @@ use super::part::{Asked, Mirror};
 use super::printer::{Print, Printer};
 use super::process::{Process, Starter, raise_open_files};
 use super::progress::Progress;
-use super::signals::{self, Inbox, ONE_KEYPRESS, asks};
+use super::signals::{self, Inbox, ONE_KEYPRESS, asks, ends};
 use super::stragglers::{Haste, end_children};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
 use crate::descriptor::Reserved;
@@ -48,6 +48,8 @@ struct Job<'a> {
     running: usize,
     first_failure: Option<u32>,
     timed_out: bool,
+    /// A signal has asked the job to end.
+    asked_to_end: bool,
     /// The ranks have been told to end; when what is left is killed.
     ending: Option<Instant>,
     first_interrupt: Option<Instant>,
@@ -143,6 +145,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         running: 0,
         first_failure: None,
         timed_out: false,
+        asked_to_end: false,
         ending: None,
         first_interrupt: None,
         progress: (launch.tells() && launch.joins.is_none()).then(|| Progress::new(Instant::now())),
@@ -166,7 +169,8 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     job.streams.iter_mut().for_each(Stream::finish);
     job.forwarder = None;
     if let Some(printer) = job.printer.take() {
-        let patience = (job.timed_out || job.deserted).then_some(GRACE);
+        let soon = job.timed_out || job.asked_to_end || job.deserted;
+        let patience = soon.then_some(GRACE);
         let keeper = launch.keeper.as_ref().filter(|_| !job.deserted);
         job.output_lost = printer.finish(inbox.as_ref(), keeper, patience);
     }
@@ -351,6 +355,7 @@ impl Job<'_> {
 
     fn hand_on(&mut self, inbox: &Inbox) {
         while let Some(arrived) = inbox.next() {
+            self.asked_to_end |= ends(arrived.signal);
             if arrived.signal == libc::SIGINT {
                 let now = Instant::now();
                 if self
@@ -387,6 +392,7 @@ impl Job<'_> {
                     }
                 }
                 Asked::Signal(signal) => {
+                    self.asked_to_end |= ends(signal);
                     if let Some(signal) = Signal::from_named_raw(signal) {
                         self.signal_all(signal);
                     }

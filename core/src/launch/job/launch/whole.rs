@@ -18,7 +18,7 @@ use super::frames::Begin;
 use super::hosts::{Hosts, Told};
 use super::printer::{Print, Printer};
 use super::progress::Progress;
-use super::signals::{Inbox, ONE_KEYPRESS, asks};
+use super::signals::{Inbox, ONE_KEYPRESS, asks, ends};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, RankOutcome};
 use crate::job::{Board, Picture};
 use crate::{Error, Result, own_thread};
@@ -52,6 +52,8 @@ struct Shared<'a> {
     board: &'a Board,
     printer: &'a Printer,
     timed_out: AtomicBool,
+    /// A signal has asked the job to end.
+    asked_to_end: AtomicBool,
     shown: Mutex<Shown>,
 }
 
@@ -107,6 +109,7 @@ impl Launch {
             board: &board,
             printer: &printer,
             timed_out: AtomicBool::new(false),
+            asked_to_end: AtomicBool::new(false),
             shown: Mutex::default(),
         };
         let taken = feed(hosts.feeder())?;
@@ -121,7 +124,8 @@ impl Launch {
             seen
         });
         let timed_out = shared.timed_out.load(Ordering::Acquire);
-        let patience = timed_out.then_some(GRACE);
+        let soon = timed_out || shared.asked_to_end.load(Ordering::Acquire);
+        let patience = soon.then_some(GRACE);
         let output_lost = printer.finish(Some(&inbox), self.keeper.as_ref(), patience);
         let seen = seen?;
         Ok(Outcome {
@@ -349,6 +353,9 @@ impl Shared<'_> {
                 self.hosts.kill();
             }
             while let Some(arrived) = inbox.next() {
+                if ends(arrived.signal) {
+                    self.asked_to_end.store(true, Ordering::Release);
+                }
                 if asks(arrived.signal) {
                     self.show();
                 }
