@@ -1,10 +1,23 @@
 /* hang WHAT: programs that hang, for run-hangs. */
 #include <GASPI.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define CHECK(call) do { if ((call) != GASPI_SUCCESS) return 1; } while (0)
+
+static int is_stopped (long pid)
+{
+  char name[64], state = 0;
+  snprintf (name, sizeof name, "/proc/%ld/stat", pid);
+  FILE *file = fopen (name, "r");
+  if (file && fscanf (file, "%*d (%*[^)]) %c", &state) != 1)
+    state = 0;
+  if (file)
+    fclose (file);
+  return state == 'T';
+}
 
 int main (int argc, char **argv)
 {
@@ -39,12 +52,16 @@ int main (int argc, char **argv)
     {
       /* To one that answers no more, over a network. */
       gaspi_notification_id_t first;
-      CHECK (gaspi_write (0, 0, 1 - me, 0, 0, 64, 3, GASPI_BLOCK));
+      gaspi_pointer_t memory;
+      CHECK (gaspi_segment_ptr (0, &memory));
+      *(long *) memory = getpid ();
+      CHECK (gaspi_write (0, 0, 1 - me, 0, 64, 64, 3, GASPI_BLOCK));
       CHECK (gaspi_wait (3, GASPI_BLOCK));
       CHECK (gaspi_barrier (GASPI_GROUP_ALL, GASPI_BLOCK));
       if (me == 1)
         raise (SIGSTOP);
-      sleep (1);
+      while (!is_stopped (((long *) memory)[8]))
+        usleep (10000);
       CHECK (gaspi_write (0, 0, 1, 0, 0, 1 << 20, 3, GASPI_BLOCK));
       CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
     }

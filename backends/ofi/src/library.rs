@@ -12,8 +12,9 @@ use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
 
 use crate::buffers::MESSAGE;
 
-/// What the program does at signals. Libraries below some providers (psm's) put handlers of their own there when they are loaded.
-struct Handlers(Vec<(c_int, libc::sigaction)>);
+/// What the program does at signals. Libraries below some providers (psm's) put handlers of their own there when they are loaded, which end the process while
+/// this thread has libfabric's lock: so long it takes no signals.
+struct Handlers(Vec<(c_int, libc::sigaction)>, libc::sigset_t);
 
 impl Handlers {
     fn save() -> Self {
@@ -26,7 +27,15 @@ impl Handlers {
                 (failed == 0).then_some((signal, action))
             }
         };
-        Handlers((1..libc::SIGSYS).filter_map(get).collect())
+        // SAFETY:
+        // - zeros are a set, which the call fills; both sets live through their calls.
+        let mask = unsafe {
+            let (mut all, mut mask): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut mask);
+            mask
+        };
+        Handlers((1..libc::SIGSYS).filter_map(get).collect(), mask)
     }
 
     fn restore(self) {
@@ -35,6 +44,11 @@ impl Handlers {
             // - what was there before. SIGKILL and SIGSTOP are refused.
             unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
         }
+        // SAFETY:
+        // - the mask that this thread had.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.1, std::ptr::null_mut())
+        };
     }
 }
 

@@ -10,6 +10,8 @@ laws! {
         "a connection that was closed can no longer be used, from the side that has closed it; it can be opened again; others go on";
     from_the_other_side: "disconnect.partner", "§5.4.2, §5.4.1", 3, [gaspi_disconnect, gaspi_connect, gaspi_write_notify],
         "it is enough that one of both closes it: the other one's requests are refused, too, in the end; and that the other one opens it";
+    crossed: "disconnect.crossed", "§5.4.1, §5.4.2", 2, [gaspi_disconnect, gaspi_connect, gaspi_write_notify],
+        "where one closes a connection while the other closes it and opens it again, who connects at last opens it on both sides";
     again: "disconnect.again", "§5.4.2", 2, [gaspi_disconnect],
         "what is disconnected may be disconnected again; so may the own rank, and ranks that nobody has talked to";
     what_is_under_way: "disconnect.pending", "§5.4.2", 2, [gaspi_disconnect, gaspi_write, gaspi_connect],
@@ -91,6 +93,27 @@ fn from_the_other_side(ctx: &Ctx) -> Verdict {
         writes(1, 2)?;
     }
     barrier()
+}
+
+fn crossed(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    let other = (ctx.rank ^ 1) as u16;
+    barrier()?;
+    for round in 0..200 {
+        ok!(gaspi_disconnect(other, LONG));
+        if ctx.rank == 0 {
+            ok!(gaspi_connect(other, LONG));
+        }
+        barrier()?;
+        if ctx.rank == 1 {
+            ok!(gaspi_connect(other, LONG));
+        }
+        barrier()?;
+        writes(other, round)?;
+        notified(0, round)?;
+        barrier()?;
+    }
+    Ok(())
 }
 
 fn again(ctx: &Ctx) -> Verdict {

@@ -3,6 +3,7 @@
 use unipgas::gaspi::status::Status;
 
 use super::kit::*;
+use crate::kit::Child;
 use crate::law::{Ctx, Verdict, without_job};
 use crate::{ensure, ensure_eq};
 
@@ -26,6 +27,8 @@ laws! {
         "gaspi_proc_term frees segments and groups, also those in use when it is called";
     term_after_posting: "process.term.posted", "§5.3.4", 2, [gaspi_proc_term, gaspi_write, gaspi_notify] + bare,
         "requests that were posted before gaspi_proc_term are carried out";
+    term_in_a_child: "process.term.fork", "§5.3.4", 2, [gaspi_proc_term, gaspi_write_notify],
+        "the child of a fork is not the process: gaspi_proc_term ends nothing there, and its end leaves the parent's communication alone";
     outside_the_working_phase: "process.phase", "§5.1", 1, [gaspi_proc_term] + bare,
         "before gaspi_proc_init and after gaspi_proc_term every procedure of the working phase gives an error";
     without_infrastructure: "process.no-infrastructure", "§5.4.1", 3,
@@ -35,6 +38,24 @@ laws! {
         "gaspi_connect to a connected rank, and to the own rank, succeeds";
     local_ranks: "process.local", "§3.2", 3, [gaspi_proc_local_rank, gaspi_proc_local_num, gaspi_proc_ping],
         "processes of one node have unique local ranks below their number, and answer pings";
+}
+
+fn term_in_a_child(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    let other = (ctx.rank ^ 1) as u16;
+    barrier()?;
+    for round in 0..3 {
+        let child = Child::start(&[], || {
+            gives!(ErrNoinit, gaspi_proc_term(LONG));
+            Ok(())
+        })?;
+        child.succeeds("the child")?;
+        ok!(gaspi_write_notify(0, 0, other, 0, 8, 8, round, 1, 0, LONG));
+        flush(0)?;
+        notified(0, round)?;
+        barrier()?;
+    }
+    Ok(())
 }
 
 fn ranks_are_unique(ctx: &Ctx) -> Verdict {

@@ -13,6 +13,8 @@ use crate::{ensure, ensure_eq};
 laws! {
     without_finalize: "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,
         "a UE may return from main without RCCE_finalize: the others end well";
+    last_multicasts: "ending.last-multicasts", "RCCE RCCE_bcast, iRCCE 2.0 §9.8", 1, [RCCE_bcast, iRCCE_msend, iRCCE_mrecv] + bare,
+        "what a UE has sent to several at once arrives, also if it returns from main without RCCE_finalize before they receive it";
     waited_for: "ending.waited-for", "RCCE.h", 1, [RCCE_recv, RCCE_barrier] + bare,
         "who waits for a UE that has returned from main ends with one line that says so, and status 1";
     barrier_waited_for: "ending.waited-for-at-barrier", "iRCCE 2.0 §9.11", 1, [iRCCE_barrier] + bare,
@@ -58,6 +60,32 @@ pub const JOBS: &[Law] = &[
         }
         ok!(RCCE_finalize());
         // The framework would wait for the one that has ended.
+        returns()
+    }),
+    hidden("rcce.job.last-multicasts", 3, |ctx| {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        barrier()?;
+        let contents = [content(ctx, 1, 5000), content(ctx, 2, 700)];
+        for (nth, content) in contents.iter().enumerate() {
+            let several = nth == 0;
+            if ctx.rank == 0 {
+                let bytes = Bytes::of(content);
+                match several {
+                    true => ok!(iRCCE_msend(bytes.ptr(), bytes.len as isize)),
+                    false => ok!(RCCE_bcast(bytes.ptr(), bytes.len, 0, world())),
+                }
+                continue;
+            }
+            // The first one sleeps by then, or has ended.
+            pause(100);
+            let room = Bytes::filled(content.len(), 0);
+            match several {
+                true => ok!(iRCCE_mrecv(room.ptr(), room.len as isize, 0)),
+                false => ok!(RCCE_bcast(room.ptr(), room.len, 0, world())),
+            }
+            room.holds(content, 0, "what was sent to several")?;
+        }
         returns()
     }),
     hidden("rcce.job.waited-for", 3, |ctx| {
@@ -113,6 +141,10 @@ fn told(end: &RankOutcome) -> String {
 
 fn without_finalize(ctx: &Ctx) -> Verdict {
     all_end_well(ctx, "rcce.job.without-finalize")
+}
+
+fn last_multicasts(ctx: &Ctx) -> Verdict {
+    all_end_well(ctx, "rcce.job.last-multicasts")
 }
 
 fn all_end_well(ctx: &Ctx, law: &str) -> Verdict {

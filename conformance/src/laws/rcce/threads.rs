@@ -16,6 +16,8 @@ laws! {
     requests: "threads.requests", "iRCCE 2.0 §9.2, §9.3", 3,
         [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait, iRCCE_isend_test, iRCCE_irecv_test] + ordering,
         "threads begin requests at once, and each waits for, or tests, its own";
+    polls: "threads.polls", "RCCE RCCE_recv_test, iRCCE 2.0 §9.4", 2, [RCCE_recv_test, iRCCE_srecv_test, RCCE_send] + ordering,
+        "threads that poll for messages of one UE get each of them once, and no poll waits";
     wildcards: "threads.wildcards", "iRCCE 2.0 §6.2", 3, [iRCCE_irecv, iRCCE_irecv_wait, iRCCE_ssend] + ordering,
         "threads that receive from any source at once get every message once";
     copies: "threads.copies", "iRCCE 2.0 §9.5", 2, [iRCCE_put, iRCCE_get, iRCCE_flag_write, iRCCE_wait_until] + ordering,
@@ -79,6 +81,50 @@ fn messages(ctx: &Ctx) -> Verdict {
                 room.free();
             }
             bytes.free();
+        }
+        Ok(())
+    })
+}
+
+fn polls(ctx: &Ctx) -> Verdict {
+    const ROUNDS: i32 = 300;
+    // One message at a time: a poll that waited for another one would keep it from being sent.
+    if ctx.rank == 1 {
+        for round in 0..ROUNDS {
+            let (bytes, room) = (Bytes::of(&round.to_ne_bytes()), Bytes::filled(4, 0));
+            ok!(RCCE_send(bytes.ptr(), bytes.len, 0));
+            ok!(RCCE_recv(room.ptr(), room.len, 0));
+        }
+        return Ok(());
+    }
+    let come = AtomicI32::new(0);
+    let both = std::sync::Barrier::new(2);
+    threads(2, |nth| {
+        for round in 0..ROUNDS {
+            let room = Bytes::filled(4, 0xff);
+            until("a message that is polled for", || {
+                let mut found = 0;
+                match nth {
+                    0 => c!(RCCE_recv_test(room.ptr(), room.len, 1, &mut found)),
+                    _ => c!(iRCCE_srecv_test(
+                        room.ptr(),
+                        room.len as isize,
+                        1,
+                        &mut found
+                    )),
+                };
+                if found != 0 {
+                    come.fetch_add(1, Ordering::AcqRel);
+                }
+                Ok(come.load(Ordering::Acquire) > round)
+            })?;
+            both.wait();
+            ensure_eq!(come.load(Ordering::Acquire), round + 1, "messages");
+            if nth == 0 {
+                let answer = Bytes::filled(4, 0);
+                ok!(RCCE_send(answer.ptr(), answer.len, 1));
+            }
+            both.wait();
         }
         Ok(())
     })
