@@ -170,15 +170,15 @@ impl World {
         Err(Error::RankDead(dead.unwrap_or_default() as u32))
     }
 
-    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago. `since`: as for
-    /// [`World::check_ranks`].
+    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago; another process may take the place
+    /// of one that has died. `since`: as for [`World::check_ranks`].
     pub fn check_company(&self, since: &mut Option<Instant>) -> Result<()> {
         self.check_anyone()?;
         let mut others = (0..self.size()).filter(|rank| *rank != self.rank());
         let Some(first) = others.clone().next() else {
             return Ok(());
         };
-        if others.any(|rank| self.life(rank) == Life::Alive) {
+        if others.any(|rank| self.life(rank) != Life::Left) {
             return Ok(());
         }
         self.check_ranks(&[first], since)
