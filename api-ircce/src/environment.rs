@@ -105,7 +105,7 @@ fn leave_at_exit() {
         }
         if let Ok(ue) = current() {
             if status == 0 {
-                ue.see_multicasts_through();
+                ue.messages.messenger.see_multicasts_through();
             }
             let _ = ue.world().leave();
         }

@@ -140,14 +140,6 @@ impl Ue {
         waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Waits until all who live have got what this UE has sent to several at once: calls return before.
-    pub(crate) fn see_multicasts_through(&self) {
-        let lives = |id: &u32| self.world.life(*id) == Life::Alive;
-        let _ = self.wait_pushing(Needs::Ranks(&[]), |mailbox| {
-            (!mailbox.readers().any(|id| lives(&id))).then_some(())
-        });
-    }
-
     /// There is a UE of this number. Errors: [`Code::Id`].
     #[inline(always)]
     pub(crate) fn exists(&self, id: u32) -> Result<()> {

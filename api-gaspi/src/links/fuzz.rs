@@ -12,6 +12,7 @@ pub(crate) fn messages(bytes: &[u8]) {
         world: Weak::new(),
         closed: Closed::none(RANKS.into()),
         from_there: Closed::none(RANKS.into()),
+        once_closed: (0..RANKS).map(|_| AtomicBool::new(false)).collect(),
         turns: (0..RANKS).map(|_| AtomicU32::new(0)).collect(),
         released: Mutex::default(),
         parts: Mutex::default(),

@@ -9,6 +9,7 @@ use super::sending::Multicast;
 use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received};
 use super::window::Window;
 use crate::biased::{Biased, BiasedGuard};
+use crate::transport::Life;
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -116,6 +117,17 @@ impl Messenger {
         let mut mailbox = self.mailbox();
         mailbox.progress(self.world.engine());
         mailbox
+    }
+
+    /// Waits until all who live have got what was sent to several at once: such sends return before. For the end of a process, which may come anywhere.
+    pub fn see_multicasts_through(&self) {
+        if !self.mailbox.comes_free() {
+            return;
+        }
+        let lives = |peer: u32| self.world.life(peer) == Life::Alive;
+        let _ = self.wait(Deadline::Never, Needs::Ranks(&[]), |mailbox| {
+            (!mailbox.readers().any(lives)).then_some(())
+        });
     }
 
     /// Makes progress until `poll` gives a value, which is asked when there is news. Errors: [`Error::Timeout`](crate::Error::Timeout),

@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use crate::driver;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +66,27 @@ impl<T> Biased<T> {
             self.inside.store(false, Ordering::Release);
         }
         self.lock_shared()
+    }
+
+    /// Whether [`lock`](Biased::lock) would not wait for this very thread: false if it is inside, as a handler of a signal may be, or if somebody has been inside
+    /// for a second.
+    pub fn comes_free(&self) -> bool {
+        const LOOKS: u32 = 1000;
+        if this_thread::number() == self.owner && self.inside.load(Ordering::Relaxed) {
+            return false;
+        }
+        (0..LOOKS).any(|look| {
+            if look > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let free = self.others.try_lock();
+            if free {
+                // SAFETY:
+                // - this thread has just taken it.
+                unsafe { self.unlock_shared() };
+            }
+            free
+        })
     }
 
     #[inline(always)]
