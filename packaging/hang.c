@@ -61,7 +61,7 @@ int main (int argc, char **argv)
       if (me == 1)
         raise (SIGSTOP);
       while (!is_stopped (((long *) memory)[8]))
-        usleep (10000);
+        sleep (1);
       CHECK (gaspi_write (0, 0, 1, 0, 0, 1 << 20, 3, GASPI_BLOCK));
       CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
     }
