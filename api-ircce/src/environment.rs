@@ -16,6 +16,9 @@ use crate::status::{Code, Failure, Result};
 /// The running UE, null outside.
 static UE: AtomicPtr<Ue> = AtomicPtr::new(null_mut());
 
+/// The process that is the UE; a child that the program has forked is not.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
 /// Number of UEs and, below it, the number of the last UE that ran; 0: none has.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
@@ -79,6 +82,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     }
     let place = u64::from(ue.num()) << 32 | u64::from(ue.id());
     LAST.store(place, Ordering::Relaxed);
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     UE.store(Box::into_raw(Box::new(ue)), Ordering::Release);
     current()
 }
@@ -114,14 +118,10 @@ fn leave_at_exit() {
         /// As atexit; the function learns the status.
         fn on_exit(leave: extern "C" fn(i32, *mut c_void), argument: *mut c_void) -> i32;
     }
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
     // SAFETY:
     // - `leave` neither unwinds nor needs anything that the C library takes down before it.
     unsafe { on_exit(leave, null_mut()) };
 }
-
-/// The process that is the UE; a child that the program has forked is not.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == std::process::id()

@@ -174,7 +174,9 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         out.say(&Table::new(Columns::of(&records)).add(&records))?;
         return conclude(args, &out, &records, &Notes::default(), old.as_ref());
     }
-    check_backends(&args.backend)?;
+    for backend in &args.backend {
+        registry::check(backend, "").map_err(|e| e.to_string())?;
+    }
     let lanes = lanes(args, hosts.as_ref());
     let shares_memory = lanes.iter().any(|lane| !lane.setting.network);
     let mut cases = match shares_memory {
@@ -223,17 +225,6 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
 fn is_wanted(args: &Args, case: Case) -> bool {
     let name = case.to_string();
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
-}
-
-/// Errors: a line about one that there is not.
-fn check_backends(named: &[String]) -> Result<(), String> {
-    let known = registry::backends();
-    let known: Vec<&str> = known.iter().map(|backend| backend.name).collect();
-    let wrong = named.iter().find(|name| !known.contains(&name.as_str()));
-    wrong.map_or(Ok(()), |wrong| {
-        let known = known.join(", ");
-        Err(format!("there is no backend {wrong:?}; there are: {known}"))
-    })
 }
 
 /// The backends, and where their processes are.

@@ -120,6 +120,19 @@ pub fn backends() -> Vec<Backend> {
     BACKENDS.lock().clone()
 }
 
+/// Errors: [`Error::InvalidArgument`] for a backend that there is not. `from`: who names it.
+pub fn check(name: &str, from: &str) -> Result<()> {
+    let known = backends();
+    if known.iter().any(|backend| backend.name == name) {
+        return Ok(());
+    }
+    let known: Vec<_> = known.iter().map(|backend| backend.name).collect();
+    let known = known.join(", ");
+    Err(Error::InvalidArgument(format!(
+        "there is no backend {name:?}{from}; there are: {known}"
+    )))
+}
+
 /// Opens what a process of the job communicates by, in order of preference: the backend that UNIPGAS_BACKEND names, or the default; beside
 /// it, where that reaches this host only and the job has processes on others, all networks that can be used, or those of them that UNIPGAS_NETWORKS
 /// names: each two processes go by the first one that both have. Errors: [`Error::InvalidArgument`] for a name that is not in the table, and what else

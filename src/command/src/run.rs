@@ -152,21 +152,6 @@ impl Environment {
     }
 }
 
-/// Refuses a backend that there is not. `from`: who names it.
-fn check_backend(name: &str, from: &str) -> Result<(), String> {
-    let names: Vec<_> = registry::backends()
-        .iter()
-        .map(|backend| backend.name)
-        .collect();
-    if names.contains(&name) {
-        return Ok(());
-    }
-    let names = names.join(", ");
-    Err(format!(
-        "there is no backend {name:?}{from}; there are: {names}"
-    ))
-}
-
 /// Whether a job of several may be made of the program; a program of MPI could not tell its processes apart.
 fn check_mpi(path: &Path, processes: u32, program: &[OsString]) -> Result<Links, String> {
     let found = links(path);
@@ -238,12 +223,12 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
         Err(why) => return fail(2, &why),
     };
     let named = match (&args.backend, &environment.backend) {
-        (Some(wish), _) => check_backend(wish, ""),
-        (None, Some(wish)) => check_backend(wish, " (UNIPGAS_BACKEND)"),
+        (Some(wish), _) => registry::check(wish, ""),
+        (None, Some(wish)) => registry::check(wish, " (UNIPGAS_BACKEND)"),
         (None, None) => Ok(()),
     };
     if let Err(why) = named {
-        return fail(2, &why);
+        return fail(2, &why.to_string());
     }
     // Names of files among the options are those that they are here.
     for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
