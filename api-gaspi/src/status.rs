@@ -105,7 +105,12 @@ pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
 #[cold]
 pub fn from_engine(error: Error) -> Status {
     tell_refusal(&error);
-    code_of(&error)
+    let status = code_of(&error);
+    if status == Status::Error {
+        // Which of many it was, for who looks for it.
+        tracing::debug!("{status}: {error}");
+    }
+    status
 }
 
 /// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.

@@ -15,6 +15,7 @@ use unipgas::core::job::{Board, Launch};
 use unipgas::core::rendezvous::{place_of, sweep};
 
 use crate::matrix::Column;
+use crate::place::SAID;
 use crate::runner::Runner;
 use crate::stall::{Seats, Stall};
 use crate::worker::Item;
@@ -174,14 +175,16 @@ fn watch(
     over: &AtomicBool,
     progress: &dyn Fn(u64),
 ) -> bool {
-    let (mut at, mut seeds) = (0, 0);
+    let (mut at, mut seeds, mut told) = (0, 0, 0);
     while !over.load(Ordering::Acquire) {
         let (lines, next) = read(log, at);
         at = next;
+        // What the library tells is no step forward.
+        told += lines.iter().filter(|line| line.what != SAID).count() as u64;
         if (watched.stopped)() {
             // Again and again: some may have no seat yet.
             (watched.end)(stall);
-        } else if stall.found(at, watched.lives) {
+        } else if stall.found(told, watched.lives) {
             (watched.end)(stall);
             return true;
         }

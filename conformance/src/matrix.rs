@@ -470,6 +470,7 @@ impl<'a> Matrix<'a> {
                     seed: self.plan.first,
                     kind: FailureKind::Fails,
                     text,
+                    said: Vec::new(),
                 });
             }
         }

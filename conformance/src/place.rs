@@ -16,6 +16,8 @@ use crate::stall::Looks;
 const TURN: &str = "conform.turn";
 /// The key under which ranks publish what their laws tell.
 const TOLD: &str = "conform.told";
+/// How a line begins by which a rank tells what the library has told there.
+pub(crate) const SAID: &str = "said";
 /// How a line begins by which a rank takes the link of its host down.
 pub(crate) const CUT: &str = "cut ";
 

@@ -89,6 +89,12 @@ pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell])
                 failure.text,
                 repeat(cell, failure.seed),
             );
+            if !failure.said.is_empty() {
+                text.push_str("  told before by the library, the last at 0 ms:\n");
+            }
+            for line in &failure.said {
+                let _ = writeln!(text, "    {line}");
+            }
         }
     }
     let mut reasons: BTreeMap<&str, BTreeMap<(&str, &str), Vec<&str>>> = BTreeMap::new();

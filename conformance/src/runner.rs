@@ -9,6 +9,7 @@ use unipgas::core::job::launch::Exit;
 use crate::Law;
 use crate::hosts::Hosts;
 use crate::job::{Ended, Job, Line};
+use crate::place::SAID;
 use crate::stall::CLOCK;
 use crate::worker::Item;
 use unipgas::core::stop::Stop;
@@ -37,7 +38,12 @@ pub struct Failure {
     pub kind: FailureKind,
     /// What was seen and expected, with the rank.
     pub text: String,
+    /// What the library had told before, in all ranks: the last lines.
+    pub said: Vec<String>,
 }
+
+/// So many lines of what the library has told are shown.
+const SHOWN: usize = 40;
 
 /// In what way a law was found broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +136,7 @@ impl Runner {
                 true => format!("nothing moves: all have waited for {:?}", self.limit),
                 false => format!("not done after {:?}", self.clock()),
             };
-            let mut ran = judge(rest, &lines, &ended, &hang);
+            let mut ran = judge(rest, &lines, &ended, (&hang, stands_still));
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass
@@ -140,6 +146,7 @@ impl Runner {
                     seed: rest[last].first,
                     kind: FailureKind::Fails,
                     text: left,
+                    said: Vec::new(),
                 });
             }
             let laws: Duration = ran.iter().map(|ran| ran.took).sum();
@@ -172,6 +179,8 @@ impl Runner {
 #[derive(Default)]
 struct Told<'a> {
     started: BTreeSet<u32>,
+    /// How many processes of each rank have started, and how many have killed themselves.
+    lives: HashMap<u32, (u32, u32)>,
     returned: BTreeSet<u32>,
     ok: BTreeSet<u32>,
     none: Option<&'a str>,
@@ -179,17 +188,35 @@ struct Told<'a> {
     took: Duration,
     /// By rank; the first one is not always the cause, since a body that fails takes its regions away from the others.
     fails: Vec<(u32, &'a str)>,
+    /// What the library has told, by rank.
+    said: Vec<(u32, &'a str)>,
+}
+
+impl Told<'_> {
+    /// A rank of which a process has ended that the law has not killed: another one has taken its place.
+    fn unasked_end(&self) -> Option<String> {
+        let mut lives = self.lives.iter();
+        // Where a law kills otherwise, nobody counts.
+        let more = |(_, (started, killed)): &(_, &(u32, u32))| *killed > 0 && *started > killed + 1;
+        let (rank, (started, killed)) = lives.find(more)?;
+        Some(format!(
+            "rank {rank} has had {started} processes, and {killed} of them killed themselves: another one has crashed"
+        ))
+    }
 }
 
 /// The results of the items that were begun: all of them, or those up to the first that was found broken.
-/// `hang` tells what became of one that does not end.
-fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> {
+/// `hang` tells what became of one that does not end, and whether all were ended since nothing moved.
+fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> Vec<Ran> {
     let mut told: HashMap<(usize, u64), Told<'_>> = HashMap::new();
     let mut dying = BTreeSet::new();
     for line in lines {
         let told = told.entry(line.item).or_default();
         match line.what.as_str() {
-            "start" => drop(told.started.insert(line.rank)),
+            "start" => {
+                told.started.insert(line.rank);
+                told.lives.entry(line.rank).or_default().0 += 1;
+            }
             "body" => drop(told.returned.insert(line.rank)),
             "took" => {
                 let took = Duration::from_micros(line.text.parse().unwrap_or(0));
@@ -203,7 +230,11 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
             "fail" if told.fails.iter().all(|(rank, _)| *rank != line.rank) => {
                 told.fails.push((line.rank, &line.text));
             }
-            "dies" => drop(dying.insert(line.rank)),
+            "dies" => {
+                dying.insert(line.rank);
+                told.lives.entry(line.rank).or_default().1 += 1;
+            }
+            SAID => told.said.push((line.rank, &line.text)),
             _ => {}
         }
     }
@@ -222,7 +253,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
             ran.took += told.took;
             let all = (0..item.law.processes)
                 .all(|rank| told.ok.contains(&rank) || dying.contains(&rank));
-            if all && told.fails.is_empty() {
+            if all && told.fails.is_empty() && told.unasked_end().is_none() {
                 ran.seeds += 1;
                 if let Some(reason) = told.none {
                     ran.verdict = Verdict::NotOffered(reason.into());
@@ -230,7 +261,12 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
                 continue;
             }
             let (kind, text) = broken(item.law, told, ended, &dying, hang);
-            ran.verdict = Verdict::Fail(Failure { seed, kind, text });
+            ran.verdict = Verdict::Fail(Failure {
+                seed,
+                kind,
+                text,
+                said: last_said(&told.said),
+            });
             results.push(ran);
             return results;
         }
@@ -252,9 +288,28 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: &str) -> Vec<Ran> 
                 end.exit,
                 last_words(ended, rank)
             ),
+            said: Vec::new(),
         });
     }
     results
+}
+
+/// The last lines, with the milliseconds before the last one.
+fn last_said(said: &[(u32, &str)]) -> Vec<String> {
+    let parts = |(rank, text): &(u32, &str)| {
+        let (micros, line) = text.split_once(' ')?;
+        Some((*rank, micros.parse::<i64>().ok()?, line.to_owned()))
+    };
+    let mut all: Vec<_> = said.iter().filter_map(parts).collect();
+    all.sort_by_key(|(_, micros, _)| *micros);
+    let last = all.last().map_or(0, |(_, micros, _)| *micros);
+    let shown = all.into_iter().rev().take(SHOWN).rev();
+    shown
+        .map(|(rank, micros, line)| {
+            let before = (micros - last) as f64 / 1000.0;
+            format!("{before:.3} ms, rank {rank}: {line}")
+        })
+        .collect()
 }
 
 fn broken(
@@ -262,15 +317,22 @@ fn broken(
     told: &Told<'_>,
     ended: &Ended,
     dying: &BTreeSet<u32>,
-    hang: &str,
+    (hang, stands_still): (&str, bool),
 ) -> (FailureKind, String) {
+    let fails = told.fails.iter();
+    let fails = fails.map(|(rank, text)| format!("rank {rank}: {text}"));
+    if stands_still && law.spares() > 0 {
+        // Other processes have taken the places of those that were ended, and have found nobody.
+        let then: Vec<String> = std::iter::once(hang.into()).chain(fails).collect();
+        return (FailureKind::Hangs, then.join("; then "));
+    }
+    let unasked = told.unasked_end();
     if !told.fails.is_empty() {
-        let texts: Vec<String> = told
-            .fails
-            .iter()
-            .map(|(rank, text)| format!("rank {rank}: {text}"))
-            .collect();
+        let texts: Vec<String> = unasked.into_iter().chain(fails).collect();
         return (FailureKind::Fails, texts.join("; "));
+    }
+    if let Some(text) = unasked {
+        return (FailureKind::Crashes, text);
     }
     let missing: Vec<u32> = (0..law.processes)
         .filter(|rank| !told.ok.contains(rank) && !dying.contains(rank))

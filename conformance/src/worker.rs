@@ -6,18 +6,20 @@
 use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use unipgas::core::job::Board;
+use unipgas::core::log::{self, Level, Sink};
 use unipgas::core::loopback::LoopbackNet;
 use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
 use unipgas::ircce::ffi::{RCCE_finalize, RCCE_init, iRCCE_init};
 
 use crate::closed;
 use crate::law::NOT_OFFERED;
-use crate::place::{Log, Place};
+use crate::place::{Log, Place, SAID};
 use crate::stall::Seats;
 use crate::{Api, Ctx, Law, Verdict, laws};
 use unipgas::core::stop::Stop;
@@ -61,6 +63,30 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Whom what the library tells in this process is about.
+struct Saying {
+    log: Arc<Log>,
+    rank: u32,
+    item: Mutex<(usize, u64)>,
+}
+
+static SAYING: OnceLock<Saying> = OnceLock::new();
+
+/// For who reads of a failure: what the library has told before, in all ranks, with the time in microseconds.
+fn say(level: Level, target: &str, line: &str) {
+    let Some(saying) = SAYING.get() else {
+        return;
+    };
+    // The child of a fork may never get the lock.
+    let Some(item) = saying.item.try_lock().map(|item| *item) else {
+        return;
+    };
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+    let text = format!("{micros} {level} {target}: {line}");
+    saying.log.line(SAID, saying.rank, item, &text);
 }
 
 struct Worker {
@@ -107,6 +133,16 @@ fn work(args: &[String]) -> Result<bool, String> {
         let count = made.as_ref().map_or(board.size(), |_| 1);
         Seats::map(&file, count)?.take(rank);
     }
+    let log = Arc::new(Log(file));
+    let _ = SAYING.set(Saying {
+        log: log.clone(),
+        rank,
+        item: Mutex::default(),
+    });
+    log::tell_also(Sink {
+        level: || Some(Level::DEBUG),
+        write: say,
+    });
     let turn = crate::place::turn(&board, rank);
     if let Some(wish) = closed::wish()? {
         closed::close(wish);
@@ -114,7 +150,7 @@ fn work(args: &[String]) -> Result<bool, String> {
     let mut worker = Worker {
         backend: backend.clone(),
         clock: number(clock)?,
-        log: Arc::new(Log(file)),
+        log,
         board: Arc::new(board),
         turns: match threads {
             // Who takes the place of another one has met the others as often as that had.
@@ -139,6 +175,9 @@ impl Worker {
     /// Runs a law under one seed. Whether the job may go on.
     fn seed(&mut self, law: &'static Law, item: (usize, u64)) -> bool {
         self.life_cycle += 1;
+        if let Some(saying) = SAYING.get() {
+            *saying.item.lock() = item;
+        }
         // SAFETY:
         // - between two life cycles no other thread of this process reads the environment: those of the last one are gone
         //   or wait, and the ranks that are threads have been joined.

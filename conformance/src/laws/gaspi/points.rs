@@ -121,6 +121,9 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
     };
     if run.attempt > 1 {
         together()?;
+    } else {
+        // Who has not met the others yet when one dies never hears of that: it knows the new process from the beginning.
+        ctx.sync();
     }
     loop {
         let mut ended = Ok(());
