@@ -193,12 +193,15 @@ struct Told<'a> {
 }
 
 impl Told<'_> {
-    /// A rank of which a process has ended that the law has not killed: another one has taken its place.
-    fn unasked_end(&self) -> Option<String> {
+    /// A rank of which a process has ended that has not killed itself: another one has taken its place.
+    fn unasked_end(&self, law: &Law) -> Option<String> {
+        if law.kills_launcher || self.lives.values().all(|(_, killed)| *killed == 0) {
+            // It kills otherwise.
+            return None;
+        }
         let mut lives = self.lives.iter();
-        // Where a law kills otherwise, nobody counts.
-        let more = |(_, (started, killed)): &(_, &(u32, u32))| *killed > 0 && *started > killed + 1;
-        let (rank, (started, killed)) = lives.find(more)?;
+        let (rank, (started, killed)) =
+            lives.find(|(_, (started, killed))| *started > killed + 1)?;
         Some(format!(
             "rank {rank} has had {started} processes, and {killed} of them killed themselves: another one has crashed"
         ))
@@ -253,7 +256,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
             ran.took += told.took;
             let all = (0..item.law.processes)
                 .all(|rank| told.ok.contains(&rank) || dying.contains(&rank));
-            if all && told.fails.is_empty() && told.unasked_end().is_none() {
+            if all && told.fails.is_empty() && told.unasked_end(item.law).is_none() {
                 ran.seeds += 1;
                 if let Some(reason) = told.none {
                     ran.verdict = Verdict::NotOffered(reason.into());
@@ -326,7 +329,7 @@ fn broken(
         let then: Vec<String> = std::iter::once(hang.into()).chain(fails).collect();
         return (FailureKind::Hangs, then.join("; then "));
     }
-    let unasked = told.unasked_end();
+    let unasked = told.unasked_end(law);
     if !told.fails.is_empty() {
         let texts: Vec<String> = unasked.into_iter().chain(fails).collect();
         return (FailureKind::Fails, texts.join("; "));
