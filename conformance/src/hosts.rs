@@ -203,6 +203,7 @@ impl Team<'_> {
                     rank,
                     exit,
                     last_words: String::new(),
+                    wrote: Vec::new(),
                 });
             }
         }

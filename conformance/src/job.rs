@@ -261,7 +261,12 @@ pub(crate) struct RankEnd {
     pub exit: Exit,
     /// The last line that it wrote to standard error.
     pub last_words: String,
+    /// The last lines, also of processes before it.
+    pub wrote: Vec<String>,
 }
+
+/// So many lines of what a rank has written are kept.
+const KEPT: usize = 8;
 
 /// How [`Exit`] is written.
 #[derive(Serialize, Deserialize)]
@@ -278,10 +283,17 @@ impl Ended {
             let mut lines = text.lines().map(str::trim);
             lines.rfind(|line| !line.is_empty()).map(String::from)
         };
+        let wrote = |stderr: &[u8]| {
+            let text = String::from_utf8_lossy(stderr);
+            let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+            let first = lines.len().saturating_sub(KEPT);
+            lines[first..].iter().map(|line| (*line).into()).collect()
+        };
         let ranks = outcome.ranks.iter().map(|end| RankEnd {
             rank: end.rank,
             exit: end.exit,
             last_words: last_words(&end.stderr).unwrap_or_default(),
+            wrote: wrote(&end.stderr),
         });
         Ended {
             ranks: ranks.collect(),

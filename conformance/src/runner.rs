@@ -268,7 +268,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
                 seed,
                 kind,
                 text,
-                said: last_said(&told.said),
+                said: last_said(&told.said, ended),
             });
             results.push(ran);
             return results;
@@ -297,8 +297,8 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
     results
 }
 
-/// The last lines, with the milliseconds before the last one.
-fn last_said(said: &[(u32, &str)]) -> Vec<String> {
+/// The last lines, with the milliseconds before the last one, and what the ranks have written themselves.
+fn last_said(said: &[(u32, &str)], ended: &Ended) -> Vec<String> {
     let parts = |(rank, text): &(u32, &str)| {
         let (micros, line) = text.split_once(' ')?;
         Some((*rank, micros.parse::<i64>().ok()?, line.to_owned()))
@@ -307,12 +307,15 @@ fn last_said(said: &[(u32, &str)]) -> Vec<String> {
     all.sort_by_key(|(_, micros, _)| *micros);
     let last = all.last().map_or(0, |(_, micros, _)| *micros);
     let shown = all.into_iter().rev().take(SHOWN).rev();
-    shown
-        .map(|(rank, micros, line)| {
-            let before = (micros - last) as f64 / 1000.0;
-            format!("{before:.3} ms, rank {rank}: {line}")
-        })
-        .collect()
+    let shown = shown.map(|(rank, micros, line)| {
+        let before = (micros - last) as f64 / 1000.0;
+        format!("{before:.3} ms, rank {rank}: {line}")
+    });
+    let written = ended.ranks.iter().flat_map(|end| {
+        let lines = end.wrote.iter();
+        lines.map(|line| format!("rank {} wrote: {line}", end.rank))
+    });
+    shown.chain(written).collect()
 }
 
 fn broken(
@@ -329,12 +332,11 @@ fn broken(
         let then: Vec<String> = std::iter::once(hang.into()).chain(fails).collect();
         return (FailureKind::Hangs, then.join("; then "));
     }
-    let unasked = told.unasked_end(law);
     if !told.fails.is_empty() {
-        let texts: Vec<String> = unasked.into_iter().chain(fails).collect();
+        let texts: Vec<String> = fails.collect();
         return (FailureKind::Fails, texts.join("; "));
     }
-    if let Some(text) = unasked {
+    if let Some(text) = told.unasked_end(law) {
         return (FailureKind::Crashes, text);
     }
     let missing: Vec<u32> = (0..law.processes)

@@ -24,6 +24,12 @@ pub(crate) const SHORT: usize = 128;
 #[cfg(any(test, target_arch = "x86_64"))]
 const SPREAD: usize = 4 << 20;
 
+/// From this many bytes on it is worth a call to look how they are copied. Shorter ones are memmove's: it is ahead of `askew` at 2 KiB.
+const CHOSEN: usize = match cfg!(target_arch = "x86_64") {
+    true => 4096,
+    false => trace::LARGE,
+};
+
 /// Copies `len` bytes as memmove does; the ranges may overlap.
 ///
 /// # Safety
@@ -38,7 +44,7 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
             copy_short(src, dst, len)
         } else if len < 8 {
             copy_bytes(src, dst, len)
-        } else if len < trace::LARGE {
+        } else if len < CHOSEN {
             std::ptr::copy(src, dst, len)
         } else {
             copy_large(src, dst, len)
@@ -157,7 +163,9 @@ mod tests {
     #[test]
     fn every_length_and_alignment_copies_exactly() {
         let long = [
-            4096,
+            CHOSEN - 1,
+            CHOSEN,
+            CHOSEN + 129,
             trace::LARGE,
             trace::LARGE + 127,
             SPREAD - 1,
