@@ -43,7 +43,7 @@ pub struct Failure {
 }
 
 /// So many lines of what the library has told are shown.
-const SHOWN: usize = 40;
+const SHOWN: usize = 80;
 
 /// In what way a law was found broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -365,6 +365,7 @@ impl Lane {
 /// All of them. The first one has the streams and the memory that peers reach; there are more as channels open.
 pub struct Lanes {
     library: &'static Library,
+    incarnation: u32,
     tnis: Vec<utofu_tni_id_t>,
     /// From the first one on, without gaps.
     all: [OnceLock<Arc<Lane>>; LANES],
@@ -372,20 +373,23 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// With the first one. `nth`: this process, of those of its host. Errors: [`Error::Exhausted`], [`Error::Os`].
+    /// With the first one. `nth`: this process, of those of its host; and how many have been there before it. Errors: [`Error::Exhausted`], [`Error::Os`].
     pub fn open(
         library: &'static Library,
         mut tnis: Vec<utofu_tni_id_t>,
-        nth: usize,
+        (nth, incarnation): (usize, u32),
     ) -> Result<Self> {
         let first = nth % tnis.len();
         tnis.rotate_left(first);
         let mut none = Error::Exhausted("VCQs".into());
-        let of = |tni: &utofu_tni_id_t| Vcq::new(library, *tni).map_err(|error| none = error);
+        let of = |tni: &utofu_tni_id_t| {
+            Vcq::new(library, *tni, incarnation).map_err(|error| none = error)
+        };
         let found = tnis.iter().map(of).find_map(std::result::Result::ok);
         let vcq = found.ok_or(none)?;
         let lanes = Lanes {
             library,
+            incarnation,
             tnis,
             all: std::array::from_fn(|_| OnceLock::new()),
             opening: Mutex::default(),
@@ -427,7 +431,7 @@ impl Lanes {
         let tnis = (0..self.tnis.len()).map(|nth| self.tnis[(number + nth) % self.tnis.len()]);
         let vcq = tnis
             .into_iter()
-            .find_map(|tni| Vcq::new(self.library, tni).ok())?;
+            .find_map(|tni| Vcq::new(self.library, tni, self.incarnation).ok())?;
         let _ = place.set(Arc::new(Lane::new(number, vcq)));
         place.get()
     }

@@ -114,7 +114,7 @@ impl Tofu {
     /// By the machine's library, or that which UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`]: why there is none; [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let owner = Arc::new(Owner::default());
-        let net = Net::open(owner.clone())?;
+        let net = Net::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });

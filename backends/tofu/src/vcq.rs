@@ -86,14 +86,27 @@ impl<T> Found<T> {
 }
 
 impl Vcq {
-    /// On a TNI. It may share its CQ: one of its own is for programs that ask for it. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
-    pub fn new(library: &'static Library, tni: utofu_tni_id_t) -> Result<Self> {
+    /// On a TNI. It may share its CQ: one of its own is for programs that ask for it. The `incarnation` gives it another ID than those that were before it
+    /// there had: what is on its way to them must not find memory of this one. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
+    pub fn new(library: &'static Library, tni: utofu_tni_id_t, incarnation: u32) -> Result<Self> {
         let calls = &library.functions;
         let mut handle = 0;
-        let create = calls.utofu_create_vcq;
-        // SAFETY:
-        // - the place for the handle is there.
-        let code = unsafe { create(tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
+        let mut code = UTOFU_ERR_USED;
+        for component in components(library, tni, incarnation)? {
+            let create = calls.utofu_create_vcq_with_cmp_id;
+            // SAFETY:
+            // - the place for the handle is there.
+            code = unsafe { create(tni, component, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
+            if code == UTOFU_SUCCESS {
+                break;
+            }
+        }
+        if code != UTOFU_SUCCESS {
+            let create = calls.utofu_create_vcq;
+            // SAFETY:
+            // - the place for the handle is there.
+            code = unsafe { create(tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
+        }
         match code {
             UTOFU_SUCCESS => {}
             UTOFU_ERR_FULL | UTOFU_ERR_NOT_AVAILABLE => {
@@ -452,6 +465,24 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
         true => Err(Error::Unreachable("no TNI is left for this process".into())),
         false => Ok(found),
     }
+}
+
+/// The components whose IDs a process tries that others have been before: not the one that the process before it has tried first. Nobody was before the
+/// first one, for which the library chooses. The lowest are MPI's, and others'.
+fn components(
+    library: &'static Library,
+    tni: utofu_tni_id_t,
+    incarnation: u32,
+) -> Result<Vec<utofu_cmp_id_t>> {
+    if incarnation == 0 {
+        return Ok(Vec::new());
+    }
+    let most = caps(library, tni)?.num_cmp_ids.min(u32::from(u16::MAX));
+    let upper = most / 2;
+    let shifted = |nth: u32| most - 1 - (incarnation.wrapping_add(nth)) % upper;
+    // Another turn would come to that of the process before.
+    let tried = 0..upper.saturating_sub(1);
+    Ok(tried.map(|nth| shifted(nth) as utofu_cmp_id_t).collect())
 }
 
 /// What a TNI can do. Errors: [`Error::Unreachable`].

@@ -21,6 +21,8 @@ pub struct Opening {
     pub local_processes: usize,
     /// The job has processes on other hosts.
     pub other_hosts: bool,
+    /// How many processes have had this one's place before it: what goes to those must not reach it.
+    pub incarnation: u32,
     /// The process's first transport, whose memory this one reaches too; none for the first one.
     pub beside: Option<Arc<dyn Transport>>,
 }
@@ -31,6 +33,7 @@ impl Opening {
         Opening {
             local_processes: processes,
             other_hosts: false,
+            incarnation: 0,
             beside: None,
         }
     }
@@ -39,6 +42,7 @@ impl Opening {
     pub fn of(job: &Job) -> Self {
         Opening {
             other_hosts: job.bootstrap().spans_hosts(),
+            incarnation: job.bootstrap().incarnation(),
             ..Opening::on_one_host(job.neighbours() as usize)
         }
     }

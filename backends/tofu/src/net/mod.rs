@@ -124,14 +124,14 @@ pub struct Net {
 }
 
 impl Net {
-    /// Opens the machine's library, and is ready to be greeted. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn open(owner: Arc<Owner>) -> Result<Arc<Self>> {
+    /// Opens the machine's library, and is ready to be greeted. `incarnation`: how many processes have been there before this one. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
+    pub fn open(owner: Arc<Owner>, incarnation: u32) -> Result<Arc<Self>> {
         let library = Library::get().map_err(Error::Unreachable)?;
         let tnis = vcq::tnis(library)?;
         let job = JobName::from_env().ok();
         let (rank, size) = job.map_or((None, None), |job| (job.rank(), job.size()));
         let nth = rank.unwrap_or(0) as usize;
-        let lanes = Arc::new(Lanes::open(library, tnis, nth)?);
+        let lanes = Arc::new(Lanes::open(library, tnis, (nth, incarnation))?);
         let first = lanes.first().clone();
         let caps = vcq::caps(library, first.vcq.tni)?;
         let peers = size.unwrap_or(2).max(2);

@@ -144,8 +144,13 @@ impl Connecting {
                 Some(circuit) if known => circuit.connect(&to, &from),
                 _ => Err(Error::Exhausted("gates".into())),
             };
-            if let Err(error) = &connected {
-                tracing::debug!("a group has no circuit: {error}");
+            match (&connected, &self.circuit) {
+                (Ok(()), Some(circuit)) => tracing::debug!(
+                    "gates of a circuit: {:x?}, to {to:x?}, from {from:x?}",
+                    circuit.gates()
+                ),
+                (Err(error), _) => tracing::debug!("a group has no circuit: {error}"),
+                (Ok(()), None) => {}
             }
             self.connected = Some(connected.is_ok());
         }
