@@ -131,6 +131,14 @@ fn a_law_that_crashes() {
     }
 }
 
+fn a_law_that_crashes_in_the_place_of_another_process() {
+    let (text, code) = law("selftest.crashes-in-its-place", &["--backend", "shm"]);
+    assert!(text.contains("CRASHES"), "{text}");
+    let seen = "seen:   rank 1 has had 3 processes, and 1 of them killed themselves";
+    assert!(text.contains(seen), "{text}");
+    assert_eq!(code, Some(1));
+}
+
 fn order_is_what_chaos_breaks() {
     let id = "selftest.notice-without-order";
     // Which seed breaks it depends on who runs when.
@@ -370,6 +378,10 @@ fn main() -> ExitCode {
         ),
         ("a_law_that_takes_its_time", a_law_that_takes_its_time),
         ("a_law_that_crashes", a_law_that_crashes),
+        (
+            "a_law_that_crashes_in_the_place_of_another_process",
+            a_law_that_crashes_in_the_place_of_another_process,
+        ),
         ("order_is_what_chaos_breaks", order_is_what_chaos_breaks),
         ("a_law_that_kills", a_law_that_kills),
         ("what_is_not_offered", what_is_not_offered),

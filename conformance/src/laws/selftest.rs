@@ -108,6 +108,19 @@ pub const LAWS: &[Law] = &[
             Err("the survivor has seen something".into())
         })
     },
+    // The process that takes the place of a killed one crashes, and the next one does not.
+    Law {
+        needs_kill: true,
+        replaces: true,
+        ..law(
+            "selftest.crashes-in-its-place",
+            |ctx| match std::env::var("UNIPGAS_INCARNATION").as_deref() {
+                Err(_) if ctx.rank == 1 => ctx.dies(),
+                Ok("1") => std::process::abort(),
+                _ => Ok(()),
+            },
+        )
+    },
     // Dies without having said so.
     Law {
         needs_kill: true,
