@@ -202,7 +202,6 @@ impl Team<'_> {
                 whole.ranks.push(RankEnd {
                     rank,
                     exit,
-                    last_words: String::new(),
                     wrote: Vec::new(),
                 });
             }

@@ -259,9 +259,7 @@ pub(crate) struct RankEnd {
     pub rank: u32,
     #[serde(with = "ExitWords")]
     pub exit: Exit,
-    /// The last line that it wrote to standard error.
-    pub last_words: String,
-    /// The last lines, also of processes before it.
+    /// The last lines that it, and processes before it, wrote to standard error.
     pub wrote: Vec<String>,
 }
 
@@ -278,21 +276,16 @@ enum ExitWords {
 
 impl Ended {
     fn of(outcome: &Outcome) -> Ended {
-        let last_words = |stderr: &[u8]| {
-            let text = String::from_utf8_lossy(stderr);
-            let mut lines = text.lines().map(str::trim);
-            lines.rfind(|line| !line.is_empty()).map(String::from)
-        };
         let wrote = |stderr: &[u8]| {
             let text = String::from_utf8_lossy(stderr);
-            let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+            let lines = text.lines().map(str::trim);
+            let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
             let first = lines.len().saturating_sub(KEPT);
             lines[first..].iter().map(|line| (*line).into()).collect()
         };
         let ranks = outcome.ranks.iter().map(|end| RankEnd {
             rank: end.rank,
             exit: end.exit,
-            last_words: last_words(&end.stderr).unwrap_or_default(),
             wrote: wrote(&end.stderr),
         });
         Ended {

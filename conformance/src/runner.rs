@@ -385,8 +385,8 @@ fn list(ranks: &[u32]) -> String {
 
 /// The last line that the rank wrote to standard error.
 fn last_words(ended: &Ended, rank: usize) -> String {
-    match ended.ranks[rank].last_words.as_str() {
-        "" => String::new(),
-        words => format!(" ({words})"),
+    match ended.ranks[rank].wrote.last() {
+        None => String::new(),
+        Some(words) => format!(" ({words})"),
     }
 }

@@ -83,7 +83,8 @@ fn say(level: Level, target: &str, line: &str) {
     let Some(item) = saying.item.try_lock().map(|item| *item) else {
         return;
     };
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Of several hosts.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
     let text = format!("{micros} {level} {target}: {line}");
     saying.log.line(SAID, saying.rank, item, &text);
