@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use unipgas_core::job::Launch;
-use unipgas_core::job::launch::{Outcome, Output};
+use unipgas_launcher::Launch;
+use unipgas_launcher::{Outcome, Output};
 
 use crate::arena::{Arena, STARTS};
 use crate::case::Case;

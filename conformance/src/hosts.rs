@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas::core::job::launch::{self, Exit, Keeper, Part, Rules, Then, Told, shell_line};
+use unipgas_launcher::{Exit, Keeper, Part, Rules, Then, Told, shell_line};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -41,9 +41,9 @@ pub(crate) const LIVES: u32 = 1;
 const ENDED: u32 = 2;
 
 // Kinds of what a part tells.
-const LINES: u8 = launch::OWN;
-const SITTING: u8 = launch::OWN + 1;
-const END: u8 = launch::OWN + 2;
+const LINES: u8 = unipgas_launcher::OWN;
+const SITTING: u8 = unipgas_launcher::OWN + 1;
+const END: u8 = unipgas_launcher::OWN + 2;
 
 /// Hosts on which jobs can run, in groups: each job has one to itself.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Hosts {
             (name, [&shell[..], &[shell_line(&words)]].concat())
         };
         let commands: Vec<_> = (0..team.count).map(command).collect();
-        let parts = launch::Hosts::start(commands);
+        let parts = unipgas_launcher::Hosts::start(commands);
         team.parts = Some(parts.map_err(|e| e.to_string())?);
         Ok(team)
     }
@@ -133,7 +133,7 @@ pub(crate) struct Team<'a> {
     names: Vec<String>,
     count: usize,
     ranks: u32,
-    parts: Option<launch::Hosts>,
+    parts: Option<unipgas_launcher::Hosts>,
     law: &'static Law,
     program: OsString,
     /// Hosts whose link is down.
@@ -143,7 +143,7 @@ pub(crate) struct Team<'a> {
 }
 
 impl Team<'_> {
-    fn parts(&self) -> Result<&launch::Hosts, String> {
+    fn parts(&self) -> Result<&unipgas_launcher::Hosts, String> {
         self.parts.as_ref().ok_or("no part was started".into())
     }
 
@@ -308,7 +308,7 @@ pub(crate) fn run_part(args: &[String]) -> ExitCode {
         2
     };
     // What the ranks have started ends, too, if the launcher is killed.
-    let kept = launch::keep(|keeper| match part(args, keeper) {
+    let kept = unipgas_launcher::keep(|keeper| match part(args, keeper) {
         Ok(()) => 0,
         Err(error) => told(&error),
     });

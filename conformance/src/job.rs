@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use unipgas::core::job::launch::{Exit, Outcome, Output};
-use unipgas::core::job::{Board, Launch};
+use unipgas::core::job::Board;
 use unipgas::core::rendezvous::{place_of, sweep};
+use unipgas_launcher::Launch;
+use unipgas_launcher::{Exit, Outcome, Output};
 
 use crate::matrix::Column;
 use crate::place::SAID;

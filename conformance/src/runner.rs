@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use unipgas::core::job::launch::Exit;
+use unipgas_launcher::Exit;
 
 use crate::Law;
 use crate::hosts::Hosts;

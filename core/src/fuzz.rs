@@ -77,11 +77,6 @@ pub const READERS: &[Reader] = &[
         launch::job::board::fuzz::boards,
     ),
     (
-        "frames",
-        launch::job::launch::fuzz::frames,
-        launch::job::launch::fuzz::all_frames,
-    ),
-    (
         "pmi",
         launch::bootstrap::pmi::fuzz::pmi,
         launch::bootstrap::pmi::fuzz::answers,

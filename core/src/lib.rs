@@ -60,7 +60,7 @@ pub use fabric::{
 };
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
-pub use launch::{bootstrap, job, numa, topology};
+pub use launch::{bootstrap, job, numa};
 pub use memory::{
     announced, atomic, cache, combine, lines, pages, user_memory, userfaultfd, words,
 };
@@ -87,6 +87,6 @@ pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion, Rights};
-pub use tell::{print, tell, tell_lines, tell_refusal};
+pub use tell::{leave_unfinished, print, tell, tell_lines, tell_refusal};
 pub use together::{Staying, Together};
 pub use world::World;

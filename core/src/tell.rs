@@ -18,7 +18,7 @@ pub fn tell(text: &str) {
 static UNFINISHED: AtomicBool = AtomicBool::new(false);
 
 /// What is told next begins a line of its own.
-pub(crate) fn leave_unfinished() {
+pub fn leave_unfinished() {
     UNFINISHED.store(true, Ordering::Relaxed);
 }
 

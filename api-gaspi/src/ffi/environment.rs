@@ -169,7 +169,7 @@ pub extern "C" fn gaspi_delay() {
 /// Prints the processors that the calling thread may run on, with the rank in front.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgaspi_print_affinity_mask() {
-    let cpus = affinity::ranges(&unipgas_core::topology::current_affinity());
+    let cpus = affinity::ranges(&unipgas_core::numa::current_affinity());
     let Ok(line) = CString::new(format!("processors: {cpus}\n")) else {
         return;
     };

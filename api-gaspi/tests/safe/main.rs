@@ -7,13 +7,13 @@ mod transfers;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use unipgas::core::job::launch::{Exit, Launch, Outcome, Output};
 use unipgas::gaspi::ffi::gaspi_proc_init;
 use unipgas::gaspi::safe::{
     Buffer, Error, Gaspi, Group, Notification, Pending, Queue, Reducible, Remote, Result, Scope,
     Segment, Slice, SliceMut, Timeout,
 };
 use unipgas::gaspi::{Config, Operation, Status, statistics};
+use unipgas_launcher::{Exit, Launch, Outcome, Output};
 
 #[allow(dead_code, reason = "it has a main function")]
 #[path = "../../examples/heat.rs"]

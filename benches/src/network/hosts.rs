@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::job::launch::{self, Keeper, Launch, Output, Part, Rules, Told};
+use unipgas_launcher::{Keeper, Launch, Output, Part, Rules, Told};
 
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
@@ -22,7 +22,7 @@ const SHELL: &str = "HOSTS_RSH";
 /// So many are made at most.
 const MOST: u32 = 48;
 /// What a part tells at its end: what has failed, or nothing.
-const END: u8 = launch::OWN;
+const END: u8 = unipgas_launcher::OWN;
 
 /// Where they are.
 #[derive(Debug, Clone)]
@@ -250,10 +250,13 @@ impl Hosts {
             words.push(format!("--part={number}/{count}/{}", limit.as_secs()).into());
             let name = self.names[number].clone();
             let shell = [shell.to_owned(), name.clone().into()];
-            Ok((name, [&shell[..], &[launch::shell_line(&words)]].concat()))
+            Ok((
+                name,
+                [&shell[..], &[unipgas_launcher::shell_line(&words)]].concat(),
+            ))
         };
         let commands: Result<Vec<_>, String> = (0..count).map(command).collect();
-        let parts = launch::Hosts::start(commands?).map_err(|e| e.to_string())?;
+        let parts = unipgas_launcher::Hosts::start(commands?).map_err(|e| e.to_string())?;
         let rules = Rules {
             homes: (0..size as usize).map(|rank| rank % count).collect(),
             ..Rules::default()
@@ -341,7 +344,7 @@ pub fn run_part(part: &str, order: &str) -> ExitCode {
         2
     };
     // What the workers have started ends, too, if the launcher is killed.
-    let kept = launch::keep(|keeper| match run_kept(part, order, keeper) {
+    let kept = unipgas_launcher::keep(|keeper| match run_kept(part, order, keeper) {
         Ok(()) => 0,
         Err(error) => told(&error),
     });

@@ -11,11 +11,12 @@ type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 static READ: OnceLock<fn(&[u8])> = OnceLock::new();
 
 fn all() -> impl Iterator<Item = &'static Reader> {
-    let of_crates: [&[Reader]; 11] = [
+    let of_crates: [&[Reader]; 12] = [
         unipgas_chaos::fuzz::READERS,
         unipgas_core::fuzz::READERS,
         unipgas_gaspi::fuzz::READERS,
         unipgas_ircce::fuzz::READERS,
+        unipgas_launcher::fuzz::READERS,
         unipgas_libfabric::fuzz::READERS,
         unipgas_ofi::fuzz::READERS,
         unipgas_opaque::fuzz::READERS,

@@ -6,4 +6,3 @@ pub(crate) mod fuzz;
 pub(crate) mod interrupt;
 pub mod job;
 pub mod numa;
-pub mod topology;

@@ -1,6 +1,6 @@
 //! What the ranks of a job have done, as a table: `unipgas ps --counts`.
 
-use unipgas::core::job::picture::Picture;
+use unipgas_launcher::picture::Picture;
 
 /// For each rank its sums, and below them each of its queues that has been used.
 pub fn table(picture: &Picture) -> String {

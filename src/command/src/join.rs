@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use unipgas::core::job::launch::Join;
+use unipgas_launcher::Join;
 
 const JOB: &str = "UNIPGAS_JOB";
 /// What each process of a job has for itself.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use object::elf::DT_NEEDED;
 use object::read::elf::ElfFile64;
-use unipgas::core::job::launch::find_program;
+use unipgas_launcher::find_program;
 
 /// Longer files are not looked into.
 const LONGEST: u64 = 1 << 30;

@@ -11,7 +11,7 @@ use clap::Parser;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::error::ErrorKind;
 use unipgas::core::job::board::MAX_SIZE;
-use unipgas::core::job::launch::{ProgramError, check_program, find_program};
+use unipgas_launcher::{ProgramError, check_program, find_program};
 
 use crate::{fail, one_line, run};
 

@@ -6,9 +6,9 @@ use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use unipgas::core::job::picture::Picture;
-use unipgas::core::job::rates::Rates;
 use unipgas::core::tell;
+use unipgas_launcher::picture::Picture;
+use unipgas_launcher::rates::Rates;
 
 use crate::hosts::{Asked, Asking};
 use crate::{counts, fail, shown};

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use unipgas::core::job::launch::{
-    BindPolicy, Ends, Launch, Output, check_program, find_program, keep,
-};
 use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
+use unipgas_launcher::{BindPolicy, Ends, Launch, Output, check_program, find_program, keep};
 
 use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use unipgas::core::topology::Topology;
+use unipgas_launcher::topology::Topology;
 
 fn unipgas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));

@@ -2,8 +2,8 @@
 
 use std::ptr::null_mut;
 
-use unipgas::core::job::launch::{Exit, RankOutcome};
 use unipgas::ircce::status::Code;
+use unipgas_launcher::{Exit, RankOutcome};
 
 use super::failure::job;
 use super::kit::*;

@@ -6,9 +6,9 @@
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use unipgas::core::job::Launch;
-use unipgas::core::job::launch::{Exit, Outcome, Output};
 use unipgas::ircce::Comm;
+use unipgas_launcher::Launch;
+use unipgas_launcher::{Exit, Outcome, Output};
 
 use super::kit::*;
 use crate::job::leftovers;

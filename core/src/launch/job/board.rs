@@ -26,7 +26,7 @@ mod slot;
 mod watched;
 
 pub use lives::RankState;
-pub(super) use mirror::Told;
+pub use mirror::Told;
 use slot::Slot;
 pub use watched::boards;
 

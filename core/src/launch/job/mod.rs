@@ -1,17 +1,11 @@
 //! The job: which rank this process is, of how many, and how ranks find each other before they can communicate.
 pub mod board;
 mod context;
-pub mod launch;
-pub mod picture;
-pub mod rates;
 
 pub(crate) use board::check_size;
 pub use board::{Board, RankState};
 pub(crate) use context::process_ended;
 pub use context::{Job, tell_waits};
-pub use launch::Launch;
-pub use picture::Picture;
-pub use rates::Rates;
 
 /// CPUs that the processes of a job share: those that this one may run on. Launchers bind each process to one of its own: then all of
 /// the machine's.

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use unipgas::core::job::launch::{find_program, shell_line};
 use unipgas::core::variables;
+use unipgas_launcher::{find_program, shell_line};
 
 use super::{Shell, is_here, named, words};
 

@@ -11,8 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use unipgas::core::job::launch::{self, find_program};
 use unipgas::core::variables;
+use unipgas_launcher::find_program;
 
 use crate::run::{Bind, KeepGoing};
 use crate::{fail, shown};
@@ -151,7 +151,11 @@ impl Place {
     /// How each host is reached.
     ///
     /// Errors: one line.
-    pub fn places(&self, shares: &[Share], shell: &Shell) -> Result<Vec<launch::Place>, String> {
+    pub fn places(
+        &self,
+        shares: &[Share],
+        shell: &Shell,
+    ) -> Result<Vec<unipgas_launcher::Place>, String> {
         shell::places(shares, shell, &words(&self.launcher_args)?, is_here)
     }
 

@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde::{Deserialize, Serialize};
-use unipgas::core::job::Launch;
-use unipgas::core::job::launch::{
-    BindPolicy, Ends, Keeper, OWN, Output, Part, Place, keep, shell_line,
-};
 use unipgas::core::{Error, tell};
+use unipgas_launcher::Launch;
+use unipgas_launcher::{BindPolicy, Ends, Keeper, OWN, Output, Part, Place, keep, shell_line};
 
 use super::list::Share;
 use crate::fail;

@@ -9,12 +9,12 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use unipgas::core::inbox::InboxLayout;
-use unipgas::core::topology::Topology;
 use unipgas::core::variables::{self, VARIABLES, Variable};
 use unipgas::gaspi;
 use unipgas::ircce;
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::vcq::VcqFlags;
+use unipgas_launcher::topology::Topology;
 
 use self::features::features;
 use self::limits::{Limit, limits};

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::Job;
-use unipgas::core::job::launch::{Launch, Outcome, Output};
 use unipgas::core::registry::{self, Opening, open_from_env};
 use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
 use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights, print};
+use unipgas_launcher::{Launch, Outcome, Output};
 
 use crate::fail;
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::board::{Board, boards};
-use unipgas::core::job::picture::{Doing, Picture, Seen};
+use unipgas_launcher::picture::{Doing, Picture, Seen};
 
 /// A job's ranks on a host, or on several hosts that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

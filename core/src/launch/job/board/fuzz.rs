@@ -1,9 +1,6 @@
 //! A board on which a rank has gone wild.
 
-use std::time::Duration;
-
 use super::{Board, H_PID, MAX_VALUE, RankState, Told, board_len};
-use crate::job::{Picture, Rates};
 
 const SIZE: u32 = 3;
 
@@ -52,10 +49,6 @@ fn look(board: &Board) {
     }
     let _ = (board.arrived(1), board.joined(), board.here());
     let _ = (board.hosts(), board.launcher_alive());
-    let picture = Picture::look(board);
-    let rates = Rates::between(&Picture::default(), &picture, Duration::ZERO);
-    let _ = (picture.table(Some(&rates)), picture.cycle());
-    let _ = (picture.to_string(), picture.missing());
     // What a rank of ours then writes.
     let _ = board.publish(1, "more", &[1; 9]);
     let _ = board.arrive(1, 2);

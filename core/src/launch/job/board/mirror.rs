@@ -17,7 +17,7 @@ use crate::Result;
 
 /// What has been told of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::launch::job) struct Told {
+pub struct Told {
     state: u32,
     epoch: u32,
     ended: u32,
@@ -33,18 +33,24 @@ const MANY: u32 = 1 << 20;
 
 impl Board {
     /// From now on [`await_news`](Board::await_news) is told of whatever is written.
-    pub(in crate::launch::job) fn begin_mirror(&self) {
+    pub fn begin_mirror(&self) {
         self.word(H_MIRRORED).store(1, Ordering::Relaxed);
     }
 
-    /// Says that `rank` runs on another host. Before it is asked. Errors: a rank that the job does not have.
-    pub(in crate::launch) fn set_afar(&self, rank: u32) -> Result<()> {
+    /// Says that `rank` runs on another host. Before it is asked.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
+    pub fn set_afar(&self, rank: u32) -> Result<()> {
         self.record(rank, R_AFAR)?.store(1, Ordering::Release);
         Ok(())
     }
 
-    /// Says that `rank` runs on this host now. Errors: a rank that the job does not have.
-    pub(in crate::launch::job) fn set_here(&self, rank: u32) -> Result<()> {
+    /// Says that `rank` runs on this host now.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
+    pub fn set_here(&self, rank: u32) -> Result<()> {
         self.record(rank, R_AFAR)?.store(0, Ordering::Release);
         Ok(())
     }
@@ -58,12 +64,12 @@ impl Board {
     }
 
     /// Says on how many hosts ranks may run. Before any rank starts.
-    pub(in crate::launch::job) fn set_hosts(&self, hosts: u32) {
+    pub fn set_hosts(&self, hosts: u32) {
         self.word(H_HOSTS).store(hosts, Ordering::Relaxed);
     }
 
     /// Says what tells this job from others on all of its hosts.
-    pub(in crate::launch) fn set_everywhere(&self, id: u64) {
+    pub fn set_everywhere(&self, id: u64) {
         self.long(H_EVERYWHERE).store(id, Ordering::Relaxed);
     }
 
@@ -85,8 +91,11 @@ impl Board {
             .count() as u32
     }
 
-    /// The launcher has seen the process of `rank` end. Errors: a rank that the job does not have.
-    pub(in crate::launch::job) fn set_ended(&self, rank: u32) -> Result<()> {
+    /// The launcher has seen the process of `rank` end.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
+    pub fn set_ended(&self, rank: u32) -> Result<()> {
         self.record(rank, R_ENDED)?.store(1, Ordering::Release);
         self.tell_mirror();
         Ok(())
@@ -112,19 +121,19 @@ impl Board {
     }
 
     /// Ends a sleep in [`await_news`](Board::await_news).
-    pub(in crate::launch::job) fn nudge_mirror(&self) {
+    pub fn nudge_mirror(&self) {
         self.word(H_NEWS).fetch_add(1, Ordering::Release);
         // A failure to wake can only mean that nobody sleeps there.
         let _ = futex::wake(self.word(H_NEWS), futex::Flags::empty(), u32::MAX >> 1);
     }
 
     /// What has been written, so far; to be asked before looking.
-    pub(in crate::launch::job) fn news(&self) -> u32 {
+    pub fn news(&self) -> u32 {
         self.word(H_NEWS).load(Ordering::Acquire)
     }
 
     /// Sleeps until more has been written than `seen`, at most for a second.
-    pub(in crate::launch::job) fn await_news(&self, seen: u32) {
+    pub fn await_news(&self, seen: u32) {
         let limit = futex::Timespec {
             tv_sec: Duration::from_secs(1).as_secs() as i64,
             tv_nsec: 0,
@@ -134,7 +143,7 @@ impl Board {
     }
 
     /// What `rank` has written since `told`, for [`take`](Board::take). `None`: nothing, or it is just writing, and news follow.
-    pub(in crate::launch::job) fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
+    pub fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
         let word = |field| {
             self.record(rank, field)
                 .map(|w: &AtomicU32| w.load(Ordering::Acquire))
@@ -194,12 +203,12 @@ impl Board {
 
     /// Writes what the launcher of another host [gave](Board::give) of a rank there. Whether it made sense; nothing has been written if
     /// its beginning does not.
-    pub(in crate::launch::job) fn take(&self, bytes: &[u8]) -> bool {
+    pub fn take(&self, bytes: &[u8]) -> bool {
         self.take_some(bytes).is_some()
     }
 
     /// Nobody tells of `rank` any more, which ran on another host: it is dead, unless it had ended. Whether it did run there.
-    pub(in crate::launch::job) fn lose(&self, rank: u32) -> bool {
+    pub fn lose(&self, rank: u32) -> bool {
         if self.is_afar(rank) != Ok(true) {
             return false;
         }

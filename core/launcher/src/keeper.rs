@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::signals::{Inbox, signal_name};
 use super::stragglers::{Haste, end_children};
-use crate::{Error, Result, descriptor, tell};
+use unipgas_core::{Error, Result, descriptor, tell};
 
 /// The launcher's end of the pipe: it is readable when the keeper has ended.
 #[derive(Debug, Clone)]

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Board, RankState, Rates};
-use crate::descriptor;
-use crate::tally::{Counts, QueueCounts};
-use crate::waits::{NAMED, Waiting};
+use crate::rates::Rates;
+use unipgas_core::descriptor;
+use unipgas_core::job::{Board, RankState};
+use unipgas_core::tally::{Counts, QueueCounts};
+use unipgas_core::waits::{NAMED, Waiting};
 
 /// The most ranks that are listed one by one.
 const LISTED: usize = 64;

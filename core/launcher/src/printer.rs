@@ -14,8 +14,8 @@ use super::frames::Written;
 use super::lines::{Gone, Label, Lines, PAUSE};
 use super::signals::{Inbox, asks};
 use super::{GRACE, Keeper, Launch, Output};
-use crate::tell::leave_unfinished;
-use crate::{Error, Result, own_thread};
+use unipgas_core::leave_unfinished;
+use unipgas_core::{Error, Result, own_thread};
 
 /// What is to be written.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::{Error, Result};
+use unipgas_core::{Error, Result};
 
 /// Two interrupts closer than this are one that came on two ways.
 pub(super) const ONE_KEYPRESS: Duration = Duration::from_millis(100);

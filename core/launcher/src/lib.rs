@@ -4,19 +4,23 @@ mod course;
 mod ends;
 mod forward;
 mod frames;
-#[cfg(all(any(test, fuzzing), not(loom)))]
-pub(crate) mod fuzz;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod hosts;
 mod keeper;
 mod lines;
 mod output;
 mod part;
+pub mod picture;
 mod printer;
 mod process;
 mod program;
 mod progress;
+pub mod rates;
 mod signals;
 mod stragglers;
+pub mod topology;
 mod watch;
 mod whole;
 
@@ -37,9 +41,9 @@ pub use program::{ProgramError, check_program, find_program};
 pub use signals::signal_name;
 pub use whole::Place;
 
-use crate::job::Board;
-use crate::job::board::MAX_SIZE;
-use crate::{Error, Result};
+use unipgas_core::job::Board;
+use unipgas_core::job::board::MAX_SIZE;
+use unipgas_core::{Error, Result};
 
 /// How long processes have between SIGTERM and SIGKILL when a job is ended.
 pub const GRACE: Duration = Duration::from_secs(2);

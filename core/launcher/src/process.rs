@@ -14,10 +14,10 @@ use rustix::thread::CpuSet;
 use super::program::{ProgramError, check_program, find_program};
 use super::signals::asks;
 use super::{BindPolicy, Exit, Launch, Output};
-use crate::job::Board;
-use crate::job::picture::listed;
+use crate::picture::listed;
 use crate::topology::{Binding, Topology, cpu_set};
-use crate::{Error, Result, descriptor};
+use unipgas_core::job::Board;
+use unipgas_core::{Error, Result, descriptor};
 
 /// The process that is a rank.
 pub(super) struct Process {

@@ -1,15 +1,30 @@
-//! What the launchers of a job on several hosts hear from each other: a remote shell may greet, and a host may run something else.
+//! Readers of foreign bytes, for tests and libFuzzer: frames from launchers of other hosts, and boards that a rank has overwritten.
 
-use super::course::{Course, Rules};
-use super::frames::{self, Begin, End, Frames, Written};
-use super::{Exit, part};
-use crate::job::board::{Board, Told};
-use crate::job::{Picture, RankState};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::course::{Course, Rules};
+use crate::frames::{self, Begin, End, Frames, Written};
+use crate::picture::Picture;
+use crate::rates::Rates;
+use crate::{Exit, part};
+use unipgas_core::job::RankState;
+use unipgas_core::job::board::{Board, Told};
+
+/// A reader: its name, the function, and bytes that make sense to it.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All of this crate.
+pub const READERS: &[Reader] = &[
+    ("frames", frames, all_frames),
+    ("picture", picture, pictures),
+];
 
 const RANKS: u32 = 4;
 
 /// What comes by a pipe, as either side hears it.
-pub(crate) fn frames(bytes: &[u8]) {
+fn frames(bytes: &[u8]) {
     let (board, _fd) = Board::create_for(RANKS, 1).expect("a board");
     board.set_afar(2).and(board.set_afar(3)).expect("ranks");
     let rules = Rules {
@@ -67,7 +82,7 @@ fn hear(board: &Board, course: &mut Course, kind: u8, payload: Vec<u8>) {
     }
 }
 
-pub(crate) fn all_frames() -> Vec<Vec<u8>> {
+fn all_frames() -> Vec<Vec<u8>> {
     let frame = |kind: u8, payload: &[u8]| {
         let len = (payload.len() as u32).to_le_bytes();
         [&len[..], &[kind], payload].concat()
@@ -111,4 +126,58 @@ pub(crate) fn all_frames() -> Vec<Vec<u8>> {
     ];
     let all = each.concat();
     each.into_iter().chain([all]).collect()
+}
+
+/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes. They overwrite a board of which a picture is taken.
+fn picture(bytes: &[u8]) {
+    let (board, memory) = Board::create_for(RANKS, 1).expect("a board");
+    board.set_pid(0, std::process::id()).expect("a rank");
+    let memory = File::from(memory);
+    let end = memory.metadata().expect("a memfd").len();
+    let mut rest = bytes;
+    while let [low, high, len, more @ ..] = rest {
+        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
+        rest = more;
+        let at = 4 * u64::from(u16::from_le_bytes([*low, *high]));
+        let room = end.saturating_sub(at).min(written.len() as u64) as usize;
+        memory.write_all_at(&written[..room], at).expect("a memfd");
+    }
+    let picture = Picture::look(&board);
+    let rates = Rates::between(&Picture::default(), &picture, Duration::ZERO);
+    let _ = (picture.table(Some(&rates)), picture.cycle());
+    let _ = (picture.to_string(), picture.missing());
+}
+
+/// Each part of a board in which ranks have written.
+fn pictures() -> Vec<Vec<u8>> {
+    const PART: usize = 252;
+    let (board, memory) = Board::create_for(RANKS, 1).expect("a board");
+    board.publish(0, "place", &[3; 40]).expect("room");
+    board.arrive(1, 7).expect("a rank");
+    board.set_pid(0, std::process::id()).expect("a rank");
+    let memory = File::from(memory);
+    let end = memory.metadata().expect("a memfd").len() as usize;
+    let parts = (0..end.min(1 << 18)).step_by(PART);
+    let records = parts.map(|at| {
+        let mut bytes = vec![0; PART.min(end - at)];
+        memory
+            .read_exact_at(&mut bytes, at as u64)
+            .expect("a memfd");
+        (at, bytes)
+    });
+    records
+        .filter(|(_, bytes)| bytes.iter().any(|byte| *byte != 0))
+        .map(|(at, bytes)| {
+            let offset = ((at / 4) as u16).to_le_bytes();
+            [&offset[..], &[bytes.len() as u8], &bytes].concat()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn foreign_bytes_are_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
 }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::job::{Job, RankState};
+use unipgas_core::job::{Job, RankState};
 
 const PART: &str = "UNIPGAS_TEST_PART";
 

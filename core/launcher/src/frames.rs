@@ -6,13 +6,13 @@ use std::os::fd::OwnedFd;
 use parking_lot::Mutex;
 
 use super::Exit;
-use crate::{Error, Result};
+use unipgas_core::{Error, Result};
 
 /// No frame is longer.
 const LONGEST: usize = 16 << 20;
 const HEAD: usize = 5;
 
-/// What is new of a rank: for [`Board::take`](crate::job::Board).
+/// What is new of a rank: for [`Board::take`](unipgas_core::job::Board).
 pub(super) const NEWS: u8 = 0;
 /// The end of a rank is wanted.
 pub(super) const END: u8 = 1;
@@ -107,7 +107,7 @@ impl End {
 pub(super) struct Begin {
     /// How many hosts the job has.
     pub hosts: u32,
-    /// What tells the job from others: see [`Board::everywhere`](crate::job::Board::everywhere).
+    /// What tells the job from others: see [`Board::everywhere`](unipgas_core::job::Board::everywhere).
     pub job: u64,
     /// The ranks on its host.
     pub here: Vec<u32>,

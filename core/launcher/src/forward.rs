@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use super::Part;
 use super::frames::Written;
 use super::output::Stream;
-use crate::{Error, Result, own_thread};
+use unipgas_core::{Error, Result, own_thread};
 
 const WAKE: u64 = u64::MAX;
 /// A stream is not looked at again before what has been read of it has been passed on.

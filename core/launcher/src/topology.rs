@@ -8,8 +8,9 @@ use std::fmt;
 use hwloc2::{Bitmap, ObjectType, TopologyObject};
 use rustix::thread::CpuSet;
 
-use crate::descriptor::Reserved;
-use crate::{Error, Result};
+use unipgas_core::descriptor::Reserved;
+use unipgas_core::numa::current_affinity;
+use unipgas_core::{Error, Result};
 
 /// What a process is tied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,19 +235,6 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
     Ok(set)
 }
 
-/// The processing units that the calling thread may run on, ascending.
-pub fn current_affinity() -> Vec<u32> {
-    rustix::thread::sched_getaffinity(None).map_or_else(
-        |_| Vec::new(),
-        |set| {
-            (0..CpuSet::MAX_CPU)
-                .filter(|&cpu| set.is_set(cpu))
-                .map(|cpu| cpu as u32)
-                .collect()
-        },
-    )
-}
-
 /// The members of a set, ascending. A set without an end (hwloc's "everything") has none.
 fn members(set: &Bitmap) -> Vec<u32> {
     let Ok(last) = u32::try_from(set.last()) else {
@@ -282,6 +270,17 @@ mod tests {
     }
 
     #[test]
+    fn nodes_are_those_of_the_kernel() {
+        let topology = Topology::load().unwrap();
+        for node in topology.nodes {
+            let mut found = unipgas_core::numa::processors(node.os_index).unwrap();
+            // hwloc leaves out what the control group excludes.
+            found.retain(|pu| topology.pus.contains(pu));
+            assert_eq!(found, node.pus, "node {}", node.os_index);
+        }
+    }
+
+    #[test]
     fn binding_narrows_the_affinity() {
         std::thread::spawn(|| {
             let first = Topology::load().unwrap().usable_cores()[0].clone();
@@ -303,7 +302,7 @@ mod tests {
             return true;
         }
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &format!("launch::topology::tests::{test}")])
+            .args(["--exact", &format!("topology::tests::{test}")])
             .env("HWLOC_SYNTHETIC", machine)
             .output()
             .unwrap();

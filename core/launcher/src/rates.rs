@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Picture;
-use crate::tally::Counts;
+use crate::picture::Picture;
+use unipgas_core::tally::Counts;
 
 /// Operations and bytes a second, by rank.
 #[derive(Debug, Clone, Default)]

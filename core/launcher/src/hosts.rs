@@ -16,8 +16,8 @@ use rustix::process::Signal;
 use super::course::{Course, Order, Rules, Then};
 use super::frames::{self, Begin, End, Frames, OWN, Sender, Written};
 use super::{Exit, GRACE};
-use crate::job::Picture;
-use crate::{Error, Result, descriptor, own_thread};
+use crate::picture::Picture;
+use unipgas_core::{Error, Result, descriptor, own_thread};
 
 /// How long the remote shells have to end when the ranks have been killed.
 const PATIENCE: Duration = GRACE.saturating_mul(5);

@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::frames::{self, End, Frames, Sender, Written};
-use crate::job::board::Told;
-use crate::job::{Board, Picture};
-use crate::{Error, Result, own_thread};
+use crate::picture::Picture;
+use unipgas_core::job::Board;
+use unipgas_core::job::board::Told;
+use unipgas_core::{Error, Result, own_thread};
 
 /// Which ranks are on this host, and the pipes by which the launcher of the whole talks to this one: see [`Hosts`](super::Hosts). When the
 /// one that is read ends, the ranks here are killed.

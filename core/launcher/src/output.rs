@@ -8,7 +8,7 @@ use crossbeam::channel::Sender;
 
 use super::Part;
 use super::printer::Print;
-use crate::{Error, Result};
+use unipgas_core::{Error, Result};
 
 /// Bytes of a stream that have been read and not yet written.
 const ON_THE_WAY: usize = 64 << 10;

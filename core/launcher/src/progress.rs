@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::job::Board;
+use unipgas_core::job::Board;
 
 /// How long nothing is said, and between two words.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::RankState;
+    use unipgas_core::job::RankState;
 
     #[test]
     fn a_start_that_takes_long_is_told_while_it_gets_on() {

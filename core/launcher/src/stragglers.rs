@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::GRACE;
-use crate::descriptor;
+use unipgas_core::descriptor;
 
 /// How children are ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use super::progress::Progress;
 use super::signals::{self, Inbox, ONE_KEYPRESS, asks, ends};
 use super::stragglers::{Haste, end_children};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, Output, Part, RankOutcome};
-use crate::descriptor::Reserved;
-use crate::job::{Board, Picture, RankState};
-use crate::{Error, Result, tell};
+use crate::picture::Picture;
+use unipgas_core::descriptor::Reserved;
+use unipgas_core::job::{Board, RankState};
+use unipgas_core::{Error, Result, tell};
 
 const SIGNALS: u64 = u64::MAX;
 const KEEPER: u64 = u64::MAX - 1;

@@ -20,8 +20,9 @@ use super::printer::{Print, Printer};
 use super::progress::Progress;
 use super::signals::{Inbox, ONE_KEYPRESS, asks, ends};
 use super::{Exit, GRACE, JobMark, Launch, Outcome, RankOutcome};
-use crate::job::{Board, Picture};
-use crate::{Error, Result, own_thread};
+use crate::picture::Picture;
+use unipgas_core::job::Board;
+use unipgas_core::{Error, Result, own_thread};
 
 /// Bytes of standard input that are on the way at a time.
 const BLOCK: usize = 64 << 10;
