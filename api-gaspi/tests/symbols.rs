@@ -31,7 +31,7 @@ fn library() -> PathBuf {
     // Cargo builds it beside what depends on it. A build of its own there would have other features, and take this one's place.
     let path = std::env::current_exe()
         .expect("this program has a path")
-        .with_file_name("libunipgas.so");
+        .with_file_name("libunipgas_c.so");
     assert!(path.is_file(), "cargo has built {}", path.display());
     path
 }

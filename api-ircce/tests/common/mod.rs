@@ -64,7 +64,7 @@ pub fn built(name: &str) -> PathBuf {
 /// The library that UNIPGAS_LIB names, or else the development one.
 pub fn library() -> PathBuf {
     let Some(path) = std::env::var_os("UNIPGAS_LIB").filter(|path| !path.is_empty()) else {
-        return built("libunipgas.so");
+        return built("libunipgas_c.so");
     };
     let path = PathBuf::from(path);
     assert!(

@@ -8,13 +8,9 @@ const PART: &str = "UNIPGAS_TEST_PART";
 /// A job whose ranks run the test of this name once more, in which [`is_rank`] then holds.
 fn job_of(test: &str, size: u32) -> Launch {
     let mut launch = Launch::new(size, std::env::current_exe().unwrap());
-    launch.args = [
-        "--exact",
-        &format!("launch::job::launch::tests::{test}"),
-        "--nocapture",
-    ]
-    .map(OsString::from)
-    .into();
+    launch.args = ["--exact", &format!("tests::{test}"), "--nocapture"]
+        .map(OsString::from)
+        .into();
     launch.env = vec![(PART.into(), "rank".into())];
     launch.output = Output::Capture;
     launch.timeout = Some(Duration::from_secs(300));

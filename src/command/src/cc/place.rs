@@ -16,6 +16,13 @@ pub struct Place {
     pub rpath: bool,
 }
 
+/// Files of a build, and the names by which compilers and programs look for them.
+const BUILT: [(&str, &str); 3] = [
+    ("libunipgas_c.so", "libunipgas.so.0"),
+    ("libunipgas_c.so", "libunipgas.so"),
+    ("libunipgas_c.a", "libunipgas.a"),
+];
+
 /// The installed files beside this program; or, in a build directory, those of the build.
 ///
 /// Errors: a line that says what to install or to build.
@@ -32,11 +39,11 @@ pub fn find(api: &Api) -> Result<Place, String> {
     {
         return installed(api, prefix, include);
     }
-    let built = bin.join("libunipgas.so");
+    let built = bin.join(BUILT[0].0);
     match source(bin).map(|root| root.join(format!("api-{}/include", api.source))) {
         Some(include) if include.is_dir() && built.is_file() => in_build(include, bin),
         _ => Err(format!(
-            "neither {} nor {} exists: install (make install PREFIX=..., or the package libunipgas-dev) or build the library (cargo build -p unipgas)",
+            "neither {} nor {} exists: install (make install PREFIX=..., or the package libunipgas-dev) or build the library (cargo build -p unipgas-c)",
             includes[1].join(api.header).display(),
             built.display()
         )),
@@ -76,12 +83,13 @@ fn needs_rpath(lib: &Path) -> bool {
 }
 
 fn in_build(include: PathBuf, bin: &Path) -> Result<Place, String> {
-    // Programs look for the library by its soname.
-    let soname = bin.join("libunipgas.so.0");
-    if !soname.exists() {
-        std::os::unix::fs::symlink("libunipgas.so", &soname)
-            .or_else(|e| if soname.exists() { Ok(()) } else { Err(e) })
-            .map_err(|e| format!("cannot make {}: {e}", soname.display()))?;
+    for (built, name) in BUILT {
+        let link = bin.join(name);
+        if !link.exists() {
+            std::os::unix::fs::symlink(built, &link)
+                .or_else(|e| if link.exists() { Ok(()) } else { Err(e) })
+                .map_err(|e| format!("cannot make {}: {e}", link.display()))?;
+        }
     }
     Ok(Place {
         include,

@@ -31,11 +31,11 @@ impl Place {
             )
             .unwrap();
         }
-        symlink(built("libunipgas.so"), place.here.join("libunipgas.so.0")).unwrap();
+        symlink(built("libunipgas_c.so"), place.here.join("libunipgas.so.0")).unwrap();
         demand(
             compiler()
                 .arg(crate_dir().join("tests/programs/arguments.c"))
-                .arg(built("libunipgas.so"))
+                .arg(built("libunipgas_c.so"))
                 .arg(format!("-Wl,-rpath,{}", place.here.display()))
                 .arg("-o")
                 .arg(place.here.join("program")),

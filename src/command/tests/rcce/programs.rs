@@ -13,7 +13,7 @@ fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&directory).unwrap();
     let named = directory.join("libunipgas.so.0");
     let _ = std::fs::remove_file(&named);
-    std::os::unix::fs::symlink(built("libunipgas.so"), &named).unwrap();
+    std::os::unix::fs::symlink(built("libunipgas_c.so"), &named).unwrap();
     let program = scratch(name);
     demand(
         compiler()
@@ -21,7 +21,7 @@ fn compile(source: &str, name: &str, options: &[&str]) -> PathBuf {
             .args(["-Wall", "-Wextra", "-Werror"])
             .args(options)
             .arg(crate_dir().join("tests/programs").join(source))
-            .arg(built("libunipgas.so"))
+            .arg(built("libunipgas_c.so"))
             .arg(format!("-Wl,-rpath,{}", directory.display()))
             .arg("-o")
             .arg(&program),
@@ -155,7 +155,7 @@ fn variables_of_a_static_program() {
             // Whole: what enters the backends into their table is an object that nobody names. And then without what only the command
             // needs, hwloc.
             .arg("-Wl,--whole-archive")
-            .arg(built("libunipgas.a"))
+            .arg(built("libunipgas_c.a"))
             .arg("-Wl,--no-whole-archive")
             .args(["-Wl,--gc-sections", "-lm", "-o"])
             .arg(&program),
