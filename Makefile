@@ -47,6 +47,7 @@ PAGE_LINKS := gaspi_cleanup.1=gaspi_run.1 gaspi_logger.1=gaspi_run.1 irccerun.1=
 
 DEMO := $(TARGET)/demo
 STAGE := $(TARGET)/stage
+SHIPPED := $(TARGET)/shipped
 
 .DEFAULT_GOAL := build
 .PHONY: build compile install uninstall demo stage shipped test test-all lint prepare clean help
@@ -103,7 +104,7 @@ stage: compile ## the checked build, installed in target/stage: most tests use i
 	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
 
 shipped: compile ## the build that users get, installed in target/shipped
-	@$(MAKE) --no-print-directory install PREFIX="$(TARGET)/shipped" DESTDIR= >/dev/null
+	@$(MAKE) --no-print-directory install PREFIX="$(SHIPPED)" DESTDIR= >/dev/null
 
 test: ## the rows of packaging/tests with the tier `test`; ends at the first failure
 	@packaging/run-tests test
