@@ -12,16 +12,23 @@ RUN ?=
 CARGO ?= cargo
 INSTALL ?= install
 OBJCOPY ?= objcopy
+# Archives keep no debug information of Rust's own library.
+STRIP ?= --strip-debug
 
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 # Cargo's folder for another target is named for that.
 FOR := $(patsubst %.json,%,$(notdir $(CARGO_BUILD_TARGET)))
-RELEASE := $(TARGET)/$(if $(FOR),$(FOR)/)release
+BUILT := $(TARGET)/$(if $(FOR),$(FOR)/)
+# What is installed: libraries and programs of one build.
+LIBRARIES ?= $(BUILT)release
+PROGRAMS ?= $(BUILT)tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # What Rust's own library needs when libunipgas.a is linked; libgcc, the compiler adds itself.
 NATIVE_LIBS := -lutil -lrt -lpthread -lm -ldl -lc
 
 SONAME := libunipgas.so.0
+# Programs that `unipgas` executes.
+SUBCOMMANDS := conform bench
 SCRIPTS := gaspi_run gaspi_cleanup gaspi_logger rccerun irccerun
 COMPILERS := $(foreach api,gaspi utofu rcce ircce,$(api)cc $(api)cxx)
 LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libunipgas-fi.so libRCCE.so libiRCCE.so
@@ -50,33 +57,41 @@ STAGE := $(TARGET)/stage
 SHIPPED := $(TARGET)/shipped
 
 .DEFAULT_GOAL := build
-.PHONY: build compile install uninstall demo stage shipped test test-all lint prepare clean help
+.PHONY: build compile programs libraries install uninstall demo stage shipped test test-all lint prepare clean help
 
-build: prepare ## the command and the libraries, optimised (the default); root gets missing packages installed
+build: prepare ## the programs and the libraries, as users get them (the default); root gets missing packages installed
 	@$(MAKE) --no-print-directory compile
 
 compile: ## the same, where packages are never installed
-	packaging/optimised $(CARGO) build --release -p unipgas-command
-	# By themselves: beside an rlib cargo does not optimise them across crates. Last: the build above leaves such ones behind.
-	packaging/optimised $(CARGO) rustc --release -p unipgas --lib --crate-type cdylib,staticlib
+	@$(MAKE) --no-print-directory -j2 programs libraries
+
+# Two builds at a time: the last step of link-time optimisation keeps one core busy.
+programs:
+	packaging/optimised $(CARGO) build --profile tools -p unipgas-command -p unipgas-conformance -p unipgas-bench
+
+# Not beside the rlib: cargo optimises across crates only where no crate type of Rust's is made.
+libraries:
+	packaging/optimised $(CARGO) rustc --release -p unipgas-c --lib --crate-type cdylib,staticlib
 
 install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is built; installs no packages
-	@test -f $(RELEASE)/libunipgas.so -a -f $(RELEASE)/unipgas || { UNIPGAS_NO_INSTALL=1 packaging/prepare && $(MAKE) --no-print-directory compile; }
+	@test -f $(LIBRARIES)/libunipgas_c.so -a -f $(PROGRAMS)/unipgas || { UNIPGAS_NO_INSTALL=1 packaging/prepare && $(MAKE) --no-print-directory compile; }
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/pkgconfig" "$(DESTDIR)$(INCLUDEDIR)"
-	$(INSTALL) -m 755 $(RELEASE)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
+	$(INSTALL) -m 755 $(PROGRAMS)/unipgas $(addprefix packaging/,$(SCRIPTS)) "$(DESTDIR)$(BINDIR)/"
+	for program in $(SUBCOMMANDS:%=unipgas-%); do $(INSTALL) -m 755 $(PROGRAMS)/$$program "$(DESTDIR)$(BINDIR)/" || exit 1; done
 	for link in $(COMPILERS); do ln -sf unipgas "$(DESTDIR)$(BINDIR)/$$link" || exit 1; done
 	$(INSTALL) -m 644 $(HEADERS) $(FORTRAN) "$(DESTDIR)$(INCLUDEDIR)/"
 	$(INSTALL) -D -m 644 api-utofu/include/$(MPI_HEADER) "$(DESTDIR)$(INCLUDEDIR)/$(MPI_HEADER)"
-	$(INSTALL) -m 755 $(RELEASE)/libunipgas.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
+	$(INSTALL) -m 755 $(LIBRARIES)/libunipgas_c.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
-	$(OBJCOPY) --wildcard $(WEAK:%=--weaken-symbol='%') $(RELEASE)/libunipgas.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	$(OBJCOPY) $(STRIP) --wildcard $(WEAK:%=--weaken-symbol='%') $(LIBRARIES)/libunipgas_c.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
 	for file in $(PKGCONFIG); do $(FILL) packaging/$$file.in "$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; done
 	for file in $(CMAKE); do $(FILL) packaging/cmake/$${file#*/}.in "$(DESTDIR)$(LIBDIR)/cmake/$$file" || exit 1; done
 	$(FILL) packaging/modules/unipgas.tcl.in "$(DESTDIR)$(DATADIR)/modulefiles/unipgas/$(VERSION)"
 	$(FILL) packaging/modules/unipgas.lua.in "$(DESTDIR)$(DATADIR)/modulefiles/unipgas/$(VERSION).lua"
-	$(RUN) $(RELEASE)/unipgas pages "$(DESTDIR)$(DATADIR)"
+	for name in $(SUBCOMMANDS); do $(RUN) $(PROGRAMS)/unipgas-$$name --describe-options >$(PROGRAMS)/$$name.options || exit 1; done
+	$(RUN) $(PROGRAMS)/unipgas pages "$(DESTDIR)$(DATADIR)" $(foreach name,$(SUBCOMMANDS),--options $(name)=$(PROGRAMS)/$(name).options)
 	$(INSTALL) -m 644 $(PAGES:%=packaging/man/%) "$(DESTDIR)$(DATADIR)/man/man1/"
 	for link in $(PAGE_LINKS); do ln -sf $${link#*=} "$(DESTDIR)$(DATADIR)/man/man1/$${link%=*}" || exit 1; done
 	# Where the loader looks by itself it looks into its cache. Packages bring it up to date when they are installed.
@@ -84,7 +99,7 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	    || echo "make install: the loader does not know $(SONAME) yet: as root, run ldconfig" >&2
 
 uninstall: ## removes from PREFIX what install put there
-	rm -f $(foreach f,unipgas $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
+	rm -f $(foreach f,unipgas unipgas-conform unipgas-bench $(SCRIPTS) $(COMPILERS),"$(DESTDIR)$(BINDIR)/$(f)") \
 	    $(foreach f,$(notdir $(HEADERS) $(FORTRAN)) $(MPI_HEADER),"$(DESTDIR)$(INCLUDEDIR)/$(f)") \
 	    $(foreach f,$(SONAME) $(LINKS) libunipgas.a $(ARCHIVE_LINKS),"$(DESTDIR)$(LIBDIR)/$(f)") \
 	    $(foreach f,$(PKGCONFIG),"$(DESTDIR)$(LIBDIR)/pkgconfig/$(f)") \
@@ -95,16 +110,18 @@ uninstall: ## removes from PREFIX what install put there
 	-rmdir "$(DESTDIR)$(INCLUDEDIR)/$(dir $(MPI_HEADER))" "$(DESTDIR)$(LIBDIR)/cmake/unipgas" "$(DESTDIR)$(LIBDIR)/cmake/GPI2" \
 	    "$(DESTDIR)$(DATADIR)/modulefiles/unipgas" 2>/dev/null
 
-demo: build ## builds everything, compiles a GASPI program and runs it on 4 processes
-	@$(MAKE) --no-print-directory install PREFIX="$(DEMO)" DESTDIR= >/dev/null
+demo: prepare ## builds quickly (no figure comes from this build), compiles a GASPI program and runs it on 4 processes
+	packaging/optimised $(CARGO) build --profile quick -p unipgas-command -p unipgas-c
+	@$(MAKE) --no-print-directory install PREFIX="$(DEMO)" DESTDIR= LIBRARIES=$(BUILT)quick PROGRAMS=$(BUILT)quick SUBCOMMANDS= >/dev/null
 	"$(DEMO)/bin/unipgas" cc --api gaspi -O2 examples/gaspi/heat2d.c -o "$(DEMO)/heat2d"
 	"$(DEMO)/bin/unipgas" run -n 4 "$(DEMO)/heat2d"
 
-stage: compile ## the checked build, installed in target/stage: most tests use it
-	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= >/dev/null
+stage: prepare ## the checked build with all tests, installed in target/stage: most tests use it
+	$(CARGO) build --workspace --all-targets
+	@$(MAKE) --no-print-directory install PREFIX="$(STAGE)" DESTDIR= LIBRARIES=$(BUILT)debug PROGRAMS=$(BUILT)debug >/dev/null
 
-shipped: compile ## the build that users get, installed in target/shipped
-	@$(MAKE) --no-print-directory install PREFIX="$(SHIPPED)" DESTDIR= >/dev/null
+shipped: prepare libraries ## the libraries that users get with the programs of the checked build, installed in target/shipped
+	@$(MAKE) --no-print-directory install PREFIX="$(SHIPPED)" DESTDIR= PROGRAMS=$(BUILT)debug >/dev/null
 
 test: ## the rows of packaging/tests with the tier `test`; ends at the first failure
 	@packaging/run-tests test

@@ -145,11 +145,7 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCo
             launcher.push(format!("{option}={value}"));
         }
     }
-    let mut again = words;
-    if hosts::is_subcommand() {
-        again.insert(0, "bench".into());
-    }
-    Place::of(wish, &launcher, &again).map(Some)
+    Place::of(wish, &launcher, &words).map(Some)
 }
 
 const OFI: &str = "ofi";

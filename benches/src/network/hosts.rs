@@ -291,13 +291,9 @@ impl Hosts {
         limit: Duration,
     ) -> Result<(), String> {
         let ranks: Vec<&str> = (0..size as usize).map(|rank| self.of(rank)).collect();
-        // The benchmark as a command of its own has the other one beside it.
+        // The programs are installed in one folder.
         let myself = PathBuf::from(myself()?);
-        let unipgas = match is_subcommand() {
-            true => myself.clone(),
-            false => myself.with_file_name("unipgas"),
-        };
-        let mut command = Command::new(unipgas);
+        let mut command = Command::new(myself.with_file_name("unipgas"));
         command.env("UNIPGAS_NETWORKS", networks());
         command.args(["run", "--hosts", &ranks.join(",")]);
         command.args(words);
@@ -316,17 +312,9 @@ pub fn networks() -> String {
     std::env::var("UNIPGAS_NETWORKS").unwrap_or("ofi".into())
 }
 
-/// Whether this is `unipgas bench`: workers and parts are then reached by the same subcommand.
-pub fn is_subcommand() -> bool {
-    std::env::args().nth(1).as_deref() == Some("bench")
-}
-
 /// The arguments of a worker.
 pub fn worker_args(order: &str) -> Vec<OsString> {
-    let mut args: Vec<OsString> = Vec::new();
-    args.extend(is_subcommand().then(|| "bench".into()));
-    args.push(format!("--worker={order}").into());
-    args
+    vec![format!("--worker={order}").into()]
 }
 
 /// A pipe whose other end has closed is an error of the write, and no signal.
