@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::process::{Initialising, Process};
 use crate::status::{Result, Status};
 use crate::{statistics, watch};
@@ -87,7 +87,7 @@ pub fn set_config(config: Config) -> Result<()> {
     if initialized() {
         return Err(Status::ErrInited);
     }
-    config.check()?;
+    config::check(&config)?;
     PHASE.lock().config = Some(config);
     Ok(())
 }

@@ -2,48 +2,48 @@
 //! engine's errors to them.
 
 use unipgas_core::{Error, tell_refusal};
+use unipgas_gaspi_sys as sys;
 
 /// Everything a procedure can return but success. The discriminants are the C values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)]
 pub enum Status {
-    Error = -1,
-    Timeout = 1,
-    ErrEmfile = 2,
-    ErrEnv = 3,
-    ErrSnPort = 4,
-    ErrConfig = 5,
-    ErrNoinit = 6,
-    ErrInited = 7,
-    ErrNullptr = 8,
-    ErrInvSegsize = 9,
-    ErrInvSeg = 10,
-    ErrInvGroup = 11,
-    ErrInvRank = 12,
-    ErrInvQueue = 13,
-    ErrInvLocOff = 14,
-    ErrInvRemOff = 15,
-    ErrInvCommsize = 16,
-    ErrInvNotifVal = 17,
-    ErrInvNotifId = 18,
-    ErrInvNum = 19,
-    ErrInvSize = 20,
-    ErrManySeg = 21,
-    ErrManyGrp = 22,
-    QueueFull = 23,
-    ErrUnalignOff = 24,
-    ErrActiveColl = 25,
-    ErrDevice = 26,
-    ErrSn = 27,
-    ErrMemalloc = 28,
+    Error = sys::GASPI_ERROR,
+    Timeout = sys::GASPI_TIMEOUT,
+    ErrEmfile = sys::GASPI_ERR_EMFILE,
+    ErrEnv = sys::GASPI_ERR_ENV,
+    ErrSnPort = sys::GASPI_ERR_SN_PORT,
+    ErrConfig = sys::GASPI_ERR_CONFIG,
+    ErrNoinit = sys::GASPI_ERR_NOINIT,
+    ErrInited = sys::GASPI_ERR_INITED,
+    ErrNullptr = sys::GASPI_ERR_NULLPTR,
+    ErrInvSegsize = sys::GASPI_ERR_INV_SEGSIZE,
+    ErrInvSeg = sys::GASPI_ERR_INV_SEG,
+    ErrInvGroup = sys::GASPI_ERR_INV_GROUP,
+    ErrInvRank = sys::GASPI_ERR_INV_RANK,
+    ErrInvQueue = sys::GASPI_ERR_INV_QUEUE,
+    ErrInvLocOff = sys::GASPI_ERR_INV_LOC_OFF,
+    ErrInvRemOff = sys::GASPI_ERR_INV_REM_OFF,
+    ErrInvCommsize = sys::GASPI_ERR_INV_COMMSIZE,
+    ErrInvNotifVal = sys::GASPI_ERR_INV_NOTIF_VAL,
+    ErrInvNotifId = sys::GASPI_ERR_INV_NOTIF_ID,
+    ErrInvNum = sys::GASPI_ERR_INV_NUM,
+    ErrInvSize = sys::GASPI_ERR_INV_SIZE,
+    ErrManySeg = sys::GASPI_ERR_MANY_SEG,
+    ErrManyGrp = sys::GASPI_ERR_MANY_GRP,
+    QueueFull = sys::GASPI_QUEUE_FULL,
+    ErrUnalignOff = sys::GASPI_ERR_UNALIGN_OFF,
+    ErrActiveColl = sys::GASPI_ERR_ACTIVE_COLL,
+    ErrDevice = sys::GASPI_ERR_DEVICE,
+    ErrSn = sys::GASPI_ERR_SN,
+    ErrMemalloc = sys::GASPI_ERR_MEMALLOC,
 }
 
 /// The result of a procedure.
 pub type Result<T> = std::result::Result<T, Status>;
 
-/// `GASPI_SUCCESS`.
-pub const SUCCESS: i32 = 0;
+pub use unipgas_gaspi_sys::GASPI_SUCCESS as SUCCESS;
 
 const TEXTS: [(i32, &std::ffi::CStr); 30] = [
     (-1, c"general error"),

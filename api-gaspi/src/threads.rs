@@ -11,8 +11,7 @@ use crate::environment::process;
 use crate::process::deadline;
 use crate::status::{Result, Status, from_engine};
 
-/// What a thread runs.
-pub type Function = extern "C" fn(*mut c_void) -> *mut c_void;
+pub use unipgas_gaspi_sys::gaspi_thread_function as Function;
 
 /// The threads that meet.
 struct Pool {

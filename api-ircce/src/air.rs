@@ -24,19 +24,7 @@ pub(crate) const NOTICE: usize = 256;
 pub(crate) const END: usize = FIRST + REGISTERS * STRIDE;
 
 /// `iRCCE_AIR`: where the register is mapped here, or null pointers. Programs pass its address.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Air {
-    counter: *mut i32,
-    init: *mut i32,
-}
-
-// SAFETY:
-// - the pointers are only told to the program; nothing here follows them.
-unsafe impl Send for Air {}
-// SAFETY:
-// - as for Send.
-unsafe impl Sync for Air {}
+pub type Air = unipgas_ircce_sys::iRCCE_AIR;
 
 /// A register, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

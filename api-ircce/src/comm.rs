@@ -15,37 +15,10 @@ use crate::air::NOTICE;
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
-/// `RCCE_MAXNP`.
-pub const MAX_UES: usize = 48;
+pub use unipgas_ircce_sys::RCCE_MAXNP as MAX_UES;
 
-/// `RCCE_COMM`: what programs hold, copy and read of a communicator. Another's bytes, and those of one that has been freed, are refused
-/// by the calls that take it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct Comm {
-    /// Number of members.
-    pub size: i32,
-    /// This UE's number among them.
-    pub my_rank: i32,
-    serial: u32,
-    /// The members' numbers among all UEs, ascending.
-    pub member: [i32; MAX_UES],
-    /// Addresses of the slot that has the communicator.
-    gather: usize,
-    release: usize,
-}
-
-impl Comm {
-    /// No communicator.
-    pub const UNDEFINED: Comm = Comm {
-        size: 0,
-        my_rank: 0,
-        serial: 0,
-        member: [0; MAX_UES],
-        gather: 0,
-        release: 0,
-    };
-}
+/// `RCCE_COMM`: what programs hold, copy and read of a communicator. The calls that take it refuse other bytes than those of a communicator that lives.
+pub type Comm = unipgas_ircce_sys::RCCE_COMM;
 
 /// A communicator that this UE is a member of.
 pub struct Communicator {
@@ -130,10 +103,10 @@ impl Communicators {
         let mut comm = Comm {
             size: communicator.members.len() as i32,
             my_rank: communicator.rank as i32,
-            serial: changes.serials,
+            initialized: changes.serials as i32,
             member: [0; MAX_UES],
-            gather: std::ptr::from_ref(slot) as usize,
-            release: std::ptr::from_ref(slot) as usize,
+            gather: std::ptr::from_ref(slot).cast_mut().cast(),
+            release: std::ptr::from_ref(slot).cast_mut().cast(),
         };
         for (place, id) in comm.member.iter_mut().zip(&communicator.members) {
             *place = *id as i32;
@@ -150,11 +123,11 @@ impl Communicators {
     }
 
     fn slot(&self, comm: &Comm) -> Option<&Slot> {
-        let offset = comm.gather.wrapping_sub(self.slots.as_ptr() as usize);
+        let offset = (comm.gather as usize).wrapping_sub(self.slots.as_ptr() as usize);
         let slot = self.slots.get(offset / size_of::<Slot>())?;
         let known = offset.is_multiple_of(size_of::<Slot>())
-            && comm.serial != 0
-            && slot.serial.load(Ordering::Acquire) == comm.serial;
+            && comm.initialized != 0
+            && slot.serial.load(Ordering::Acquire) == comm.initialized as u32;
         known.then_some(slot)
     }
 
@@ -233,8 +206,8 @@ impl Ue {
             comm.member[id as usize] = id as i32;
         }
         let slot = &self.communicators.slots[0];
-        comm.serial = slot.serial.load(Ordering::Acquire);
-        comm.gather = std::ptr::from_ref(slot) as usize;
+        comm.initialized = slot.serial.load(Ordering::Acquire) as i32;
+        comm.gather = std::ptr::from_ref(slot).cast_mut().cast();
         comm.release = comm.gather;
         comm
     }

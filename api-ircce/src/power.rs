@@ -11,23 +11,7 @@ const CLOCK_MHZ: i32 = 1600;
 /// The highest frequency in MHz that each voltage level allows.
 const CAPS_MHZ: [i32; 7] = [460, 598, 644, 748, 875, 1024, 1198];
 
-/// `RCCE_REQUEST`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct PowerRequest {
-    /// 1 when it has ended.
-    pub release: i32,
-    /// Index of the voltage before.
-    pub old_voltage_level: i32,
-    /// Index of the voltage asked for.
-    pub new_voltage_level: i32,
-    /// Divider before.
-    pub old_frequency_divider: i32,
-    /// Divider asked for.
-    pub new_frequency_divider: i32,
-    /// Nanoseconds of a monotonic clock when it began.
-    pub start_cycle: i64,
-}
+pub use unipgas_ircce_sys::RCCE_REQUEST as PowerRequest;
 
 /// What this UE has asked for.
 #[derive(Debug)]

@@ -1,48 +1,46 @@
 //! Return codes (RCCE.h), and what else can end a call.
 
 use unipgas_core::Error;
+use unipgas_ircce_sys as sys;
 
-/// `RCCE_SUCCESS`.
-pub const SUCCESS: i32 = 0;
-/// `RCCE_ERROR_BASE`; the codes follow it.
-pub const ERROR_BASE: i32 = 1_234_321;
-/// `RCCE_MAX_ERROR_STRING`: the longest text, with its end.
-pub const MAX_ERROR_STRING: usize = 45;
+pub use unipgas_ircce_sys::{
+    RCCE_ERROR_BASE as ERROR_BASE, RCCE_MAX_ERROR_STRING as MAX_ERROR_STRING,
+    RCCE_SUCCESS as SUCCESS,
+};
 
 /// What a call can return beside success. The discriminants are the C values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)]
 pub enum Code {
-    /// `iRCCE_ERROR`.
-    General = -1,
-    Target = ERROR_BASE + 1,
-    Source,
-    Id,
-    MessageLength,
-    FlagUndefined,
-    NumUes,
-    DataOverlap,
-    Alignment,
-    DebugFlag,
-    FlagNotInCommBuffer,
-    FlagStatusUndefined,
-    FlagNotAllocated,
-    ValUndefined,
-    InvalidErrorCode,
-    RpcNotAllocated,
-    RpcInternal,
-    MultipleRpcRequests,
-    Fdivider,
-    FrequencyExceeded,
-    NoActiveRpcRequest,
-    StaleRpcRequest,
-    CommUndefined,
-    IllegalOp,
-    IllegalType,
-    Malloc,
-    CommInitialized,
-    CoreNotInHostfile,
+    General = sys::iRCCE_ERROR,
+    Target = sys::RCCE_ERROR_TARGET,
+    Source = sys::RCCE_ERROR_SOURCE,
+    Id = sys::RCCE_ERROR_ID,
+    MessageLength = sys::RCCE_ERROR_MESSAGE_LENGTH,
+    FlagUndefined = sys::RCCE_ERROR_FLAG_UNDEFINED,
+    NumUes = sys::RCCE_ERROR_NUM_UES,
+    DataOverlap = sys::RCCE_ERROR_DATA_OVERLAP,
+    Alignment = sys::RCCE_ERROR_ALIGNMENT,
+    DebugFlag = sys::RCCE_ERROR_DEBUG_FLAG,
+    FlagNotInCommBuffer = sys::RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
+    FlagStatusUndefined = sys::RCCE_ERROR_FLAG_STATUS_UNDEFINED,
+    FlagNotAllocated = sys::RCCE_ERROR_FLAG_NOT_ALLOCATED,
+    ValUndefined = sys::RCCE_ERROR_VAL_UNDEFINED,
+    InvalidErrorCode = sys::RCCE_ERROR_INVALID_ERROR_CODE,
+    RpcNotAllocated = sys::RCCE_ERROR_RPC_NOT_ALLOCATED,
+    RpcInternal = sys::RCCE_ERROR_RPC_INTERNAL,
+    MultipleRpcRequests = sys::RCCE_ERROR_MULTIPLE_RPC_REQUESTS,
+    Fdivider = sys::RCCE_ERROR_FDIVIDER,
+    FrequencyExceeded = sys::RCCE_ERROR_FREQUENCY_EXCEEDED,
+    NoActiveRpcRequest = sys::RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
+    StaleRpcRequest = sys::RCCE_ERROR_STALE_RPC_REQUEST,
+    CommUndefined = sys::RCCE_ERROR_COMM_UNDEFINED,
+    IllegalOp = sys::RCCE_ERROR_ILLEGAL_OP,
+    IllegalType = sys::RCCE_ERROR_ILLEGAL_TYPE,
+    Malloc = sys::RCCE_ERROR_MALLOC,
+    CommInitialized = sys::RCCE_ERROR_COMM_INITIALIZED,
+    CoreNotInHostfile = sys::RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
 }
 
 /// Why a call did not do what it was asked.

@@ -1,6 +1,7 @@
 //! Error numbers (fi_errno(3)), and the one mapping of the engine's errors to them.
 
 use unipgas_core::{Error, tell_refusal};
+use unipgas_libfabric_sys::*;
 
 /// A positive number of `rdma/fi_errno.h`; functions of C return its negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,37 +28,37 @@ macro_rules! numbers {
 }
 
 numbers! {
-    NOENT = libc::ENOENT, c"no such entry";
-    IO = libc::EIO, c"input or output error";
-    AGAIN = libc::EAGAIN, c"try again";
-    NOMEM = libc::ENOMEM, c"out of a resource";
-    ACCES = libc::EACCES, c"the memory does not allow this access, or ends before it";
-    BUSY = libc::EBUSY, c"in use";
-    INVAL = libc::EINVAL, c"invalid argument";
-    NOSPC = libc::ENOSPC, c"all are in use";
-    NOSYS = libc::ENOSYS, c"not implemented";
-    NOMSG = libc::ENOMSG, c"no message";
-    NODATA = libc::ENODATA, c"no data";
-    MSGSIZE = libc::EMSGSIZE, c"too long";
-    NOPROTOOPT = libc::ENOPROTOOPT, c"no such option";
-    OPNOTSUPP = libc::EOPNOTSUPP, c"operation not supported";
-    ADDRINUSE = libc::EADDRINUSE, c"another endpoint is this service";
-    ADDRNOTAVAIL = libc::EADDRNOTAVAIL, c"a name that an endpoint cannot choose";
-    CONNRESET = libc::ECONNRESET, c"the peer process has died or closed its endpoint";
-    TIMEDOUT = libc::ETIMEDOUT, c"timed out";
-    HOSTUNREACH = libc::EHOSTUNREACH, c"the peer cannot be reached";
-    CANCELED = libc::ECANCELED, c"cancelled";
-    OTHER = 256, c"other error";
-    TOOSMALL = 257, c"the buffer is too small";
-    OPBADSTATE = 258, c"not in this state";
-    AVAIL = 259, c"an error is available";
-    BADFLAGS = 260, c"flags not supported";
-    NOEQ = 261, c"no event queue";
-    DOMAIN = 262, c"another domain";
-    NOCQ = 263, c"no completion queue";
-    TRUNC = 265, c"the message was longer than the buffer";
-    NOKEY = 266, c"the key is not, or no longer, in use";
-    NOAV = 267, c"no address vector";
+    NOENT = FI_ENOENT, c"no such entry";
+    IO = FI_EIO, c"input or output error";
+    AGAIN = FI_EAGAIN, c"try again";
+    NOMEM = FI_ENOMEM, c"out of a resource";
+    ACCES = FI_EACCES, c"the memory does not allow this access, or ends before it";
+    BUSY = FI_EBUSY, c"in use";
+    INVAL = FI_EINVAL, c"invalid argument";
+    NOSPC = FI_ENOSPC, c"all are in use";
+    NOSYS = FI_ENOSYS, c"not implemented";
+    NOMSG = FI_ENOMSG, c"no message";
+    NODATA = FI_ENODATA, c"no data";
+    MSGSIZE = FI_EMSGSIZE, c"too long";
+    NOPROTOOPT = FI_ENOPROTOOPT, c"no such option";
+    OPNOTSUPP = FI_EOPNOTSUPP, c"operation not supported";
+    ADDRINUSE = FI_EADDRINUSE, c"another endpoint is this service";
+    ADDRNOTAVAIL = FI_EADDRNOTAVAIL, c"a name that an endpoint cannot choose";
+    CONNRESET = FI_ECONNRESET, c"the peer process has died or closed its endpoint";
+    TIMEDOUT = FI_ETIMEDOUT, c"timed out";
+    HOSTUNREACH = FI_EHOSTUNREACH, c"the peer cannot be reached";
+    CANCELED = FI_ECANCELED, c"cancelled";
+    OTHER = FI_EOTHER, c"other error";
+    TOOSMALL = FI_ETOOSMALL, c"the buffer is too small";
+    OPBADSTATE = FI_EOPBADSTATE, c"not in this state";
+    AVAIL = FI_EAVAIL, c"an error is available";
+    BADFLAGS = FI_EBADFLAGS, c"flags not supported";
+    NOEQ = FI_ENOEQ, c"no event queue";
+    DOMAIN = FI_EDOMAIN, c"another domain";
+    NOCQ = FI_ENOCQ, c"no completion queue";
+    TRUNC = FI_ETRUNC, c"the message was longer than the buffer";
+    NOKEY = FI_ENOKEY, c"the key is not, or no longer, in use";
+    NOAV = FI_ENOAV, c"no address vector";
 }
 
 impl From<Error> for Errno {

@@ -1,7 +1,8 @@
-//! What the library tells of its choices, for programs that have no subscriber of `tracing`: as lines on standard error where UNIPGAS_LOG asks for them, and to
+//! What the library tells of its choices, for programs that have no subscriber of `tracing`: as lines on standard error, or in the file of UNIPGAS_LOG_FILE, where UNIPGAS_LOG asks for them, and to
 //! who else writes lines.
 
 use std::fmt::{self, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::field::{Field, Visit};
@@ -9,6 +10,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
@@ -23,12 +26,21 @@ const MUST: &str = "must be off, error, warn, info, debug or trace, or targets w
 /// Has events written from now on. Where the program has a subscriber of its own, all is left to that one. Errors:
 /// [`Error::InvalidArgument`].
 pub fn listen(wishes: Wishes) -> Result<()> {
+    let time = match &wishes.file {
+        Some(_) => Time::OfDay,
+        None => Time::Since(Instant::now()),
+    };
+    let writer = match wishes.file {
+        Some(file) => BoxMakeWriter::new(Arc::new(file)),
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
     let lines = wishes.filter.as_deref().map(|filter| {
         let layer = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
+            .with_writer(writer)
+            .with_ansi(false)
             .event_format(Lines {
                 who: wishes.who,
-                began: Instant::now(),
+                time,
                 event: Format::default().without_time().with_ansi(false),
             });
         Ok::<_, Error>(layer.with_filter(parse(filter)?))
@@ -57,10 +69,19 @@ fn parse(filter: &str) -> Result<Targets> {
     parsed.ok_or_else(|| wrong("UNIPGAS_LOG", filter, MUST))
 }
 
-/// `unipgas: rank 2 on node1: 0.001523 DEBUG unipgas::route: rank 0 is reached by shm`; the time in seconds.
+/// Where a line has its time.
+enum Time {
+    /// In seconds since then, for a person in front of a terminal.
+    Since(Instant),
+    /// Of the day, first in the line: lines of several processes can be sorted.
+    OfDay,
+}
+
+/// `unipgas: rank 2 on node1: 0.001523 DEBUG unipgas::route: rank 0 is reached by shm`; the time in seconds. In a file
+/// `2026-11-28T18:27:21.001523Z rank 2 on node1: DEBUG unipgas::route: rank 0 is reached by shm`.
 struct Lines {
     who: String,
-    began: Instant,
+    time: Time,
     event: Format<Full, ()>,
 }
 
@@ -75,8 +96,16 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let time = self.began.elapsed().as_secs_f64();
-        write!(line, "unipgas: {}: {time:.6} ", self.who)?;
+        match self.time {
+            Time::Since(began) => {
+                let time = began.elapsed().as_secs_f64();
+                write!(line, "unipgas: {}: {time:.6} ", self.who)?;
+            }
+            Time::OfDay => {
+                SystemTime.format_time(&mut line)?;
+                write!(line, " {}: ", self.who)?;
+            }
+        }
         self.event.format_event(context, line, event)
     }
 }

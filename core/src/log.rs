@@ -1,13 +1,16 @@
 //! What the library tells of its choices, for who asks: events of `tracing`. A program in Rust listens by a subscriber of its own; for all others
-//! UNIPGAS_LOG says what is told.
+//! UNIPGAS_LOG says what is told, and UNIPGAS_LOG_FILE where.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
 pub use tracing::Level;
 
 use crate::rendezvous::JobName;
-use crate::{Result, variables};
+use crate::variables::wrong;
+use crate::{Result, descriptor, variables};
 
 /// What was chosen to communicate by, and why.
 pub const BACKEND: &str = "unipgas::backend";
@@ -31,6 +34,8 @@ pub struct Sink {
 pub struct Wishes {
     /// What UNIPGAS_LOG says, if anything.
     pub filter: Option<String>,
+    /// The file that UNIPGAS_LOG_FILE names. Without one, lines go to standard error.
+    pub file: Option<File>,
     /// This process, as lines of a job name it.
     pub who: String,
     /// Somebody else, and how much of it.
@@ -66,10 +71,36 @@ pub fn begin() -> Result<()> {
         && (filter.is_some() || sink.is_some())
     {
         let who = who();
-        listener(Wishes { filter, who, sink })?;
+        let file = match &filter {
+            Some(_) => file()?,
+            None => None,
+        };
+        listener(Wishes {
+            filter,
+            file,
+            who,
+            sink,
+        })?;
     }
     HAS_BEGUN.store(true, Ordering::Release);
     Ok(())
+}
+
+/// The file of UNIPGAS_LOG_FILE: several processes append lines to it, so the position is always the end. Errors: the file cannot be opened.
+fn file() -> Result<Option<File>> {
+    const NAME: &str = "UNIPGAS_LOG_FILE";
+    let Some(path) = variables::get(NAME)? else {
+        return Ok(None);
+    };
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    match descriptor::open(&path, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Ok(Some(file.into())),
+        Err(error) => Err(wrong(
+            NAME,
+            &path,
+            &format!("must be a file that this process can append to ({error})"),
+        )),
+    }
 }
 
 /// This process, as lines of a job name it.

@@ -24,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 35] = [
+pub const VARIABLES: [Variable; 36] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -87,6 +87,10 @@ pub const VARIABLES: [Variable; 35] = [
     variable(
         "UNIPGAS_LOG",
         "what is told of choices and events, on standard error: error, warn, info, debug, trace, or targets with levels like unipgas::route=debug",
+    ),
+    variable(
+        "UNIPGAS_LOG_FILE",
+        "the file to which each process appends the lines of UNIPGAS_LOG, with the time in UTC (standard error)",
     ),
     variable(
         "UNIPGAS_TRACE",

@@ -11,11 +11,9 @@ use crate::environment::process;
 use crate::reduce::{Datatype, Operation};
 use crate::status::{Result, Status};
 
-/// The callback as programs of release 1.6 write it: operands, result, state, number and size of elements, timeout.
-pub type ReduceOperation =
-    extern "C" fn(*mut u8, *mut u8, *mut u8, *mut c_void, u32, u64, u64) -> i32;
-/// The callback as the text has it (§11.4.2): called for one element at a time.
-pub type ReduceOperation17 = extern "C" fn(*const u8, *const u8, *mut u8, *mut c_void, u64) -> i32;
+pub use unipgas_gaspi_sys::{
+    gaspi_reduce_operation_17_t as ReduceOperation17, gaspi_reduce_operation_t as ReduceOperation,
+};
 
 /// Results of callbacks, which treat them as whatever type they like.
 #[repr(align(64))]

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use super::pending::Pending;
 use super::timeout::Timeout;
 use super::{Element, Remote, Result, SliceMut, counted};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::environment::{self, Occupied};
 use crate::process::{Initialising, Process};
 use crate::safe::group::Activity;
@@ -77,7 +77,7 @@ impl Gaspi {
     /// # Errors
     /// [`ErrConfig`](Status::ErrConfig), [`ErrSnPort`](Status::ErrSnPort): the configuration is not possible; else as [`init`](Gaspi::init).
     pub fn begin(config: Config) -> Result<Pending<'static, Gaspi>> {
-        config.check()?;
+        config::check(&config)?;
         let mut occupied = Some(environment::occupy()?);
         environment::started();
         statistics::begin()?;

@@ -9,7 +9,7 @@ macro_rules! constants {
 
 /// All of them, for the comparison with the headers.
 pub fn constants() -> impl Iterator<Item = (&'static str, u64)> {
-    [FLAGS, MODES, WORDS, CLASSES]
+    [FLAGS, MODES, WORDS, CLASSES, ERRNOS]
         .into_iter()
         .flatten()
         .copied()
@@ -171,4 +171,43 @@ constants! { CLASSES, usize:
     FI_CLASS_WAIT = 16,
     FI_CLASS_POLL = 17,
     FI_SHARED_CONTEXT = usize::MAX,
+}
+
+/// The numbers of `rdma/fi_errno.h` that providers use; functions of C return their negatives.
+pub fn error_numbers() -> impl Iterator<Item = (&'static str, i32)> {
+    ERRNOS.iter().map(|(name, value)| (*name, *value as i32))
+}
+
+constants! { ERRNOS, i32:
+    FI_ENOENT = 2,
+    FI_EIO = 5,
+    FI_EAGAIN = 11,
+    FI_ENOMEM = 12,
+    FI_EACCES = 13,
+    FI_EBUSY = 16,
+    FI_EINVAL = 22,
+    FI_ENOSPC = 28,
+    FI_ENOSYS = 38,
+    FI_ENOMSG = 42,
+    FI_ENODATA = 61,
+    FI_EMSGSIZE = 90,
+    FI_ENOPROTOOPT = 92,
+    FI_EOPNOTSUPP = 95,
+    FI_EADDRINUSE = 98,
+    FI_EADDRNOTAVAIL = 99,
+    FI_ECONNRESET = 104,
+    FI_ETIMEDOUT = 110,
+    FI_EHOSTUNREACH = 113,
+    FI_ECANCELED = 125,
+    FI_EOTHER = 256,
+    FI_ETOOSMALL = 257,
+    FI_EOPBADSTATE = 258,
+    FI_EAVAIL = 259,
+    FI_EBADFLAGS = 260,
+    FI_ENOEQ = 261,
+    FI_EDOMAIN = 262,
+    FI_ENOCQ = 263,
+    FI_ETRUNC = 265,
+    FI_ENOKEY = 266,
+    FI_ENOAV = 267,
 }
