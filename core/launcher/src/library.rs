@@ -56,11 +56,11 @@ fn named(path: &Path, by: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The library of the programs in `folder`. Unit tests of cargo are one folder deeper than its programs.
+/// The library of the programs in `folder`. Cargo keeps its newest library in `deps`, where its test programs are: `cargo test` builds it there alone.
 fn beside(folder: &Path) -> Option<PathBuf> {
     let above = folder.parent().unwrap_or(folder);
     let installed = FOLDERS.map(|name| above.join(name).join(INSTALLED));
-    let built = [folder.join(BUILT), above.join(BUILT)];
+    let built = [folder.join("deps").join(BUILT), folder.join(BUILT)];
     let mut places = installed.into_iter().chain(built);
     places.find(|place| place.is_file())
 }
@@ -161,10 +161,10 @@ mod tests {
         };
         std::fs::create_dir_all(&folder).unwrap();
         assert_eq!(beside(&folder), None);
-        let above = place(top.join(BUILT));
-        assert_eq!(beside(&folder), Some(above));
-        let built = place(folder.join(BUILT));
-        assert_eq!(beside(&folder), Some(built));
+        let of_a_test = place(folder.join(BUILT));
+        assert_eq!(beside(&folder), Some(of_a_test));
+        let newest = place(folder.join("deps").join(BUILT));
+        assert_eq!(beside(&folder), Some(newest));
         for name in FOLDERS.iter().rev() {
             let installed = place(top.join(name).join(INSTALLED));
             assert_eq!(beside(&folder), Some(installed));
