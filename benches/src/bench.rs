@@ -152,7 +152,15 @@ fn find_peers(plan: &Plan, notes: &mut Notes) -> Result<Vec<(usize, Peers)>, Str
     if plan.peers {
         for lane in first_of_their_kind(&plan.lanes) {
             let how = &plan.lanes[lane].how;
-            found.push((lane, Peers::find(how.place.as_ref(), &how.backend, notes)?));
+            found.push((
+                lane,
+                Peers::find(
+                    how.place.as_ref(),
+                    &how.backend,
+                    Ok(how.library.clone()),
+                    notes,
+                )?,
+            ));
         }
     }
     Ok(found)

@@ -194,7 +194,8 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     cases.retain(|case| is_wanted(args, *case));
     if args.list {
         let place = place_of(&args.backend[0], hosts.as_ref());
-        return list(&cases, place.as_ref(), &args.backend[0]).map(|()| ExitCode::SUCCESS);
+        let library = library::find(args.library.as_deref());
+        return list(&cases, place.as_ref(), &args.backend[0], library).map(|()| ExitCode::SUCCESS);
     }
     let library = library::find(args.library.as_deref())?;
     // An error ends this program before it has measured anything.
@@ -312,7 +313,12 @@ fn conclude(
     }
 }
 
-fn list(cases: &[Case], place: Option<&Place>, backend: &str) -> Result<(), String> {
+fn list(
+    cases: &[Case],
+    place: Option<&Place>,
+    backend: &str,
+    library: Result<PathBuf, String>,
+) -> Result<(), String> {
     let say = |text: &str| print(text).map_err(|e| e.to_string());
     for case in cases {
         say(&format!(
@@ -321,7 +327,7 @@ fn list(cases: &[Case], place: Option<&Place>, backend: &str) -> Result<(), Stri
         ))?;
     }
     let mut notes = Notes::default();
-    let peers = Peers::find(place, backend, &mut notes)?;
+    let peers = Peers::find(place, backend, library, &mut notes)?;
     say(&format!("\nPeers: {}\n", peers.names().join(", ")))?;
     for note in notes.all() {
         say(&format!("  {note}\n"))?;

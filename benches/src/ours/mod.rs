@@ -18,7 +18,7 @@ pub enum Ours {
     /// One-sided: the core, GASPI and uTofu.
     OneSided(Box<OneSided>),
     /// Messages: RCCE, in a job of its own.
-    Messages(ircce::Ircce),
+    Messages(Box<ircce::Ircce>),
 }
 
 /// What is measured of one-sided communication.
@@ -102,7 +102,7 @@ fn lacks(name: &str) -> String {
 pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
     let library = &ctx.library;
     if messages {
-        return ircce::Ircce::enter(ctx, library).map(Ours::Messages);
+        return ircce::Ircce::enter(ctx, library).map(|ours| Ours::Messages(Box::new(ours)));
     }
     let before = memory();
     let gaspi = gaspi::Gaspi::enter(library)?;

@@ -64,7 +64,7 @@ pub fn functions(library: &Library) -> Result<Functions, String> {
     // SAFETY:
     // - a library of uTofu, which stays loaded: its functions of these names have the types of the header
     let found = unsafe { Functions::load(|name| library.symbol(name)) };
-    found.map_err(|name| super::lacks(name))
+    found.map_err(super::lacks)
 }
 
 fn vcq_id(calls: &Functions, rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {

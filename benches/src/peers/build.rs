@@ -64,6 +64,12 @@ impl Workshop {
         }
     }
 
+    /// Has `file` in the directory, too, by this name.
+    pub fn link(&self, file: &Path, name: &str) -> Result<(), String> {
+        let link = self.dir.join(name);
+        std::os::unix::fs::symlink(file, &link).map_err(|e| format!("{}: {e}", link.display()))
+    }
+
     /// Where it is.
     #[cfg(test)]
     pub fn dir(&self) -> &Path {

@@ -8,6 +8,7 @@ mod programs;
 pub mod tool;
 mod ucx;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::case::{Case, Metric};
@@ -39,8 +40,13 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Finds out which peers there are; the others go into the notes.
-    pub fn find(place: Option<&Place>, backend: &str, notes: &mut Notes) -> Result<Peers, String> {
+    /// Finds out which peers there are; the others go into the notes. Our provider, which libfabric loads, is that of `library` on `backend`.
+    pub fn find(
+        place: Option<&Place>,
+        backend: &str,
+        library: Result<PathBuf, String>,
+        notes: &mut Notes,
+    ) -> Result<Peers, String> {
         // Other hosts see the home directory, if any.
         let home = match place {
             Some(Place::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
@@ -49,7 +55,7 @@ impl Peers {
         let workshop = Workshop::new(home.unwrap_or_else(std::env::temp_dir))?;
         let all = match place {
             Some(place) => Self::of_a_network(place),
-            None => Self::of_one_host(backend),
+            None => Self::of_one_host(backend, library),
         };
         let mut ready = Vec::new();
         for mut peer in all {
@@ -77,7 +83,7 @@ impl Peers {
         ]
     }
 
-    fn of_one_host(backend: &str) -> Vec<Box<dyn Peer>> {
+    fn of_one_host(backend: &str, library: Result<PathBuf, String>) -> Vec<Box<dyn Peer>> {
         vec![
             Box::new(programs::openmpi()),
             Box::new(programs::mpich()),
@@ -85,7 +91,7 @@ impl Peers {
             Box::new(ucx::Ucx::default()),
             Box::new(programs::libfabric()),
             Box::new(programs::libfabric_tcp()),
-            Box::new(programs::unipgas(backend)),
+            Box::new(programs::unipgas(backend, library)),
         ]
     }
 

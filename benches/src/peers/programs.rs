@@ -25,9 +25,16 @@ pub struct Program {
     variables: &'static [(&'static str, &'static str)],
     /// Where its processes are, if they are to share no memory.
     place: Option<Place>,
-    /// What ours communicate by.
-    backend: Option<String>,
+    ours: Option<Ours>,
     path: PathBuf,
+}
+
+/// Our provider, where the program measures that.
+struct Ours {
+    /// What it communicates by.
+    backend: String,
+    /// The library, or why there is none.
+    library: Result<PathBuf, String>,
 }
 
 /// The programs pin their processes themselves, as all others of the benchmark do. On one machine the shared-memory component is the
@@ -67,7 +74,7 @@ pub fn openmpi() -> Program {
         ],
         variables: &[],
         place: None,
-        backend: None,
+        ours: None,
         path: PathBuf::new(),
     }
 }
@@ -140,7 +147,7 @@ pub fn mpich() -> Program {
         ],
         variables: &[],
         place: None,
-        backend: None,
+        ours: None,
         path: PathBuf::new(),
     }
 }
@@ -165,7 +172,7 @@ pub fn oshmem() -> Program {
         ],
         variables: &[],
         place: None,
-        backend: None,
+        ours: None,
         path: PathBuf::new(),
     }
 }
@@ -209,10 +216,13 @@ pub fn libfabric_tcp() -> Program {
     provider("ofi_tcp", "tcp;ofi_rxm")
 }
 
-/// Ours, as libfabric loads it, on that backend.
-pub fn unipgas(backend: &str) -> Program {
+/// Ours, as libfabric loads it from that library, on that backend.
+pub fn unipgas(backend: &str, library: Result<PathBuf, String>) -> Program {
     Program {
-        backend: Some(backend.into()),
+        ours: Some(Ours {
+            backend: backend.into(),
+            library,
+        }),
         ..provider("libfabric", "unipgas")
     }
 }
@@ -230,16 +240,9 @@ fn provider(name: &'static str, provider: &'static str) -> Program {
         metrics: FABRIC,
         variables: &[],
         place: None,
-        backend: None,
+        ours: None,
         path: PathBuf::new(),
     }
-}
-
-/// The directory of the installed library, from which libfabric loads providers.
-fn provider_path() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-    let lib = program.parent()?.parent()?.join("lib");
-    lib.join("libunipgas-fi.so").exists().then_some(lib)
 }
 
 impl Program {
@@ -250,11 +253,9 @@ impl Program {
                 command.env("PEER_PROVIDER", provider);
                 command.env("PEER_COLUMN", self.name);
             }
-            if let Some(backend) = &self.backend {
-                command.env("UNIPGAS_BACKEND", backend);
-            }
-            if let Some(path) = provider_path() {
-                command.env("FI_PROVIDER_PATH", path);
+            if let (Some(ours), Some(folder)) = (&self.ours, self.path.parent()) {
+                command.env("UNIPGAS_BACKEND", &ours.backend);
+                command.env("FI_PROVIDER_PATH", folder);
             }
             return command;
         };
@@ -302,10 +303,8 @@ impl Peer for Program {
         if let Some(launcher) = self.launcher.filter(|l| !tool::exists(l)) {
             return Err(format!("no {launcher}"));
         }
-        if self.provider == Some("unipgas") && provider_path().is_none() {
-            return Err(
-                "this command has not been installed with its libraries: make install".into(),
-            );
+        if let Some(Ours { library, .. }) = &self.ours {
+            workshop.link(library.as_ref().map_err(String::clone)?, "libunipgas-fi.so")?;
         }
         self.path = workshop.compile(self.compiler, self.name, self.source, self.libraries)?;
         Ok(())
