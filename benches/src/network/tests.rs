@@ -21,7 +21,11 @@ fn two(body: impl Fn(&Ctx) + Sync) {
                     quick: true,
                     ground: Ground::Network(Box::new(network)),
                     visit: Cell::new(0),
-                    memory: 0,
+                    cores: 1,
+                    library: unipgas_launcher::library::Library::open(
+                        &unipgas_launcher::library::find(None).expect("cargo builds it"),
+                    )
+                    .expect("it loads"),
                     column: Cell::new(""),
                     ours: OnceCell::new(),
                 });
