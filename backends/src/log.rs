@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::{Format, Full, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
@@ -15,7 +16,6 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 use unipgas_core::log::{Sink, Wishes};
 use unipgas_core::variables::wrong;
 use unipgas_core::{Error, Result};
@@ -55,14 +55,17 @@ pub fn listen(wishes: Wishes) -> Result<()> {
     Ok(())
 }
 
-fn parse(filter: &str) -> Result<EnvFilter> {
-    // A word that is no level would be taken for a target, of which all is told.
-    let known = |part: &str| {
-        let word = part.trim().to_ascii_lowercase();
-        part.contains('=') || word.starts_with("unipgas") || LEVELS.contains(&&*word)
+fn parse(filter: &str) -> Result<Targets> {
+    let parts: Vec<&str> = filter.split(',').map(str::trim).collect();
+    // A bare word that is no level would enable all events of a target with that name.
+    let known = |part: &&str| {
+        let level = LEVELS.contains(&&*part.to_ascii_lowercase());
+        level || part.starts_with("unipgas") || part.find('=').is_some_and(|at| at > 0)
     };
-    let filters = filter.split(',').all(known);
-    let parsed = filters.then(|| EnvFilter::try_new(filter).ok()).flatten();
+    let parsed = match parts.iter().all(known) {
+        true => parts.join(",").parse().ok(),
+        false => None,
+    };
     parsed.ok_or_else(|| wrong("UNIPGAS_LOG", filter, MUST))
 }
 

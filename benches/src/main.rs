@@ -1,5 +1,10 @@
-//! `unipgas bench` as a command of its own.
+//! The program `unipgas-bench`, which `unipgas bench` executes.
 
-fn main() -> std::process::ExitCode {
-    unipgas_bench::cli::run(std::env::args().skip(1))
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    unipgas_backends::init();
+    unipgas_options::run(unipgas_bench::cli::command, |args| {
+        unipgas_bench::cli::run(args.into_iter())
+    })
 }

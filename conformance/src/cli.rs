@@ -14,7 +14,7 @@ use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
 use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
 use crate::runner::{Runner, Verdict};
-use crate::{Api, Law, coverage, laws, library, report, sentences, worker};
+use crate::{Api, Law, coverage, laws, report, sentences, worker};
 use unipgas_core::stop::Stop;
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
@@ -245,7 +245,7 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     };
     let library = match laws.iter().all(|law| law.api == Api::Core) {
         true => PathBuf::new(),
-        false => library::find(wishes.library.as_deref())?,
+        false => unipgas_launcher::library::find(wishes.library.as_deref())?,
     };
     let limit = Duration::from_secs(wishes.limit.unwrap_or(30));
     let mut runner = Runner::new(limit, library.into())?;

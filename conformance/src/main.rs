@@ -4,5 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     unipgas_backends::init();
-    unipgas_conformance::cli::run(std::env::args().skip(1))
+    unipgas_options::run(unipgas_conformance::cli::command, |args| {
+        unipgas_conformance::cli::run(args.into_iter())
+    })
 }

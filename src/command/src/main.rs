@@ -18,7 +18,8 @@ mod topo;
 mod trace;
 
 use std::ffi::{OsStr, OsString};
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -115,8 +116,8 @@ fn main() -> ExitCode {
         Cli::Topo(args) => topo::run(&args),
         Cli::Ps(args) => ps::run(&args),
         Cli::Top(args) => ps::top(&args),
-        Cli::Conform(passed) => unipgas_conformance::cli::run(texts(passed.args)),
-        Cli::Bench(passed) => unipgas_bench::cli::run(texts(passed.args)),
+        Cli::Conform(passed) => execute("unipgas-conform", &passed.args),
+        Cli::Bench(passed) => execute("unipgas-bench", &passed.args),
     }
 }
 
@@ -133,9 +134,18 @@ fn restore_pipe_signal() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-fn texts(args: Vec<OsString>) -> impl Iterator<Item = String> {
-    args.into_iter()
-        .map(|arg| arg.to_string_lossy().into_owned())
+/// Becomes a program that is installed beside this one, or is in PATH.
+fn execute(program: &str, args: &[OsString]) -> ExitCode {
+    let beside = std::env::current_exe().map(|path| path.with_file_name(program));
+    let found = beside.ok().filter(|path| path.is_file());
+    let error = Command::new(found.unwrap_or_else(|| program.into()))
+        .args(args)
+        .exec();
+    let remedy = match error.kind() {
+        std::io::ErrorKind::NotFound => "; make install and the package unipgas install it",
+        _ => "",
+    };
+    fail(1, &format!("cannot start {program}: {error}{remedy}"))
 }
 
 /// Says in one line what is wrong, and ends with `status`.

@@ -16,25 +16,34 @@ pub struct Args {
     /// The directory for data that does not depend on the machine, such as /usr/local/share
     #[arg(value_name = "DIRECTORY")]
     to: PathBuf,
+    /// The options of a subcommand that is a program of its own, as the program describes them
+    #[arg(long, value_name = "SUBCOMMAND=FILE")]
+    options: Vec<String>,
 }
 
-/// The whole command: what others parse is theirs.
-fn whole() -> Command {
-    let theirs = |name: &'static str, command: Command| {
-        command.name(name).display_name(format!("unipgas-{name}"))
-    };
-    let conform = theirs("conform", unipgas_conformance::cli::command());
-    let bench = theirs("bench", unipgas_bench::cli::command());
-    Cli::command()
+/// The whole command, with the options of other programs.
+fn whole(options: &[String]) -> Result<Command, String> {
+    let mut command = Cli::command()
         .mut_subcommand("cc", |_| cc::command(cc::Language::C))
-        .mut_subcommand("c++", |_| cc::command(cc::Language::Cxx))
-        .mut_subcommand("conform", move |_| conform)
-        .mut_subcommand("bench", move |_| bench)
+        .mut_subcommand("c++", |_| cc::command(cc::Language::Cxx));
+    for option in options {
+        let (name, file) = option
+            .split_once('=')
+            .filter(|(name, _)| command.find_subcommand(name).is_some())
+            .ok_or_else(|| format!("--options {option}: must be SUBCOMMAND=FILE"))?;
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+        let program = unipgas_options::parse(&text).map_err(|e| format!("{file}: {e}"))?;
+        let program = program
+            .name(name.to_owned())
+            .display_name(format!("unipgas-{name}"));
+        command = command.mut_subcommand(name, move |_| program);
+    }
+    Ok(command)
 }
 
-fn write(to: &Path) -> io::Result<()> {
-    // There is no page of `help`.
-    let mut command = whole().disable_help_subcommand(true);
+fn write(to: &Path, whole: &Command) -> io::Result<()> {
+    // `help` has no page.
+    let mut command = whole.clone().disable_help_subcommand(true);
     command.build();
     let pages = to.join("man/man1");
     create_dir_all(&pages)?;
@@ -52,7 +61,7 @@ fn write(to: &Path) -> io::Result<()> {
     ] {
         let place = to.join(place);
         create_dir_all(&place)?;
-        let file = generate_to(shell, &mut whole(), "unipgas", &place)?;
+        let file = generate_to(shell, &mut whole.clone(), "unipgas", &place)?;
         if shell == Shell::Bash {
             // Found there under the command's own name.
             std::fs::rename(file, place.join("unipgas"))?;
@@ -69,7 +78,11 @@ fn page(command: &Command, name: &str, to: &Path) -> io::Result<()> {
 
 /// `unipgas pages DIRECTORY`.
 pub fn run(args: &Args) -> ExitCode {
-    match write(&args.to) {
+    let whole = match whole(&args.options) {
+        Ok(whole) => whole,
+        Err(why) => return fail(2, &why),
+    };
+    match write(&args.to, &whole) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(
             1,

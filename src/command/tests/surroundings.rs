@@ -262,8 +262,6 @@ fn a_full_device_is_an_error() {
         &["conform", "--coverage"],
         &["conform", "--sentences"],
         &["conform", "--help"],
-        &["bench", "--list"],
-        &["bench", "--help"],
         &["run", "-n", "2", "--tag", "echo", "text"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -290,7 +288,6 @@ fn a_closed_pipe_ends_quietly() {
     for args in [
         &["info"][..],
         &["conform", "--list"],
-        &["bench", "--list"],
         &["run", "-n", "2", "--tag", "seq", "1", "100000"],
     ] {
         let mut child = unipgas(args)

@@ -1,5 +1,6 @@
 //! What `unipgas bench` writes, also when it is ended before it is done.
 
+use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -14,8 +15,8 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn bench(words: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
-    command.arg("bench").args(words.split_whitespace());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas-bench"));
+    command.args(words.split_whitespace());
     command
 }
 
@@ -184,8 +185,8 @@ fn a_killed_bench_has_written_what_it_had_measured() {
     let dir = std::env::temp_dir().join(format!("unipgas-records-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("records");
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_unipgas"))
-        .args(["bench", "--backend", "ofi", "--quick", "--no-peers"])
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_unipgas-bench"))
+        .args(["--backend", "ofi", "--quick", "--no-peers"])
         .args(["--only", ":2:", "--json"])
         .arg(&file)
         .stdout(Stdio::null())
@@ -215,4 +216,30 @@ fn a_killed_bench_has_written_what_it_had_measured() {
         assert!(record["value"].as_f64().unwrap() > 0.0, "{line}");
         assert!(record["values"].as_u64().unwrap() > 0, "{line}");
     }
+}
+
+#[test]
+fn a_full_device_is_an_error() {
+    for args in ["--list", "--help"] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = bench(args).stdout(full).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args} {error}");
+        assert!(
+            error.lines().count() == 1 && error.contains("No space left"),
+            "{args} {error}"
+        );
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let mut child = bench("--list")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "");
 }
