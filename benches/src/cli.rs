@@ -1,13 +1,14 @@
 //! The command line of `unipgas bench`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use unipgas_core::stop::Stop;
 use unipgas_core::{print, registry};
+use unipgas_launcher::library::{self, Library};
 
 use crate::bench::{self, Found, Lane, Out, Outlets, Plan};
 use crate::case::{self, Case};
@@ -40,7 +41,7 @@ struct Args {
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
     /// Measures nothing, and takes the figures from a file of --json
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "backend", "hosts", "model", "list", "check"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "quick", "backend", "hosts", "library", "model", "list", "check"])]
     records: Option<PathBuf>,
     /// Judges figures of ours by the targets of this project; ends with status 1 when one is missed
     #[arg(long)]
@@ -71,6 +72,9 @@ struct Args {
         allow_hyphen_values = true
     )]
     launcher_args: Option<String>,
+    /// The libunipgas.so whose interfaces are measured, instead of that of UNIPGAS_LIB or the installed one
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
     /// Has a column of what a model of another network predicts
     #[arg(long, value_enum)]
     model: Option<Model>,
@@ -116,8 +120,12 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
         }
     };
     let outcome = match (&args.worker, &args.part) {
-        (Some(order), Some(part)) => return hosts::run_part(part, order),
-        (Some(order), None) => worker::run(order).map(|()| ExitCode::SUCCESS),
+        (Some(order), Some(part)) => {
+            return hosts::run_part(part, order, args.library.as_deref());
+        }
+        (Some(order), None) => {
+            worker::run(order, args.library.as_deref()).map(|()| ExitCode::SUCCESS)
+        }
         (None, _) => match place(&args, words) {
             Ok(hosts) => command_of(&args, hosts),
             Err(outcome) => return outcome.unwrap_or_else(|why| failed(&why)),
@@ -173,8 +181,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     for backend in &args.backend {
         registry::check(backend, "").map_err(|e| e.to_string())?;
     }
-    let lanes = lanes(args, hosts.as_ref());
-    let shares_memory = lanes.iter().any(|lane| !lane.setting.network);
+    let shares_memory = hosts.is_none() && args.backend.iter().any(|name| !is_network(name));
     let mut cases = match shares_memory {
         true => case::all(args.quick),
         false => case::of_a_network(args.quick),
@@ -185,10 +192,14 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         }
     }
     cases.retain(|case| is_wanted(args, *case));
-    let place = lanes.first().and_then(|lane| lane.how.place.as_ref());
     if args.list {
-        return list(&cases, place, &args.backend[0]).map(|()| ExitCode::SUCCESS);
+        let place = place_of(&args.backend[0], hosts.as_ref());
+        return list(&cases, place.as_ref(), &args.backend[0]).map(|()| ExitCode::SUCCESS);
     }
+    let library = library::find(args.library.as_deref())?;
+    // An error ends this program before it has measured anything.
+    Library::open(&library)?;
+    let lanes = lanes(args, hosts.as_ref(), &library);
     let rounds = match (args.quick, shares_memory) {
         (true, false) => 1,
         (true, true) => 2,
@@ -223,11 +234,20 @@ fn is_wanted(args: &Args, case: Case) -> bool {
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
 }
 
+fn is_network(backend: &str) -> bool {
+    [OFI, VERBS].contains(&backend)
+}
+
+/// Where processes are that share no memory.
+fn place_of(backend: &str, hosts: Option<&Place>) -> Option<Place> {
+    let here = || is_network(backend).then_some(Place::Here);
+    hosts.cloned().or_else(here)
+}
+
 /// The backends, and where their processes are.
-fn lanes(args: &Args, hosts: Option<&Place>) -> Vec<Lane> {
+fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
     let lane = |backend: &String| {
-        let is_network = [OFI, VERBS].contains(&backend.as_str());
-        let place = hosts.cloned().or_else(|| is_network.then_some(Place::Here));
+        let place = place_of(backend, hosts);
         let setting = Setting {
             backend: match &place {
                 Some(Place::Hosts(_)) => hosts::networks(),
@@ -235,11 +255,13 @@ fn lanes(args: &Args, hosts: Option<&Place>) -> Vec<Lane> {
             },
             hosts: place.as_ref().unwrap_or(&Place::Here).name(),
             network: place.is_some(),
+            library: library.display().to_string(),
             model: args.model,
             check: args.check,
         };
         let how = How {
             backend: backend.clone(),
+            library: library.into(),
             visits: if args.quick { 3 } else { 5 },
             quick: args.quick,
             limit: Duration::from_secs(300),

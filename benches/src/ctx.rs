@@ -4,6 +4,8 @@ use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Instant;
 
+use unipgas_launcher::library::Library;
+
 use crate::arena::{Arena, STARTS};
 use crate::network::Network;
 use crate::ours::Ours;
@@ -51,6 +53,20 @@ pub enum Ground {
     Network(Box<Network>),
 }
 
+impl Ground {
+    /// Notes that this process is in main.
+    pub fn in_main(&self) {
+        self.note_time(STARTS + 8);
+    }
+
+    fn note_time(&self, at: usize) {
+        // Hosts have clocks of their own.
+        if let Ground::Memory(arena) = self {
+            arena.control(at).fetch_max(now_ns(), AcqRel);
+        }
+    }
+}
+
 /// Operations in a batch of [`Ctx::rate_of_pairs`]: much longer than it takes all processes to meet.
 pub const BATCH_OF_PAIRS: usize = 512 * 512;
 
@@ -64,6 +80,8 @@ pub struct Ctx {
     pub rank: usize,
     /// Number of processes of the job.
     pub size: usize,
+    /// Cores that the processes of this host share.
+    pub cores: usize,
     /// Whether there are more processes than cores, so that a wait must give up its core.
     pub crowded: bool,
     /// Whether to measure for a shorter time.
@@ -74,8 +92,8 @@ pub struct Ctx {
     pub visit: Cell<usize>,
     /// The column that is measured.
     pub column: Cell<&'static str>,
-    /// KiB of memory that this process had before it joined its job.
-    pub memory: u64,
+    /// The library whose interfaces are measured.
+    pub library: Library,
     /// The engine under test, or why there is none.
     pub ours: OnceCell<Result<Ours, String>>,
 }
@@ -177,21 +195,9 @@ impl Ctx {
             .map_err(String::clone)
     }
 
-    /// Notes that this process is in main.
-    pub fn in_main(&self) {
-        self.note_time(STARTS + 8);
-    }
-
     /// Notes that this process has initialised its communication.
     pub fn started(&self) {
-        self.note_time(STARTS + 16);
-    }
-
-    fn note_time(&self, at: usize) {
-        // Hosts have clocks of their own.
-        if let Ground::Memory(arena) = &self.ground {
-            arena.control(at).fetch_max(now_ns(), AcqRel);
-        }
+        self.ground.note_time(STARTS + 16);
     }
 
     /// ms from the launch until all processes were in main.

@@ -167,6 +167,7 @@ mod tests {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,
+            library: String::new(),
             model: None,
             check: true,
         };

@@ -1,5 +1,7 @@
 //! Starts the measured processes and collects what they found.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub struct How {
     pub backend: String,
     /// Where the processes are, if they share none.
     pub place: Option<Place>,
+    /// The library whose interfaces are measured.
+    pub library: PathBuf,
     /// How often to walk through all cases and columns.
     pub visits: usize,
     /// Whether to measure for a shorter time.
@@ -33,21 +37,20 @@ pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(
     let Some(size) = cases.first().map(|c| c.processes) else {
         return Ok(());
     };
-    let order = |ground| {
-        Order {
+    let args = |ground| {
+        let order = Order {
             ground,
             size,
             visits: how.visits,
             quick: how.quick,
             cases: cases.to_vec(),
-        }
-        .to_string()
+        };
+        worker_args(&order.to_string(), Some(&how.library))
     };
     match &how.place {
         None => {
             let arena = Arena::create(size)?;
-            let order = order(Token::Memory(arena.token()));
-            let mut launch = worker(size, &order, how.limit)?;
+            let mut launch = worker(size, args(Token::Memory(arena.token())), how.limit)?;
             launch.backend = Some(how.backend.clone());
             arena.control(STARTS).store(now_ns(), Ordering::Release);
             let outcome = launch.run().map_err(|e| e.to_string());
@@ -56,11 +59,11 @@ pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(
         }
         Some(place) => {
             let hub = Hub::open(place.address()?)?;
-            let order = order(Token::Network(hub.token()));
+            let args = args(Token::Network(hub.token()));
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| hub.serve(size as usize, &|| over.load(Ordering::Acquire), heard));
-                let outcome = place.run(size, &order, &how.backend, how.limit);
+                let outcome = place.run(size, args, &how.backend, how.limit);
                 over.store(true, Ordering::Release);
                 outcome
             })
@@ -68,11 +71,11 @@ pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(
     }
 }
 
-/// A job of `size` workers with that order.
-pub fn worker(size: u32, order: &str, limit: Duration) -> Result<Launch, String> {
+/// A job of `size` workers with these arguments.
+pub fn worker(size: u32, args: Vec<OsString>, limit: Duration) -> Result<Launch, String> {
     let exe = std::env::current_exe().map_err(|e| format!("the path of this program: {e}"))?;
     let mut launch = Launch::new(size, exe);
-    launch.args = worker_args(order);
+    launch.args = args;
     launch.output = Output::Capture;
     launch.timeout = Some(limit);
     Ok(launch)

@@ -383,6 +383,7 @@ mod tests {
             backend: "shm".into(),
             hosts: "this one".into(),
             network: false,
+            library: String::new(),
             model: None,
             check: false,
         };

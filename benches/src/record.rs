@@ -18,6 +18,9 @@ pub struct Record {
     pub api: String,
     /// Backend of ours, "-" for others.
     pub backend: String,
+    /// The library, of columns that call it.
+    #[serde(default)]
+    pub library: Option<String>,
     /// Number of processes.
     pub processes: u32,
     /// The hosts on which they were: "this one", "2 of namespaces", or names.
@@ -113,6 +116,8 @@ pub struct Setting {
     pub hosts: String,
     /// Whether the processes share no memory.
     pub network: bool,
+    /// The library whose interfaces are measured.
+    pub library: String,
     /// What predicts beside.
     pub model: Option<Model>,
     /// Whether figures are judged by their targets.
@@ -191,6 +196,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
                 metric: case.metric,
                 api: api.clone(),
                 backend: if is_ours { &setting.backend } else { "-" }.to_owned(),
+                library: (is_ours && family(api) != "core").then(|| setting.library.clone()),
                 processes: case.processes,
                 hosts: setting.hosts.clone(),
                 provider: samples.provider.as_ref().map(|(name, _)| name.clone()),
@@ -301,6 +307,7 @@ mod tests {
             backend: "shm".into(),
             hosts: "this one".into(),
             network,
+            library: "libunipgas.so.0".into(),
             model: None,
             check: true,
         }

@@ -1,13 +1,15 @@
 //! A measured process: pins itself, then walks through the cases with every column in turn.
 
 use std::cell::{Cell, OnceCell};
+use std::path::Path;
 use std::str::FromStr;
 
 use unipgas_core::stop::Stop;
+use unipgas_launcher::library::{self, Library};
 
 use crate::arena::Arena;
 use crate::case::{Case, Metric};
-use crate::ctx::{Ctx, Ground, memory};
+use crate::ctx::{Ctx, Ground};
 use crate::network::Network;
 use crate::{bare, network, ours};
 
@@ -97,8 +99,8 @@ impl FromStr for Order {
     }
 }
 
-/// Runs as the process `rank` of the order.
-pub fn run(order: &str) -> Result<(), String> {
+/// Runs as the process `rank` of the order, with the library that [`library::find`] gives for `wish`.
+pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     Stop::let_through();
     let order: Order = order.parse()?;
     let size = order.size as usize;
@@ -110,18 +112,19 @@ pub fn run(order: &str) -> Result<(), String> {
         Token::Memory(token) => Ground::Memory(Arena::open(token, order.size)?),
         Token::Network(token) => Ground::Network(Box::new(Network::join(token, rank)?)),
     };
+    ground.in_main();
     let mut ctx = Ctx {
         rank,
         size,
+        cores,
         crowded: size > cores,
         quick: order.quick,
         ground,
         visit: Cell::new(0),
         column: Cell::new(""),
-        memory: memory(),
+        library: Library::open(&library::find(wish)?)?,
         ours: OnceCell::new(),
     };
-    ctx.in_main();
     let messages = order.cases.iter().all(|c| c.metric.is_of_messages());
     let ours = ours::enter(&ctx, messages);
     // All processes of the job go on together, with or without the engine.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use unipgas::core::{print, tell};
+use unipgas_core::{print, tell};
 
 use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
@@ -16,7 +16,7 @@ use crate::law::Kind;
 use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
 use crate::runner::{Runner, Verdict};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
-use unipgas::core::stop::Stop;
+use unipgas_core::stop::Stop;
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;
@@ -62,6 +62,9 @@ struct Wishes {
     /// A law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: Option<u64>,
+    /// The library whose interfaces the laws call (the one beside this program: ../lib/libunipgas.so.0); UNIPGAS_LIB names it, too
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
     /// Runs so many laws at a time (one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_JOBS))]
     jobs: Option<u64>,
@@ -181,8 +184,8 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
     Ok(chosen)
 }
 
-/// Carries out the command. The table of backends must have been filled (`unipgas::init`), and this executable must lead here when
-/// its first argument is `conform`: that is how the processes of the jobs are started.
+/// Carries out the command. The table of backends must have been filled (`unipgas_backends::init`), and this executable must lead here with
+/// all its arguments: it starts itself as the processes of the jobs.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let args: Vec<String> = args.collect();
     match args.split_first() {
@@ -245,7 +248,12 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         Some(jobs) => jobs as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let mut runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
+    let library = match laws.iter().all(|law| law.api == Api::Core) {
+        true => PathBuf::new(),
+        false => unipgas_launcher::library::find(wishes.library.as_deref())?,
+    };
+    let limit = Duration::from_secs(wishes.limit.unwrap_or(30));
+    let mut runner = Runner::new(limit, library.into())?;
     if let Some(each) = wishes.hosts {
         runner.hosts = Hosts::from_env(each as usize)?;
         match &runner.hosts {

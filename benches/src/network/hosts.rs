@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -150,23 +150,23 @@ impl Place {
         }
     }
 
-    /// Starts `size` processes of this program as workers with that order, and sees them through. Those of one host communicate by `backend`.
+    /// Starts `size` processes of this program as workers with these arguments, and sees them through. Those of one host communicate by `backend`.
     pub fn run(
         &self,
         size: u32,
-        order: &str,
+        args: Vec<OsString>,
         backend: &str,
         limit: Duration,
     ) -> Result<(), String> {
         match self {
             Place::Here => {
-                let mut launch = worker(size, order, limit)?;
+                let mut launch = worker(size, args, limit)?;
                 launch.backend = Some(backend.into());
                 outcome_of(&launch.run().map_err(|e| e.to_string())?, limit)
             }
             Place::Hosts(hosts) => match &hosts.by {
-                By::Shell(shell) => hosts.by_shell(shell, size, order, limit),
-                By::Launcher(words) => hosts.by_launcher(words, size, order, limit),
+                By::Shell(shell) => hosts.by_shell(shell, size, &args, limit),
+                By::Launcher(words) => hosts.by_launcher(words, size, &args, limit),
             },
         }
     }
@@ -237,7 +237,7 @@ impl Hosts {
         &self,
         shell: &OsStr,
         size: u32,
-        order: &str,
+        args: &[OsString],
         limit: Duration,
     ) -> Result<(), String> {
         ignore_broken_pipes();
@@ -246,7 +246,7 @@ impl Hosts {
             let mut words = vec![OsString::from("env")];
             words.extend(self.variables());
             words.push(myself()?);
-            words.extend(worker_args(order));
+            words.extend_from_slice(args);
             words.push(format!("--part={number}/{count}/{}", limit.as_secs()).into());
             let name = self.names[number].clone();
             let shell = [shell.to_owned(), name.clone().into()];
@@ -287,7 +287,7 @@ impl Hosts {
         &self,
         words: &[String],
         size: u32,
-        order: &str,
+        args: &[OsString],
         limit: Duration,
     ) -> Result<(), String> {
         let ranks: Vec<&str> = (0..size as usize).map(|rank| self.of(rank)).collect();
@@ -298,7 +298,7 @@ impl Hosts {
         command.args(["run", "--hosts", &ranks.join(",")]);
         command.args(words);
         command.args(["-n", &size.to_string()]);
-        command.arg(myself).args(worker_args(order));
+        command.arg(myself).args(args);
         let ended = tool::run(&mut command, limit)?;
         match ended.success() {
             true => Ok(()),
@@ -312,9 +312,15 @@ pub fn networks() -> String {
     std::env::var("UNIPGAS_NETWORKS").unwrap_or("ofi".into())
 }
 
-/// The arguments of a worker.
-pub fn worker_args(order: &str) -> Vec<OsString> {
-    vec![format!("--worker={order}").into()]
+/// The arguments of a worker, or of what starts workers on a host.
+pub fn worker_args(order: &str, library: Option<&Path>) -> Vec<OsString> {
+    let mut args = vec![OsString::from(format!("--worker={order}"))];
+    if let Some(path) = library {
+        let mut word = OsString::from("--library=");
+        word.push(path);
+        args.push(word);
+    }
+    args
 }
 
 /// A pipe whose other end has closed is an error of the write, and no signal.
@@ -325,21 +331,21 @@ fn ignore_broken_pipes() {
 }
 
 /// `NUMBER/COUNT/LIMIT`: starts the workers of one host, whose ranks have that remainder.
-pub fn run_part(part: &str, order: &str) -> ExitCode {
+pub fn run_part(part: &str, order: &str, library: Option<&Path>) -> ExitCode {
     ignore_broken_pipes();
     let told = |error: &dyn std::fmt::Display| {
         unipgas_core::tell(&error.to_string());
         2
     };
     // What the workers have started ends, too, if the launcher is killed.
-    let kept = unipgas_launcher::keep(|keeper| match run_kept(part, order, keeper) {
+    let kept = unipgas_launcher::keep(|keeper| match run_kept(part, order, library, keeper) {
         Ok(()) => 0,
         Err(error) => told(&error),
     });
     ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
 }
 
-fn run_kept(part: &str, order: &str, keeper: Keeper) -> Result<(), String> {
+fn run_kept(part: &str, order: &str, library: Option<&Path>, keeper: Keeper) -> Result<(), String> {
     let numbers: Option<Vec<u32>> = part.split('/').map(|number| number.parse().ok()).collect();
     let numbers: Option<[u32; 3]> = numbers.and_then(|all| all.try_into().ok());
     let [number, count, limit] =
@@ -356,7 +362,7 @@ fn run_kept(part: &str, order: &str, keeper: Keeper) -> Result<(), String> {
         pipe(std::io::stdin().as_fd())?,
         pipe(std::io::stdout().as_fd())?,
     );
-    let mut launch: Launch = worker(size, order, limit)?;
+    let mut launch: Launch = worker(size, worker_args(order, library), limit)?;
     launch.output = Output::Capture;
     launch.part = Some(part.clone());
     launch.keeper = Some(keeper);

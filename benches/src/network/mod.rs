@@ -11,8 +11,8 @@ mod tcp;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use unipgas_ofi::choice::{Wish, choose};
-use unipgas_ofi::library::Library;
+use unipgas_backends::ofi::choice::{Wish, choose};
+use unipgas_backends::ofi::library::Library;
 
 use crate::case::{Case, Metric};
 use crate::ctx::Ctx;

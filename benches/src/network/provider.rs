@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
+use unipgas_backends::ofi::choice::{Wish, choose, name};
+use unipgas_backends::ofi::library::Library;
+use unipgas_launcher::library::Library as Installed;
 use unipgas_libfabric_sys::*;
-use unipgas_ofi::choice::{Wish, choose, name};
-use unipgas_ofi::library::Library;
 
 use crate::ctx::Ctx;
 use crate::ours::Buffer;
@@ -102,7 +103,7 @@ pub struct Provider {
 impl Provider {
     /// Opens it, and tells the others.
     pub fn open(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<Provider, String> {
-        let opened = Provider::alone(ctx.crowded, whose, other_hosts);
+        let opened = Provider::alone(ctx, whose, other_hosts);
         let hello = match &opened {
             Ok((_, hello)) => hello.as_slice(),
             Err(_) => &[],
@@ -119,27 +120,22 @@ impl Provider {
     }
 
     /// The objects, and what peers have to know of them.
-    fn alone(
-        crowded: bool,
-        whose: Whose,
-        other_hosts: bool,
-    ) -> Result<(Provider, Vec<u8>), String> {
+    fn alone(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
         let library = Library::get()?;
-        let info = match whose {
+        let (info, open) = match whose {
             Whose::Theirs | Whose::TheirsToSleepAt => {
                 let wish = Wish::from_env().map_err(|e| e.to_string())?;
                 let like = choose(&wish, other_hosts).map_err(|e| e.to_string())?;
-                offer(library, library.getinfo, &like.provider(), |info| {
-                    same_place(info, like.raw())
-                })
+                let fits = |info: &fi_info| same_place(info, like.raw());
+                let info = offer(library, library.getinfo, &like.provider(), fits)?;
+                (info, library.fabric)
             }
             Whose::Ours => {
-                // SAFETY:
-                // - given for good
-                let getinfo = unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).getinfo };
-                offer(library, getinfo, "unipgas", |_| true)
+                let own = own_provider(&ctx.library)?;
+                let info = offer(library, own.getinfo, "unipgas", |_| true)?;
+                (info, own.fabric)
             }
-        }?;
+        };
         let contexts = || {
             Cell::new(
                 [fi_context {
@@ -163,17 +159,11 @@ impl Provider {
             counts: Counts::default(),
             begun: Cell::new(0),
             far: Vec::new(),
-            crowded,
+            crowded: ctx.crowded,
         };
         // SAFETY:
         // - so long, and nobody else's
         unsafe { provider.memory.base.write_bytes(0, WINDOW) };
-        let open = match whose {
-            Whose::Theirs | Whose::TheirsToSleepAt => library.fabric,
-            // SAFETY:
-            // - given for good
-            Whose::Ours => unsafe { (*unipgas_libfabric::ffi::fi_prov_ini()).fabric },
-        };
         provider.open_all(open, whose == Whose::TheirsToSleepAt)?;
         let hello = provider.hello()?;
         Ok((provider, hello))
@@ -498,6 +488,18 @@ fn with_caps(
         (library.freeinfo)(first);
         (!own.is_null()).then_some(own)
     }
+}
+
+/// The provider of the library whose interfaces are measured. It stays as long as the process.
+fn own_provider(library: &Installed) -> Result<&'static fi_provider, String> {
+    type FiProvIni = unsafe extern "C" fn() -> *mut fi_provider;
+    // SAFETY:
+    // - fi_provider(3): the function takes nothing; it gives null, or the provider's table, which stays and is only read
+    let provider = unsafe {
+        let initialise = library.function::<FiProvIni>(c"fi_prov_ini");
+        initialise.and_then(|initialise| initialise().as_ref())
+    };
+    provider.ok_or("the library has no provider of libfabric".into())
 }
 
 /// Whether two offers are of one interface.

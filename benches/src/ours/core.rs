@@ -9,8 +9,10 @@ use unipgas_core::combine::{Combination, Element};
 use unipgas_core::group::{Forming, Group};
 use unipgas_core::message::{Envelope, Lane, Messenger, Mode, Pattern, Precedence};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
+use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::{Deadline, Endpoint, Engine, Region, RegionKey, RemoteRegion, Rights, World};
 
+use super::meeting::Meeting;
 use super::{registration, text};
 use crate::bare::each;
 use crate::bare::wake_of;
@@ -21,23 +23,38 @@ use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 const PENDING: usize = 128;
 const DATA: usize = 64 << 20;
 /// Notification words lie behind the data.
-const NOTICES: usize = DATA;
+pub const NOTICES: usize = DATA;
 const LEN: usize = DATA + (1 << 20);
 
 /// What the columns of the core use.
 pub struct Core {
     world: Arc<World>,
-    endpoint: Endpoint,
+    /// What operations are posted to.
+    pub endpoint: Endpoint,
     region: Region,
     remote: Option<RemoteRegion>,
-    group: Group,
+    /// All processes.
+    pub group: Group,
     messenger: Messenger,
     round: Cell<u32>,
 }
 
 impl Core {
-    /// Allocates a region, finds that of the other process when there are two, and forms a group of all.
-    pub fn new(ctx: &Ctx, world: &Arc<World>) -> Result<Core, String> {
+    /// Joins a job of its own, allocates a region, finds that of the other process when there are two, and forms a group of all.
+    pub fn enter(ctx: &Ctx) -> Result<Core, String> {
+        let meeting = Meeting::new(ctx).map_err(text)?;
+        let job = meeting.job();
+        let transports = open_from_env(&Opening::of(&job)).map_err(text)?;
+        let world = Engine::new(transports).and_then(|engine| World::join(engine, job));
+        let world = &Arc::new(world.map_err(text)?);
+        let lane = Lane {
+            lines: 32,
+            data: 4096,
+        };
+        let messenger = Messenger::new(world, "bench", Precedence::Posted, lane, Deadline::Never)
+            .map_err(text)?;
+        meeting.exchange(ctx);
+        world.meet(Deadline::Never).map_err(text)?;
         let engine = world.engine();
         let len = if ctx.is_of_pairs() { LEN } else { 4096 };
         let region = engine.allocate(len, Rights::FULL).map_err(text)?;
@@ -60,12 +77,6 @@ impl Core {
             .and_then(|mut forming| forming.advance(Deadline::Never))
             .map_err(text)?;
         let endpoint = engine.endpoint(u32::MAX).map_err(text)?;
-        let lane = Lane {
-            lines: 32,
-            data: 4096,
-        };
-        let messenger = Messenger::new(world, "bench", Precedence::Posted, lane, Deadline::Never)
-            .map_err(text)?;
         Ok(Core {
             world: world.clone(),
             endpoint,
@@ -77,11 +88,25 @@ impl Core {
         })
     }
 
-    fn engine(&self) -> &Engine {
+    /// Moves on what comes from peers.
+    pub fn attend(&self) {
+        self.engine().progress();
+    }
+
+    /// Leaves the job.
+    pub fn leave(self) -> Result<(), String> {
+        let world = self.world.clone();
+        drop(self);
+        world.leave().map_err(text)
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
         self.world.engine()
     }
 
-    fn remote(&self) -> &RemoteRegion {
+    /// The region of the other process.
+    pub fn remote(&self) -> &RemoteRegion {
         self.remote
             .as_ref()
             .expect("cases of puts have pairs of processes")
@@ -95,11 +120,13 @@ impl Core {
         )
     }
 
-    fn local(&self, offset: usize, len: usize) -> Result<Local, String> {
+    /// So many bytes of the region.
+    pub fn local(&self, offset: usize, len: usize) -> Result<Local, String> {
         self.region.local(offset, len).map_err(text)
     }
 
-    fn drain(&self) -> Result<(), String> {
+    /// Waits until all that has been posted is complete.
+    pub fn drain(&self) -> Result<(), String> {
         self.endpoint
             .drain(self.engine(), Deadline::Never, &mut || Ok(()))
             .map_err(text)

@@ -1,27 +1,19 @@
 //! What an RDMA device is asked to do for an operation: numbers that a slow machine does not change.
 
-use unipgas_gaspi::ffi;
-use unipgas_verbs::counts;
+use unipgas_backends::verbs::counts;
+use unipgas_core::Deadline;
+use unipgas_core::op::{Flags, Notice, Remote};
 
+use super::core::NOTICES;
+use super::text;
 use crate::ctx::Ctx;
 
-const BLOCK: u64 = u64::MAX;
-const SEGMENT: u8 = 0;
-const QUEUE: u8 = 0;
-const ALL: u8 = unipgas_gaspi::GROUP_ALL;
 /// Operations of a kind.
 const MANY: usize = 512;
 /// Parts of a list.
 const LIST: usize = 16;
 /// They are waited for after so many.
 const TOGETHER: usize = 64;
-
-fn ok(what: &str, code: i32) -> Result<(), String> {
-    match code {
-        0 => Ok(()),
-        code => Err(format!("{what} returned {code}")),
-    }
-}
 
 /// Counts by all processes, if they use a device; rank 0 tells.
 pub fn say(ctx: &Ctx) -> Result<(), String> {
@@ -36,51 +28,59 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
         };
         ctx.say(&format!("@ {} {kind}", device.name));
     }
-    let to = 1;
-    // SAFETY:
-    // - no pointers, or the place of a result.
-    unsafe {
-        let wait = |nth: usize| match nth % TOGETHER == TOGETHER - 1 {
-            true => ok("gaspi_wait", ffi::gaspi_wait(QUEUE, BLOCK)),
-            false => Ok(()),
+    let core = ctx.ours()?.core()?;
+    let wait = |nth: usize| match nth % TOGETHER == TOGETHER - 1 {
+        true => core.drain(),
+        false => Ok(()),
+    };
+    if ctx.size == 2 {
+        let at = |offset| Remote {
+            region: core.remote(),
+            offset,
         };
-        if ctx.size == 2 {
-            by_one(ctx, "8-byte put", |nth| {
-                let code = ffi::gaspi_write(SEGMENT, 0, to, SEGMENT, 0, 8, QUEUE, BLOCK);
-                ok("gaspi_write", code).and_then(|()| wait(nth))
-            })?;
-            by_one(ctx, "8-byte put, notice", |nth| {
-                let code =
-                    ffi::gaspi_write_notify(SEGMENT, 0, to, SEGMENT, 0, 8, 3, 1, QUEUE, BLOCK);
-                ok("gaspi_write_notify", code).and_then(|()| wait(nth))
-            })?;
-            let segments = [SEGMENT; LIST];
-            let places: [u64; LIST] = std::array::from_fn(|nth| 64 * nth as u64);
-            let sizes = [8u64; LIST];
-            by_one(ctx, "list of 16 8-byte puts", |_| {
-                let (from, to_them) = (segments.as_ptr().cast_mut(), segments.as_ptr().cast_mut());
-                let (at, len) = (places.as_ptr().cast_mut(), sizes.as_ptr().cast_mut());
-                let number = LIST as u32;
-                let code =
-                    ffi::gaspi_write_list(number, from, at, to, to_them, at, len, QUEUE, BLOCK);
-                ok("gaspi_write_list", code)?;
-                ok("gaspi_wait", ffi::gaspi_wait(QUEUE, BLOCK))
-            })?;
-            by_one(ctx, "4-KiB get", |nth| {
-                let code = ffi::gaspi_read(SEGMENT, 0, to, SEGMENT, 0, 4096, QUEUE, BLOCK);
-                ok("gaspi_read", code).and_then(|()| wait(nth))
-            })?;
-            by_one(ctx, "fetch-add", |_| {
-                let mut old = 0;
-                let code = ffi::gaspi_atomic_fetch_add(SEGMENT, 8, to, 1, &raw mut old, BLOCK);
-                ok("gaspi_atomic_fetch_add", code)
-            })?;
-        }
-        let what = format!("barrier of {}", ctx.size);
-        count(ctx, &what, |_| {
-            ok("gaspi_barrier", ffi::gaspi_barrier(ALL, BLOCK))
-        })
+        let put = |offset| {
+            let from = core.local(0, 8)?;
+            // SAFETY:
+            // - `from` has 8 bytes in the region; nothing changes them before the end of the measurement
+            let posted = unsafe { core.endpoint.put(from, at(offset), 8, Flags::empty(), 0) };
+            posted.map(drop).map_err(text)
+        };
+        by_one(ctx, "8-byte put", |nth| put(0).and_then(|()| wait(nth)))?;
+        by_one(ctx, "8-byte put, notice", |nth| {
+            let notice = Notice {
+                slot: at(NOTICES),
+                value: 1,
+            };
+            let from = core.local(0, 8)?;
+            // SAFETY:
+            // - as for a put
+            let posted = unsafe {
+                core.endpoint
+                    .put_notify(from, at(0), 8, notice, Flags::empty(), 0)
+            };
+            posted.map_err(text).and_then(|_| wait(nth))
+        })?;
+        by_one(ctx, "list of 16 8-byte puts", |_| {
+            let together = core.endpoint.together(core.remote());
+            (0..LIST).try_for_each(|nth| put(64 * nth))?;
+            drop(together);
+            core.drain()
+        })?;
+        by_one(ctx, "4-KiB get", |nth| {
+            let to = core.local(0, 4096)?;
+            // SAFETY:
+            // - `to` has 4096 bytes in the region, which nothing reads before the drain
+            let posted = unsafe { core.endpoint.get(to, at(0), 4096, Flags::empty(), 0) };
+            posted.map_err(text).and_then(|_| wait(nth))
+        })?;
+        by_one(ctx, "fetch-add", |_| {
+            let old = core.endpoint.fetch_add(core.engine(), at(8), 1);
+            old.map(drop).map_err(text)
+        })?;
     }
+    count(ctx, &format!("barrier of {}", ctx.size), |_| {
+        core.group.barrier(Deadline::Never).map_err(text)
+    })
 }
 
 /// Rank 0 does it, the others wait.

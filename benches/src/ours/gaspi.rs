@@ -1,25 +1,30 @@
-//! The GASPI entry points, called as a program calls them that is linked with the static library. (Through the shared library each
-//! call has an indirect jump more; so do the peers'.)
+//! GASPI's procedures in the shared library. A call jumps to the address in a table, as a program that is linked with the library jumps.
 
 use std::cell::Cell;
 
-use unipgas_gaspi::ffi;
+use unipgas_gaspi_sys::{
+    GASPI_BLOCK as BLOCK, GASPI_GROUP_ALL as ALL, GASPI_OP_SUM as SUM,
+    GASPI_QUEUE_FULL as QUEUE_FULL, GASPI_TEST as TEST, *,
+};
+use unipgas_launcher::library::Library;
 
-use super::registration;
+use super::{calls, registration};
 use crate::bare::{each, wake_of};
 use crate::case::Case;
 use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 
-const BLOCK: u64 = u64::MAX;
-const QUEUE_FULL: i32 = unipgas_gaspi::Status::QueueFull as i32;
 const SEGMENT: u8 = 0;
 const BOUND: u8 = 1;
 const DATA: u64 = 64 << 20;
 const QUEUE: u8 = 0;
-const ALL: u8 = unipgas_gaspi::GROUP_ALL;
+/// No column uses this notification.
+const UNUSED: u32 = 65_535;
+
+gaspi_functions!(calls);
 
 /// The entry points that are measured.
 pub struct Gaspi {
+    calls: Calls,
     round: Cell<u32>,
 }
 
@@ -33,11 +38,13 @@ fn ok(what: &str, code: i32) -> Result<(), String> {
 
 impl Gaspi {
     /// Initialises GASPI.
-    pub fn enter() -> Result<Gaspi, String> {
+    pub fn enter(library: &Library) -> Result<Gaspi, String> {
+        let calls = Calls::of(library)?;
         // SAFETY:
         // - no pointers
-        ok("gaspi_proc_init", unsafe { ffi::gaspi_proc_init(BLOCK) })?;
+        ok("gaspi_proc_init", unsafe { (calls.gaspi_proc_init)(BLOCK) })?;
         Ok(Gaspi {
+            calls,
             round: Cell::new(0),
         })
     }
@@ -50,15 +57,25 @@ impl Gaspi {
         // SAFETY:
         // - no pointers
         ok("gaspi_segment_create", unsafe {
-            ffi::gaspi_segment_create(SEGMENT, DATA, ALL, BLOCK, 0)
+            (self.calls.gaspi_segment_create)(SEGMENT, DATA, ALL, BLOCK, 0)
         })
+    }
+
+    /// Moves on what comes from peers, as a test for a notification does.
+    pub fn attend(&self) {
+        let mut first = 0;
+        // SAFETY:
+        // - a valid place for the result
+        unsafe { (self.calls.gaspi_notify_waitsome)(SEGMENT, UNUSED, 1, &mut first, TEST) };
     }
 
     /// Ends GASPI.
     pub fn leave(self) -> Result<(), String> {
         // SAFETY:
         // - no pointers
-        ok("gaspi_proc_term", unsafe { ffi::gaspi_proc_term(BLOCK) })
+        ok("gaspi_proc_term", unsafe {
+            (self.calls.gaspi_proc_term)(BLOCK)
+        })
     }
 
     fn base(&self) -> Result<*mut u8, String> {
@@ -66,7 +83,7 @@ impl Gaspi {
         // SAFETY:
         // - a valid place for the pointer
         ok("gaspi_segment_ptr", unsafe {
-            ffi::gaspi_segment_ptr(SEGMENT, &mut base)
+            (self.calls.gaspi_segment_ptr)(SEGMENT, &mut base)
         })?;
         Ok(base)
     }
@@ -78,7 +95,9 @@ impl Gaspi {
         if code == QUEUE_FULL {
             // SAFETY:
             // - no pointers
-            ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) })?;
+            ok("gaspi_wait", unsafe {
+                (self.calls.gaspi_wait)(QUEUE, BLOCK)
+            })?;
             return ok(what, post());
         }
         ok(what, code)
@@ -97,7 +116,7 @@ impl Gaspi {
         // SAFETY:
         // - no pointers
         self.posted("gaspi_write_notify", || unsafe {
-            ffi::gaspi_write_notify(
+            (self.calls.gaspi_write_notify)(
                 SEGMENT,
                 from,
                 ctx.other() as u16,
@@ -121,7 +140,7 @@ impl Gaspi {
             // SAFETY:
             // - no pointers
             let posted = self.posted("gaspi_write", || unsafe {
-                ffi::gaspi_write(SEGMENT, 0, to, SEGMENT, at, len, QUEUE, BLOCK)
+                (self.calls.gaspi_write)(SEGMENT, 0, to, SEGMENT, at, len, QUEUE, BLOCK)
             });
             if posted.is_err() {
                 failed = posted;
@@ -133,7 +152,10 @@ impl Gaspi {
         }
         // SAFETY:
         // - no pointers
-        ok("gaspi_wait", unsafe { ffi::gaspi_wait(QUEUE, BLOCK) }).and(failed)
+        ok("gaspi_wait", unsafe {
+            (self.calls.gaspi_wait)(QUEUE, BLOCK)
+        })
+        .and(failed)
     }
 
     #[inline(always)]
@@ -144,7 +166,7 @@ impl Gaspi {
         unsafe {
             ok(
                 "gaspi_notify_waitsome",
-                ffi::gaspi_notify_waitsome(SEGMENT, id, 1, &mut first, BLOCK),
+                (self.calls.gaspi_notify_waitsome)(SEGMENT, id, 1, &mut first, BLOCK),
             )
         }
     }
@@ -157,7 +179,7 @@ impl Gaspi {
         unsafe {
             ok(
                 "gaspi_notify_reset",
-                ffi::gaspi_notify_reset(SEGMENT, id, &mut old),
+                (self.calls.gaspi_notify_reset)(SEGMENT, id, &mut old),
             )?
         };
         if old == value {
@@ -171,7 +193,7 @@ impl Gaspi {
 /// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome, each message with a notification of its own; the resets of a batch
 /// follow it and are part of its time. Batches use two sets of notifications in turn, so that no reset meets a new message.
 pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let len = case.bytes;
     let at = ctx.place() as u64 * (512 << 10);
     let base = gaspi.base()?;
@@ -232,7 +254,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    ctx.ours()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let at = ctx.place() as u64 * 4096;
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
@@ -242,8 +264,9 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             for _ in 0..n {
                 // SAFETY:
                 // - a valid place for the result
-                let code =
-                    unsafe { ffi::gaspi_atomic_fetch_add(SEGMENT, at, 1, 1, &mut old, BLOCK) };
+                let code = unsafe {
+                    (gaspi.calls.gaspi_atomic_fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK)
+                };
                 if code != 0 {
                     failed = ok("gaspi_atomic_fetch_add", code);
                 }
@@ -256,7 +279,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 }
 
 fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let mut outcome = Ok(1.0);
     if ctx.rank == 0 {
         let mut failed = Ok(());
@@ -273,7 +296,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
 
 /// 8-byte gaspi_write of each pair.
 pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let mut failed = Ok(());
     let rate = ctx.rate_of_pairs(ctx.fewer(BATCH_OF_PAIRS), |n| {
         if let Err(why) = gaspi.burst(ctx.other() as u16, 8, n, 4096) {
@@ -306,7 +329,7 @@ pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// A passive message, there and back.
 pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let (other, len) = (ctx.other() as u16, case.bytes);
     let (sent, room) = (DATA / 2, DATA / 2 + len);
     let base = gaspi.base()?;
@@ -321,11 +344,13 @@ pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let mut from = u16::MAX;
             // SAFETY:
             // - no pointers.
-            let send = || unsafe { ffi::gaspi_passive_send(SEGMENT, sent, other, len, BLOCK) };
+            let send =
+                || unsafe { (gaspi.calls.gaspi_passive_send)(SEGMENT, sent, other, len, BLOCK) };
             // SAFETY:
             // - the pointer is to `from`, which lives.
-            let mut receive =
-                || unsafe { ffi::gaspi_passive_receive(SEGMENT, room, &mut from, len, BLOCK) };
+            let mut receive = || unsafe {
+                (gaspi.calls.gaspi_passive_receive)(SEGMENT, room, &mut from, len, BLOCK)
+            };
             let codes = match ctx.rank {
                 0 => [send(), receive()],
                 _ => [receive(), send()],
@@ -359,19 +384,20 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
 
 /// gaspi_barrier of all.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    ctx.ours()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     collective(ctx, |_| {
         // SAFETY:
         // - no pointers
-        ok("gaspi_barrier", unsafe { ffi::gaspi_barrier(ALL, BLOCK) })
+        ok("gaspi_barrier", unsafe {
+            (gaspi.calls.gaspi_barrier)(ALL, BLOCK)
+        })
     })
 }
 
 /// gaspi_allreduce of a double over all.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    const SUM: u32 = 2;
     const DOUBLE: u32 = 3;
-    ctx.ours()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let expected = |round: u32| {
         (0..ctx.size)
             .map(|r| (r as u32 + round) as f64)
@@ -383,7 +409,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         // SAFETY:
         // - both lead to one double
         ok("gaspi_allreduce", unsafe {
-            ffi::gaspi_allreduce(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
+            (gaspi.calls.gaspi_allreduce)(send, receive, 1, SUM, DOUBLE, ALL, BLOCK)
         })?;
         if sum == expected(round) {
             Ok(())
@@ -395,7 +421,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// From gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = &ctx.ours()?.gaspi()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     let id = ctx.place() as u32 * 64;
     ctx.sync();
     wake_of(
@@ -411,7 +437,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// gaspi_segment_bind of user memory.
 pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
-    ctx.ours()?;
+    let gaspi = ctx.ours()?.gaspi()?;
     registration(
         ctx,
         case,
@@ -419,14 +445,14 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             // SAFETY:
             // - `registration` keeps the buffer until the segment has been deleted
             ok("gaspi_segment_bind", unsafe {
-                ffi::gaspi_segment_bind(BOUND, base, len as u64, 0)
+                (gaspi.calls.gaspi_segment_bind)(BOUND, base, len as u64, 0)
             })
         },
         |()| {
             // SAFETY:
             // - no pointers
             ok("gaspi_segment_delete", unsafe {
-                ffi::gaspi_segment_delete(BOUND)
+                (gaspi.calls.gaspi_segment_delete)(BOUND)
             })
         },
     )

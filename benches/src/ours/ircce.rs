@@ -1,14 +1,15 @@
-//! The RCCE and iRCCE entry points, called as a program calls them that is linked with the static library.
+//! The functions of RCCE and iRCCE in the shared library.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
-use unipgas_ircce::ffi;
+use unipgas_ircce_sys::*;
+use unipgas_launcher::library::Library;
 
-use super::Buffer;
+use super::{Buffer, calls};
 use crate::case::Case;
 use crate::ctx::Ctx;
 
@@ -22,8 +23,13 @@ const WINDOW_MESSAGES: usize = 2;
 const SET: c_int = 1;
 const UNSET: c_int = 0;
 
+ircce_functions!(calls);
+
 /// Places in the MPB, and memory of the user.
 pub struct Ircce {
+    calls: Calls,
+    /// The communicator of all.
+    world: RCCE_COMM,
     tagged: *mut c_int,
     ready: *mut c_int,
     sent: *mut c_int,
@@ -40,15 +46,10 @@ fn ok(what: &str, code: c_int) -> Result<(), String> {
     }
 }
 
-fn barrier() -> Result<(), String> {
-    // SAFETY:
-    // - null is the communicator of all
-    ok("iRCCE_barrier", unsafe { ffi::iRCCE_barrier(null_mut()) })
-}
-
 impl Ircce {
     /// Joins the job and allocates.
-    pub fn enter(ctx: &Ctx) -> Result<Ircce, String> {
+    pub fn enter(ctx: &Ctx, library: &Library) -> Result<Ircce, String> {
+        let calls = Calls::of(library)?;
         // SAFETY:
         // - nobody else reads the environment yet: this process has one thread
         unsafe { std::env::set_var("UNIPGAS_RCCE_MPB", MPB) };
@@ -56,20 +57,28 @@ impl Ircce {
         // SAFETY:
         // - nulls, which stand for no arguments, and valid places for results
         let window = unsafe {
-            ok("RCCE_init", ffi::RCCE_init(null_mut(), null_mut()))?;
+            ok("RCCE_init", (calls.RCCE_init)(null_mut(), null_mut()))?;
             ok(
                 "iRCCE_flag_alloc",
-                ffi::iRCCE_flag_alloc_tagged(&mut tagged),
+                (calls.iRCCE_flag_alloc_tagged)(&mut tagged),
             )?;
-            ok("iRCCE_flag_alloc", ffi::iRCCE_flag_alloc(&mut ready))?;
-            ok("iRCCE_flag_alloc", ffi::iRCCE_flag_alloc(&mut sent))?;
-            ffi::iRCCE_malloc(WINDOW)
+            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut ready))?;
+            ok("iRCCE_flag_alloc", (calls.iRCCE_flag_alloc)(&mut sent))?;
+            (calls.iRCCE_malloc)(WINDOW)
         };
         if window.is_null() {
             return Err("no window in the MPB".into());
         }
         ctx.started();
+        let variables = Variables::load(|name| library.symbol(name));
+        let world = variables
+            .RCCE_COMM_WORLD
+            .ok_or("the library has no RCCE_COMM_WORLD")?;
         Ok(Ircce {
+            calls,
+            // SAFETY:
+            // - the library's variable, of this type; RCCE_init has written it, and nothing writes it later
+            world: unsafe { world.read() },
             tagged,
             ready,
             sent,
@@ -83,7 +92,15 @@ impl Ircce {
     pub fn leave(self) -> Result<(), String> {
         // SAFETY:
         // - no pointers
-        ok("RCCE_finalize", unsafe { ffi::RCCE_finalize() })
+        ok("RCCE_finalize", unsafe { (self.calls.RCCE_finalize)() })
+    }
+
+    fn barrier(&self) -> Result<(), String> {
+        // SAFETY:
+        // - null is the communicator of all
+        ok("iRCCE_barrier", unsafe {
+            (self.calls.iRCCE_barrier)(null_mut())
+        })
     }
 
     fn data(&self) -> *mut c_char {
@@ -121,11 +138,11 @@ fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 let mark = ours.mark(len);
                 ok(
                     "iRCCE_ssend",
-                    ffi::iRCCE_ssend(ours.data(), len as isize, other),
+                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
                 )?;
                 ok(
                     "iRCCE_srecv",
-                    ffi::iRCCE_srecv(ours.data(), len as isize, other),
+                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
                 )?;
                 if ours.last(len) != mark {
                     return Err("another message came back".into());
@@ -133,11 +150,11 @@ fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             } else {
                 ok(
                     "iRCCE_srecv",
-                    ffi::iRCCE_srecv(ours.data(), len as isize, other),
+                    (ours.calls.iRCCE_srecv)(ours.data(), len as isize, other),
                 )?;
                 ok(
                     "iRCCE_ssend",
-                    ffi::iRCCE_ssend(ours.data(), len as isize, other),
+                    (ours.calls.iRCCE_ssend)(ours.data(), len as isize, other),
                 )?;
             }
         }
@@ -176,7 +193,13 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
         // SAFETY:
         // - a flag, and as many bytes as are said
         ok("iRCCE_flag_write_tagged", unsafe {
-            ffi::iRCCE_flag_write_tagged(&mut flag, SET, other, tag.as_mut_ptr().cast(), len)
+            (ours.calls.iRCCE_flag_write_tagged)(
+                &mut flag,
+                SET,
+                other,
+                tag.as_mut_ptr().cast(),
+                len,
+            )
         })
     };
     let mut wait = || {
@@ -186,16 +209,16 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
         unsafe {
             ok(
                 "iRCCE_wait_tagged",
-                ffi::iRCCE_wait_tagged(flag, SET, got.as_mut_ptr().cast(), len),
+                (ours.calls.iRCCE_wait_tagged)(flag, SET, got.as_mut_ptr().cast(), len),
             )?;
             ok(
                 "iRCCE_flag_write",
-                ffi::iRCCE_flag_write(&mut flag, UNSET, me),
+                (ours.calls.iRCCE_flag_write)(&mut flag, UNSET, me),
             )?;
         }
         Ok::<u8, String>(got[case.bytes as usize - 1])
     };
-    barrier()?;
+    ours.barrier()?;
     let (mut result, mut round) = (Ok(()), 0u8);
     let both_ways = ctx.per_op(500, |n| {
         for _ in 0..n {
@@ -247,7 +270,7 @@ fn one_to_all(
             Err("another message came".into())
         }
     };
-    barrier()?;
+    ours.barrier()?;
     let ns = ctx.per_op(each, |n| {
         for _ in 0..n {
             if result.is_ok() {
@@ -255,7 +278,7 @@ fn one_to_all(
             }
         }
         if result.is_ok() {
-            result = barrier();
+            result = ours.barrier();
         }
     });
     result.map(|()| case.bytes as f64 * 1e3 / ns)
@@ -273,7 +296,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 // SAFETY:
                 // - a buffer of `len` bytes, a window in the MPB and two flags
                 ok("RCCE_send", unsafe {
-                    ffi::RCCE_send_gory(
+                    (ours.calls.RCCE_send_gory)(
                         ours.data(),
                         ours.window,
                         WINDOW,
@@ -291,7 +314,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             // SAFETY:
             // - as above
             ok("RCCE_recv", unsafe {
-                ffi::RCCE_recv_gory(
+                (ours.calls.RCCE_recv_gory)(
                     ours.data(),
                     ours.window,
                     WINDOW,
@@ -308,13 +331,10 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 /// By RCCE_bcast.
 pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let broadcast = |ours: &Ircce, len: usize| {
-        let comm = unipgas_ircce::current()
-            .map_err(|why| why.to_string())?
-            .comm_world();
         // SAFETY:
         // - a buffer of `len` bytes
         ok("RCCE_bcast", unsafe {
-            ffi::RCCE_bcast(ours.data(), len, 0, comm)
+            (ours.calls.RCCE_bcast)(ours.data(), len, 0, ours.world)
         })
     };
     one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
@@ -330,14 +350,14 @@ pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             // SAFETY:
             // - a buffer of `len` bytes
             ok("iRCCE_msend", unsafe {
-                ffi::iRCCE_msend(ours.data(), len as isize)
+                (ours.calls.iRCCE_msend)(ours.data(), len as isize)
             })
         },
         |ours, len| {
             // SAFETY:
             // - as above
             ok("iRCCE_mrecv", unsafe {
-                ffi::iRCCE_mrecv(ours.data(), len as isize, -1)
+                (ours.calls.iRCCE_mrecv)(ours.data(), len as isize, -1)
             })
         },
     )
@@ -354,16 +374,16 @@ fn cpu_ns() -> u64 {
 
 /// All but one wait in a barrier for the last one, which comes late. Returns what each burns meanwhile, in % of a core.
 pub fn idle_cpu(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    ctx.ours()?.ircce()?;
-    barrier()?;
+    let ours = ctx.ours()?.ircce()?;
+    ours.barrier()?;
     let before = cpu_ns();
     if ctx.rank == 0 {
         std::thread::sleep(LATE);
     }
-    barrier()?;
+    ours.barrier()?;
     let mine = ctx.arena().word(ctx.rank, BURNT);
     mine.store(cpu_ns() - before, Release);
-    barrier()?;
+    ours.barrier()?;
     let burnt: u64 = (1..ctx.size)
         .map(|rank| ctx.arena().word(rank, BURNT).load(Acquire))
         .sum();

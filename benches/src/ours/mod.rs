@@ -1,23 +1,21 @@
-//! unipgas itself: the core's Rust interface, and the entry points of GASPI, uTofu and iRCCE.
+//! unipgas itself: the core's Rust interface, which this program links, and the functions of GASPI, uTofu and iRCCE in the shared library.
 
 mod core;
 pub mod counts;
 mod gaspi;
 mod ircce;
+mod meeting;
 mod utofu;
 
-use std::sync::Arc;
-
-use unipgas_core::registry::{Backend, register};
-use unipgas_core::{Error, World};
+use unipgas_core::Error;
 
 use crate::case::{Case, Metric};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, memory};
 use crate::worker::Body;
 
-/// The engine as a process of a measurement holds it.
+/// What a process of a measurement holds.
 pub enum Ours {
-    /// One-sided: the core and GASPI with one engine, and uTofu.
+    /// One-sided: the core, GASPI and uTofu.
     OneSided(Box<OneSided>),
     /// Messages: RCCE, in a job of its own.
     Messages(ircce::Ircce),
@@ -28,7 +26,7 @@ pub struct OneSided {
     core: core::Core,
     gaspi: gaspi::Gaspi,
     utofu: Option<utofu::Utofu>,
-    world: Arc<World>,
+    utofu_calls: unipgas_utofu_sys::Functions,
     /// KiB that GASPI has taken.
     memory: u64,
 }
@@ -73,49 +71,50 @@ pub fn bodies(case: &Case) -> Vec<Body> {
     }
 }
 
-/// Joins the job through RCCE for `messages`, else through GASPI; the core's columns use the same engine.
+/// A struct `Calls` with the address of each function in a list of an interface: a call needs no test whether the library has the function.
+macro_rules! calls {
+    ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
+        /// The functions of the library.
+        #[allow(dead_code, non_snake_case, reason = "the list has all functions of the interface")]
+        struct Calls {
+            $($name: unsafe extern "C" fn($($ty),*) -> $result,)*
+        }
+
+        impl Calls {
+            fn of(library: &Library) -> Result<Calls, String> {
+                // SAFETY:
+                // - a library of this interface, which stays loaded: its functions of these names have the types of the header
+                let found = unsafe { Functions::load(|name| library.symbol(name)) };
+                Ok(Calls {
+                    $($name: found.$name.ok_or_else(|| super::lacks(stringify!($name)))?,)*
+                })
+            }
+        }
+    };
+}
+use calls;
+
+fn lacks(name: &str) -> String {
+    format!("the library has no {name}: name another one by --library")
+}
+
+/// Joins the job through RCCE for `messages`, else through the core, GASPI and uTofu.
 pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
-    register(Backend {
-        name: "shm",
-        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
-        probe: |_| unipgas_shm::probe(),
-        network: false,
-    });
-    register(Backend {
-        name: "opaque",
-        open: |opening| Ok(Arc::new(unipgas_opaque::Opaque::from_env(opening)?)),
-        probe: |_| unipgas_opaque::probe(),
-        network: true,
-    });
-    register(Backend {
-        name: "verbs",
-        open: |opening| Ok(Arc::new(unipgas_verbs::Verbs::from_env(opening)?)),
-        probe: |_| unipgas_verbs::probe(),
-        network: true,
-    });
-    register(Backend {
-        name: "ofi",
-        open: |opening| Ok(Arc::new(unipgas_ofi::Ofi::from_env(opening)?)),
-        probe: unipgas_ofi::probe,
-        network: true,
-    });
+    let library = &ctx.library;
     if messages {
-        return ircce::Ircce::enter(ctx).map(Ours::Messages);
+        return ircce::Ircce::enter(ctx, library).map(Ours::Messages);
     }
-    let gaspi = gaspi::Gaspi::enter()?;
+    let before = memory();
+    let gaspi = gaspi::Gaspi::enter(library)?;
     ctx.started();
-    let memory = crate::ctx::memory().saturating_sub(ctx.memory);
-    let world = unipgas_gaspi::current()
-        .map_err(|e| format!("GASPI is not initialised: {e:?}"))?
-        .world()
-        .clone();
-    let core = core::Core::new(ctx, &world)?;
+    let memory = memory().saturating_sub(before);
     gaspi.segments(ctx)?;
+    let utofu_calls = utofu::functions(library)?;
     Ok(Ours::OneSided(Box::new(OneSided {
-        core,
+        core: core::Core::enter(ctx)?,
         gaspi,
-        utofu: utofu::Utofu::new(ctx)?,
-        world,
+        utofu: utofu::Utofu::new(ctx, utofu_calls)?,
+        utofu_calls,
         memory,
     })))
 }
@@ -158,9 +157,8 @@ impl Ours {
     /// What a thread does that waits in the interface of this column: moves on what comes from peers.
     pub fn attend(&self, column: &str) {
         match (self, column) {
-            (Ours::OneSided(ours), "core" | "gaspi") => {
-                ours.world.engine().progress();
-            }
+            (Ours::OneSided(ours), "core") => ours.core.attend(),
+            (Ours::OneSided(ours), "gaspi") => ours.gaspi.attend(),
             (Ours::OneSided(ours), "utofu") => ours.utofu.iter().for_each(utofu::Utofu::attend),
             _ => {}
         }
@@ -175,8 +173,7 @@ impl Ours {
                 if let Some(utofu) = ours.utofu {
                     utofu.leave()?;
                 }
-                drop(ours.core);
-                drop(ours.world);
+                ours.core.leave()?;
                 ours.gaspi.leave()
             }
         }

@@ -1,27 +1,24 @@
-//! The uTofu entry points, called as a program calls them that is linked with the static library. Processes find each other by
-//! their coordinates.
+//! uTofu's functions in the shared library. Processes find each other by their coordinates.
 
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use unipgas_utofu::ffi::{self, MrqNotice};
-use unipgas_utofu::vbg::VbgSetting;
+use unipgas_launcher::library::Library;
+use unipgas_utofu_sys::{
+    Functions, UTOFU_ARMW_OP_ADD, UTOFU_ERR_BUSY as BUSY, UTOFU_ERR_NOT_COMPLETED as NOT_COMPLETED,
+    UTOFU_ERR_NOT_FOUND as NOT_FOUND, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE as LOCAL_NOTICE,
+    UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE as REMOTE_NOTICE, UTOFU_ONESIDED_FLAG_SPS,
+    UTOFU_ONESIDED_FLAG_TCQ_NOTICE as COMPLETION, UTOFU_PATH_COORD_NULL, UTOFU_VBG_ID_NULL as NULL,
+    UTOFU_VCQ_FLAG_SESSION_MODE as SESSION_MODE, utofu_mrq_notice, utofu_vbg_setting,
+};
 
 use super::{Buffer, registration};
 use crate::bare::each;
 use crate::case::Case;
 use crate::ctx::Ctx;
 
-const NOT_FOUND: i32 = -1;
-const NOT_COMPLETED: i32 = -2;
-const BUSY: i32 = -4;
-const REMOTE_NOTICE: u64 = 1 << 2;
-const COMPLETION: u64 = 1 << 14;
-const LOCAL_NOTICE: u64 = 1 << 15;
-const SESSION_MODE: u64 = 1 << 2;
-const SPS_1: u64 = 1 << 24;
-const NULL: u64 = u64::MAX;
+const SPS_1: u64 = UTOFU_ONESIDED_FLAG_SPS(1);
 const TNI: u16 = 0;
 const STAG: u32 = 0;
 const DATA: usize = 64 << 20;
@@ -34,6 +31,7 @@ const HOPS: usize = 6;
 
 /// A VCQ, the other process's, and memory at both.
 pub struct Utofu {
+    calls: Functions,
     vcq: usize,
     peer: u64,
     buffer: Buffer,
@@ -61,42 +59,51 @@ fn coords(rank: usize) -> [u8; 6] {
     ]
 }
 
-fn vcq_id(rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
+/// The functions of the library.
+pub fn functions(library: &Library) -> Result<Functions, String> {
+    // SAFETY:
+    // - a library of uTofu, which stays loaded: its functions of these names have the types of the header
+    let found = unsafe { Functions::load(|name| library.symbol(name)) };
+    found.map_err(|name| super::lacks(name))
+}
+
+fn vcq_id(calls: &Functions, rank: usize, cq: u16, cmp: u16) -> Result<u64, String> {
     let mut id = 0;
     // SAFETY:
     // - six coordinates; a valid place for the id
     ok("utofu_construct_vcq_id", unsafe {
-        ffi::utofu_construct_vcq_id(coords(rank).as_ptr(), TNI, cq, cmp, &mut id)
+        (calls.utofu_construct_vcq_id)(coords(rank).as_mut_ptr(), TNI, cq, cmp, &mut id)
     })?;
     Ok(id)
 }
 
 impl Utofu {
     /// Creates a VCQ and registers the memory of the measurements between two processes.
-    pub fn new(ctx: &Ctx) -> Result<Option<Utofu>, String> {
+    pub fn new(ctx: &Ctx, calls: Functions) -> Result<Option<Utofu>, String> {
         if ctx.size != 2 {
             return Ok(None);
         }
         let buffer = Buffer::new(DATA)?;
         let (mut vcq, mut local, mut remote) = (0, 0, 0);
-        let peer = vcq_id(ctx.other(), 0, 0)?;
+        let peer = vcq_id(&calls, ctx.other(), 0, 0)?;
         // SAFETY:
         // - valid places for results; the buffer stays until the VCQ is freed
         unsafe {
             ok(
                 "utofu_create_vcq_with_cmp_id",
-                ffi::utofu_create_vcq_with_cmp_id(TNI, 0, 0, &mut vcq),
+                (calls.utofu_create_vcq_with_cmp_id)(TNI, 0, 0, &mut vcq),
             )?;
             ok(
                 "utofu_reg_mem_with_stag",
-                ffi::utofu_reg_mem_with_stag(vcq, buffer.base, DATA, STAG, 0, &mut local),
+                (calls.utofu_reg_mem_with_stag)(vcq, buffer.base.cast(), DATA, STAG, 0, &mut local),
             )?;
             ok(
                 "utofu_query_stadd",
-                ffi::utofu_query_stadd(peer, STAG, &mut remote),
+                (calls.utofu_query_stadd)(peer, STAG, &mut remote),
             )?;
         }
         Ok(Some(Utofu {
+            calls,
             vcq,
             peer,
             buffer,
@@ -111,7 +118,7 @@ impl Utofu {
         let mut unread = 0;
         // SAFETY:
         // - a valid place for the number
-        unsafe { ffi::utofu_query_num_unread_mrq(self.vcq, &mut unread) };
+        unsafe { (self.calls.utofu_query_num_unread_mrq)(self.vcq, &mut unread) };
     }
 
     /// Frees them.
@@ -121,9 +128,9 @@ impl Utofu {
         unsafe {
             ok(
                 "utofu_dereg_mem",
-                ffi::utofu_dereg_mem(self.vcq, self.local, 0),
+                (self.calls.utofu_dereg_mem)(self.vcq, self.local, 0),
             )?;
-            ok("utofu_free_vcq", ffi::utofu_free_vcq(self.vcq))
+            ok("utofu_free_vcq", (self.calls.utofu_free_vcq)(self.vcq))
         }
     }
 
@@ -133,7 +140,7 @@ impl Utofu {
         loop {
             // SAFETY:
             // - a valid place for the result
-            match unsafe { ffi::utofu_poll_tcq(self.vcq, 0, &mut context) } {
+            match unsafe { (self.calls.utofu_poll_tcq)(self.vcq, 0, &mut context) } {
                 NOT_FOUND => {}
                 code => return ok("utofu_poll_tcq", code),
             }
@@ -146,19 +153,19 @@ impl Utofu {
         let mut context = null_mut();
         // SAFETY:
         // - a valid place for the result
-        match unsafe { ffi::utofu_poll_tcq(self.vcq, 0, &mut context) } {
+        match unsafe { (self.calls.utofu_poll_tcq)(self.vcq, 0, &mut context) } {
             NOT_FOUND => Ok(()),
             code => ok("utofu_poll_tcq", code),
         }
     }
 
     #[inline(always)]
-    fn noticed(&self) -> Result<MrqNotice, String> {
-        let mut notice = MrqNotice::default();
+    fn noticed(&self) -> Result<utofu_mrq_notice, String> {
+        let mut notice = utofu_mrq_notice::default();
         loop {
             // SAFETY:
             // - a valid place for the notice
-            match unsafe { ffi::utofu_poll_mrq(self.vcq, 0, &mut notice) } {
+            match unsafe { (self.calls.utofu_poll_mrq)(self.vcq, 0, &mut notice) } {
                 NOT_FOUND => {}
                 code => return ok("utofu_poll_mrq", code).map(|()| notice),
             }
@@ -180,7 +187,7 @@ impl Utofu {
         // SAFETY:
         // - no pointers but the context
         self.posted("utofu_put", || unsafe {
-            ffi::utofu_put(
+            (self.calls.utofu_put)(
                 self.vcq,
                 self.peer,
                 self.local + from as u64,
@@ -258,7 +265,16 @@ pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 // - no pointers but the context
                 utofu.posted("utofu_put_piggyback8", || unsafe {
                     let to = utofu.remote + at as u64;
-                    ffi::utofu_put_piggyback8(utofu.vcq, utofu.peer, round, to, 8, 0, 0, null_mut())
+                    (utofu.calls.utofu_put_piggyback8)(
+                        utofu.vcq,
+                        utofu.peer,
+                        round,
+                        to,
+                        8,
+                        0,
+                        0,
+                        null_mut(),
+                    )
                 })
             };
             if ctx.rank == 0
@@ -282,7 +298,6 @@ pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
 
 /// utofu_armw8 with a local MRQ notice on a word of rank 1, one after the other.
 pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    const ADD: u32 = 2;
     let utofu = ctx.ours()?.utofu()?;
     let at = utofu.remote + ctx.place() as u64 * 4096;
     let mut outcome = Ok(0.0);
@@ -294,10 +309,10 @@ pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 // - no pointers but the context
                 let step = utofu
                     .posted("utofu_armw8", || unsafe {
-                        ffi::utofu_armw8(
+                        (utofu.calls.utofu_armw8)(
                             utofu.vcq,
                             utofu.peer,
-                            ADD,
+                            UTOFU_ARMW_OP_ADD,
                             1,
                             at,
                             0,
@@ -330,7 +345,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             // SAFETY:
             // - room for a descriptor of 64 bytes; a valid place for its size
             ok("utofu_prepare_put", unsafe {
-                ffi::utofu_prepare_put(
+                (utofu.calls.utofu_prepare_put)(
                     utofu.vcq,
                     utofu.peer,
                     utofu.local + (DATA / 2) as u64,
@@ -353,7 +368,12 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 // - the descriptors just made
                 let step = ok("utofu_post_toq", unsafe {
                     let bytes = BATCH * 64;
-                    ffi::utofu_post_toq(utofu.vcq, commands.as_ptr().cast(), bytes, null_mut())
+                    (utofu.calls.utofu_post_toq)(
+                        utofu.vcq,
+                        commands.as_mut_ptr().cast(),
+                        bytes,
+                        null_mut(),
+                    )
                 })
                 .and_then(|()| utofu.completed());
                 if step.is_err() {
@@ -403,7 +423,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             // SAFETY:
             // - `registration` keeps the buffer until it has been deregistered
             ok("utofu_reg_mem", unsafe {
-                ffi::utofu_reg_mem(utofu.vcq, base, len, 0, &mut stadd)
+                (utofu.calls.utofu_reg_mem)(utofu.vcq, base.cast(), len, 0, &mut stadd)
             })
             .map(|()| stadd)
         },
@@ -411,7 +431,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             // SAFETY:
             // - no pointers
             ok("utofu_dereg_mem", unsafe {
-                ffi::utofu_dereg_mem(utofu.vcq, stadd, 0)
+                (utofu.calls.utofu_dereg_mem)(utofu.vcq, stadd, 0)
             })
         },
     )
@@ -436,13 +456,23 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 let (mut vcq, mut id, mut stadd) = (0, 0, 0);
                 ok(
                     "utofu_create_vcq",
-                    ffi::utofu_create_vcq(TNI, SESSION_MODE, &mut vcq),
+                    (utofu.calls.utofu_create_vcq)(TNI, SESSION_MODE, &mut vcq),
                 )?;
-                ok("utofu_query_vcq_id", ffi::utofu_query_vcq_id(vcq, &mut id))?;
+                ok(
+                    "utofu_query_vcq_id",
+                    (utofu.calls.utofu_query_vcq_id)(vcq, &mut id),
+                )?;
                 let stag = FIRST_STAG + hop as u32;
                 ok(
                     "utofu_reg_mem_with_stag",
-                    ffi::utofu_reg_mem_with_stag(vcq, utofu.buffer.base, DATA, stag, 0, &mut stadd),
+                    (utofu.calls.utofu_reg_mem_with_stag)(
+                        vcq,
+                        utofu.buffer.base.cast(),
+                        DATA,
+                        stag,
+                        0,
+                        &mut stadd,
+                    ),
                 )?;
                 chain.push((vcq, id, stadd));
                 ids.push(id);
@@ -452,7 +482,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         let mut to = 0;
         ok(
             "utofu_query_stadd",
-            ffi::utofu_query_stadd(first, FIRST_STAG, &mut to),
+            (utofu.calls.utofu_query_stadd)(first, FIRST_STAG, &mut to),
         )?;
         let post = |round: usize| -> Result<(), String> {
             for (hop, (vcq, _, stadd)) in chain.iter().enumerate() {
@@ -460,9 +490,13 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 let line = |hop: usize| (source + 64 * (hop + 1)) as u64;
                 let (next, there, flags) = match chain.get(hop + 1) {
                     Some((_, id, stadd)) => (*id, stadd + line(hop + 1), SPS_1),
-                    None => (own_id(ctx)?, utofu.local + at as u64, 0),
+                    None => (
+                        vcq_id(&utofu.calls, ctx.rank, 0, 0)?,
+                        utofu.local + at as u64,
+                        0,
+                    ),
                 };
-                let code = ffi::utofu_put(
+                let code = (utofu.calls.utofu_put)(
                     *vcq,
                     next,
                     stadd + line(hop),
@@ -474,7 +508,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                 );
                 if code == BUSY || round.is_multiple_of(256) {
                     let mut context = null_mut();
-                    ffi::utofu_poll_tcq(*vcq, 0, &mut context);
+                    (utofu.calls.utofu_poll_tcq)(*vcq, 0, &mut context);
                 }
                 ok("utofu_put", code)?;
             }
@@ -503,14 +537,23 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
                     failed = failed.and(utofu.posted("utofu_put", || {
                         let there = to + (source + 64) as u64;
                         let from = utofu.local + source as u64;
-                        ffi::utofu_put(utofu.vcq, first, from, there, 8, 0, SPS_1, null_mut())
+                        (utofu.calls.utofu_put)(
+                            utofu.vcq,
+                            first,
+                            from,
+                            there,
+                            8,
+                            0,
+                            SPS_1,
+                            null_mut(),
+                        )
                     }));
                 }
                 while failed.is_ok() && mine.read_volatile() != value {}
                 if ctx.rank == 1 {
                     failed = failed.and(utofu.posted("utofu_put_piggyback8", || {
                         let there = utofu.remote + at as u64;
-                        ffi::utofu_put_piggyback8(
+                        (utofu.calls.utofu_put_piggyback8)(
                             utofu.vcq,
                             utofu.peer,
                             value,
@@ -531,47 +574,46 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         utofu.round.set(value);
         ctx.sync();
         for (vcq, _, stadd) in chain {
-            ok("utofu_dereg_mem", ffi::utofu_dereg_mem(vcq, stadd, 0))?;
-            ok("utofu_free_vcq", ffi::utofu_free_vcq(vcq))?;
+            ok(
+                "utofu_dereg_mem",
+                (utofu.calls.utofu_dereg_mem)(vcq, stadd, 0),
+            )?;
+            ok("utofu_free_vcq", (utofu.calls.utofu_free_vcq)(vcq))?;
         }
         failed.map(|()| crate::ctx::median(&mut ns) / (HOPS + 2) as f64)
     }
 }
 
-fn own_id(ctx: &Ctx) -> Result<u64, String> {
-    vcq_id(ctx.rank, 0, 0)
-}
-
 /// utofu_barrier of all, on a butterfly; their number is a power of two.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    ctx.ours()?;
+    let calls = &ctx.ours()?.one_sided()?.utofu_calls;
     let steps = ctx.size.trailing_zeros() as usize;
     let mut mine = vec![0u64; steps.max(1)];
     // SAFETY:
     // - room for as many ids
     ok("utofu_alloc_vbg", unsafe {
-        ffi::utofu_alloc_vbg(TNI, mine.len(), 0, mine.as_mut_ptr())
+        (calls.utofu_alloc_vbg)(TNI, mine.len(), 0, mine.as_mut_ptr())
     })?;
     let all = shared(ctx, &mine);
     let theirs = |rank: usize, step: usize| all[rank][step];
-    let settings: Vec<VbgSetting> = (0..steps)
+    let mut settings: Vec<utofu_vbg_setting> = (0..steps)
         .map(|step| {
             let (before, after) = ((step + steps - 1) % steps, (step + 1) % steps);
             let alone = steps == 1;
-            VbgSetting {
+            utofu_vbg_setting {
                 vbg_id: mine[step],
                 src_lcl_vbg_id: if alone { NULL } else { mine[before] },
                 src_rmt_vbg_id: theirs(ctx.rank ^ (1 << before), before),
                 dst_lcl_vbg_id: if alone { NULL } else { mine[after] },
                 dst_rmt_vbg_id: theirs(ctx.rank ^ (1 << step), after),
-                dst_path_coords: [u8::MAX; 3],
+                dst_path_coords: [UTOFU_PATH_COORD_NULL; 3],
             }
         })
         .collect();
     // SAFETY:
     // - an array of that length
     ok("utofu_set_vbg", unsafe {
-        ffi::utofu_set_vbg(settings.as_ptr(), settings.len())
+        (calls.utofu_set_vbg)(settings.as_mut_ptr(), settings.len())
     })?;
     ctx.sync();
     let mut failed = Ok(());
@@ -580,10 +622,10 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
             // SAFETY:
             // - no pointers
             unsafe {
-                failed = ok("utofu_barrier", ffi::utofu_barrier(mine[0], 0));
+                failed = ok("utofu_barrier", (calls.utofu_barrier)(mine[0], 0));
                 let mut code = NOT_COMPLETED;
                 while failed.is_ok() && code == NOT_COMPLETED {
-                    code = ffi::utofu_poll_barrier(mine[0], 0);
+                    code = (calls.utofu_poll_barrier)(mine[0], 0);
                 }
                 if failed.is_err() || code != 0 {
                     failed = ok("utofu_poll_barrier", code);
@@ -596,7 +638,7 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     // SAFETY:
     // - the array as it was allocated
     ok("utofu_free_vbg", unsafe {
-        ffi::utofu_free_vbg(mine.as_ptr(), mine.len())
+        (calls.utofu_free_vbg)(mine.as_mut_ptr(), mine.len())
     })?;
     failed.map(|()| ns / 1e3)
 }

@@ -9,6 +9,7 @@ mod frames;
 pub mod fuzz;
 mod hosts;
 mod keeper;
+pub mod library;
 mod lines;
 mod output;
 mod part;

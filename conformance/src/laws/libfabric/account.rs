@@ -1,8 +1,7 @@
 //! Nothing is told twice or never, whatever was full meanwhile (fi_cq(3), fi_cntr(3)).
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};

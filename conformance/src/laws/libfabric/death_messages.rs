@@ -1,8 +1,7 @@
 //! A peer is killed while messages are under way, and while others work on memory with it.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::death::{WAITS, ended, reset, victim, waited};
 use super::kit::*;

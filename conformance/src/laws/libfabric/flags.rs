@@ -1,8 +1,7 @@
 //! Flags of the calls with msg, and the calls without completion.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

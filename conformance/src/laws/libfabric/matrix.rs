@@ -2,8 +2,7 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

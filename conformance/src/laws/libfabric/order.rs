@@ -1,8 +1,7 @@
 //! Order between operations, and when others see their results.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::getinfo;

@@ -1,8 +1,7 @@
 //! More peers than an endpoint can have at a time, one after the other (fi_endpoint(3)).
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};

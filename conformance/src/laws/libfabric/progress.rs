@@ -1,8 +1,7 @@
 //! Who has to make calls for operations to get on.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

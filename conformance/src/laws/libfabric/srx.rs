@@ -1,8 +1,7 @@
 //! Endpoints that share receives, as laws open them.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::{Info, getinfo};

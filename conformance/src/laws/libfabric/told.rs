@@ -1,8 +1,7 @@
 //! Keeping account: what completion queues tell of operations, each by its context, and what counters count.
 
 use std::ptr::null_mut;
-
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use crate::ensure_eq;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::core::Flags;
+use unipgas_core::Flags;
 
 use super::super::law;
 use super::node::on_nodes;
