@@ -12,6 +12,7 @@ use unipgas_core::{print, tell};
 
 use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
+use crate::law::Kind;
 use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
 use crate::runner::{Runner, Verdict};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
@@ -49,6 +50,9 @@ struct Wishes {
     /// Only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
     #[arg(long, value_name = "PATTERN")]
     law: Option<String>,
+    /// Only the laws in which processes die, others take their places, or links between hosts break
+    #[arg(long, value_name = "K", value_enum)]
+    kind: Option<Kind>,
     /// Laws about order run under N seeds on chaos, at most 50 elsewhere (20)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -141,6 +145,7 @@ fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
         .into_iter()
         .filter(|law| wishes.api.is_none_or(|api| law.api == api))
         .filter(|law| wishes.law.as_ref().is_none_or(|p| matches_any(law.id, p)))
+        .filter(|law| wishes.kind.is_none() || law.kind() == wishes.kind)
         .collect();
     if chosen.is_empty() {
         return Err("no law has such a name; unipgas conform --list shows them".into());
@@ -404,6 +409,7 @@ mod tests {
         assert_eq!(wishes(line), Ok(expected));
         for (line, part) in [
             ("--api mpi", "core, gaspi, utofu, rcce"),
+            ("--kind order", "invalid value"),
             ("--seeds 0", "0 is not in 1.."),
             ("--seed x", "invalid digit"),
             ("--seed", "a value is required"),
@@ -431,6 +437,26 @@ mod tests {
         assert!(!matches_pattern("core.put.bounds", "core.put.b*bounds*s"));
         assert!(matches_any("core.put.bounds", "get,put"));
         assert!(!matches_any("core.put.bounds", "get,notice"));
+    }
+
+    #[test]
+    fn kinds() {
+        let ids = |kind: &str| {
+            let laws = select(&wishes(&format!("--kind {kind}")).unwrap()).unwrap();
+            laws.iter().map(|law| law.id).collect::<Vec<_>>()
+        };
+        let kinds = ["deaths", "replacements", "links"].map(ids);
+        for (of, id) in [
+            (0, "core.death.in-barrier"),
+            (1, "gaspi.replaced.twice"),
+            (2, "gaspi.replaced.host"),
+            (2, "core.link.barrier"),
+        ] {
+            for (kind, ids) in kinds.iter().enumerate() {
+                assert_eq!(ids.contains(&id), kind == of, "{id} among {ids:?}");
+            }
+        }
+        assert!(kinds.iter().flatten().all(|id| *id != "core.put.contents"));
     }
 
     #[test]
