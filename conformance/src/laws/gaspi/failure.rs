@@ -80,7 +80,7 @@ fn learn(ctx: &Ctx, dead: u32) -> Verdict {
     }
 }
 
-/// A barrier that everybody has left: who is still in it when another dies gets the error there.
+/// A barrier that all ranks have left: a rank that is still in it at a death gets the error there.
 fn all_here(ctx: &Ctx) -> Verdict {
     barrier()?;
     ctx.sync();
@@ -512,7 +512,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
     if ctx.rank == victim {
         ctx.may_die();
     }
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == victim {
         // Nobody notifies: the end comes by the signal.
         pause(LONG);
