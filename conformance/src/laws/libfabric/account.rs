@@ -1,7 +1,6 @@
 //! Nothing is told twice or never, whatever was full meanwhile (fi_cq(3), fi_cntr(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};

@@ -2,7 +2,6 @@
 
 use std::ffi::c_char;
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station};

@@ -1,7 +1,6 @@
 //! Other names of an endpoint (fi_ep_alias of fi_endpoint(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close};

@@ -1,7 +1,6 @@
 //! Arguments of the atomic calls that are wrong.
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

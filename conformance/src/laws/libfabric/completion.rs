@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_char};
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station};

@@ -6,7 +6,6 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::Instant;
-use unipgas_libfabric_sys::*;
 
 use super::death::ended;
 use super::kit::*;

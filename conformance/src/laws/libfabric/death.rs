@@ -2,7 +2,6 @@
 
 use std::ptr::null_mut;
 use std::time::Duration;
-use unipgas_libfabric_sys::*;
 
 use super::death_messages::synchronous;
 use super::kit::*;

@@ -1,7 +1,6 @@
 //! A peer is killed while messages are under way, and while others work on memory with it.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::death::{WAITS, ended, reset, victim, waited};
 use super::kit::*;

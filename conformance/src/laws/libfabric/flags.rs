@@ -1,7 +1,6 @@
 //! Flags of the calls with msg, and the calls without completion.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

@@ -1,7 +1,6 @@
 //! Queues that are full on all sides at once, towards a process that is stopped, and towards one that dies.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::death::{ended, reset, victim};
 use super::kit::*;

@@ -2,7 +2,6 @@
 //! was taken is done once, and told once; with room the call succeeds. See `flood` for queues towards peers that are stopped, or die.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::address::vector;
 use super::kit::*;

@@ -1,7 +1,6 @@
 //! What has been closed takes no memory (fi_close(3)), here or at peers, counted in bytes of the heap.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station, close, name_of};

@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::{self, Info, getinfo, getinfo_at};

@@ -1,7 +1,6 @@
 //! Injected operations.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::flags::One;
 use super::kit::*;

@@ -1,7 +1,6 @@
 //! Keys and addresses that are wrong, and registrations that are refused.
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::matrix::Call;

@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
+pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::job::*;
 pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};

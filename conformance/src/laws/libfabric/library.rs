@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
+
 use unipgas_libfabric_sys::*;
 
 use crate::library::{library, offered};

@@ -2,7 +2,6 @@
 //! messages that need the other side end with FI_ECONNRESET, and the processes of one side go on.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
 use super::death::{WAITS, ended, reset, waited};

@@ -1,10 +1,10 @@
 //! The lives of objects: in which order they can be closed, and what they are before they are enabled.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station, close, open_queue};
+use crate::kit::library_threads;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -120,26 +120,16 @@ fn one_thread(_: &Ctx) -> Verdict {
     }
     // What unmaps registered memory waits for that thread, which therefore does nothing else.
     let moving = || {
-        let mut ours = threads_of_ours().unwrap_or_default();
-        ours.retain(|name| name != "unipgas-memory");
-        ours
+        let names = library_threads().into_iter().map(|(name, _)| name);
+        names
+            .filter(|name| name != "unipgas-memory")
+            .collect::<Vec<_>>()
     };
     // A thread has its name a moment after it has begun.
     until("the library's thread", || !moving().is_empty())?;
     let ours = moving();
     ensure_eq!(ours.len(), 1, "threads, of {ours:?}");
     Ok(())
-}
-
-/// By their names.
-fn threads_of_ours() -> Result<Vec<String>, String> {
-    let tasks =
-        std::fs::read_dir("/proc/self/task").map_err(|e| format!("/proc/self/task: {e}"))?;
-    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
-    let names = tasks.flatten().filter_map(name);
-    // The main thread is called as the program.
-    let ours = names.filter(|name| name.starts_with("unipgas-"));
-    Ok(ours.map(|name| name.trim().to_owned()).collect())
 }
 
 fn counted_late(_: &Ctx) -> Verdict {

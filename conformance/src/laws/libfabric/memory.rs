@@ -1,7 +1,6 @@
 //! Memory regions: how they are addressed, what they allow, and how long.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::getinfo;

@@ -1,7 +1,6 @@
 //! Messages (fi_msg(3)).
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station};

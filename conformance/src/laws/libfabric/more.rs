@@ -1,7 +1,6 @@
 //! FI_MORE: the provider may keep what it is told until the next one comes, and no longer than somebody waits.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::flags::One;
 use super::kit::*;

@@ -1,7 +1,6 @@
 //! Order between operations, and when others see their results.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::getinfo;

@@ -1,7 +1,6 @@
 //! Looking for tagged messages, and claiming them (fi_tagged(3)).
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

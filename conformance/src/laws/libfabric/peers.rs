@@ -1,7 +1,6 @@
 //! More peers than an endpoint can have at a time, one after the other (fi_endpoint(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};

@@ -1,7 +1,6 @@
 //! Vectors that are too long, unequal, or partly refused; and reads without an operand.
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

@@ -1,7 +1,6 @@
 //! Who has to make calls for operations to get on.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

@@ -1,7 +1,6 @@
 //! Which messages a receive takes, and when (fi_msg(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::message::{pattern, receive, send};

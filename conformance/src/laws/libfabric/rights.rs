@@ -1,7 +1,6 @@
 //! What memory regions allow, and how long.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::memory::{add, exchanged, register};

@@ -1,7 +1,6 @@
 //! Reads and writes of remote memory (fi_rma(3)), and what regions can be bound to (fi_mr(3)).
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

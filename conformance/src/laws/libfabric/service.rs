@@ -2,7 +2,6 @@
 
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::getinfo_at;

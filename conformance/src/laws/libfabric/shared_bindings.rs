@@ -1,7 +1,6 @@
 //! What shared contexts are bound to, and what is refused (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::getinfo;

@@ -1,7 +1,6 @@
 //! Endpoints that share receives, as laws open them.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::library::{Info, getinfo};

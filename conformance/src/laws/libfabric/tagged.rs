@@ -1,7 +1,6 @@
 //! Tagged messages (fi_tagged(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

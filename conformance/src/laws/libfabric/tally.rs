@@ -1,7 +1,6 @@
 //! Counters of what peers do, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Registered, close};

@@ -1,7 +1,6 @@
 //! Keeping account: what completion queues tell of operations, each by its context, and what counters count.
 
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use crate::ensure_eq;

@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;

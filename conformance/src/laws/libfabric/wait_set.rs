@@ -1,7 +1,6 @@
 //! Wait sets (fi_poll(3)).
 
 use std::ptr::{null, null_mut};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::{Plan, Station, close};

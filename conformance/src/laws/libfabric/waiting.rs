@@ -2,7 +2,6 @@
 
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
-use unipgas_libfabric_sys::*;
 
 use super::kit::*;
 use super::station::Plan;
