@@ -1,7 +1,7 @@
 //! Benchmarks of unipgas beside the machine's limit and its peers.
 //!
 //! One run measures three kinds of columns between processes pinned to cores: the *bare* limit (the same exchange
-//! written by hand on plain shared memory), *ours* (the core's Rust interface and the GASPI entry points) and *peers*
+//! written by hand on plain shared memory), *ours* (the core's Rust interface, and the C interfaces of the installed library) and *peers*
 //! (other libraries, when they are installed). Bare and ours run in the same processes, a few milliseconds apart;
 //! peers run in processes of their own between two such jobs. Every figure is a median, every ratio one of medians.
 //!

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn records_go_to_standard_output_and_the_table_aside() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
         .collect();
-    let last = records.last().expect("a record");
+    let last = records.last().expect("a record").clone();
     assert_eq!(last["final"], true);
     for field in ["version", "host", "cpu", "date"] {
         assert_ne!(last[field].as_str(), Some(""), "{field}");
@@ -55,8 +55,39 @@ fn records_go_to_standard_output_and_the_table_aside() {
     assert!(!last["cores"].as_array().unwrap().is_empty());
     assert!(last["load"].as_f64().unwrap() >= 0.0);
     assert!(last["target"].is_null() && last["met"].is_null());
+    for record in records {
+        let library = record["library"].as_str().map(Path::new);
+        match record["api"].as_str() {
+            Some("utofu") => assert!(library.is_some_and(Path::is_file), "{record}"),
+            _ => assert_eq!(library, None, "{record}"),
+        }
+    }
     assert!(table.contains("one_line: "), "{table}");
     assert!(table.contains("utofu") && !table.contains("met"), "{table}");
+}
+
+#[test]
+fn a_library_that_is_not_there_is_an_error_before_anything_is_measured() {
+    let by_option = output(&format!("{SHORT} --library /nowhere/libunipgas.so"));
+    let mut by_variable = bench(SHORT);
+    by_variable.env("UNIPGAS_LIB", "/proc/self/maps");
+    let by_variable = by_variable.output().expect("the command starts");
+    for (output, why) in [
+        (
+            by_option,
+            "--library /nowhere/libunipgas.so: there is no such file",
+        ),
+        (by_variable, "the library cannot be loaded: /proc/"),
+    ] {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(
+            (said.lines().count(), said.contains(why)),
+            (1, true),
+            "{said}"
+        );
+        assert_eq!(text(&output.stdout), "");
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, OnceCell};
 
+use unipgas_launcher::library::{self, Library as Installed};
+
 use super::*;
 use crate::ctx::Ground;
 use hub::Hub;
@@ -17,15 +19,14 @@ fn two(body: impl Fn(&Ctx) + Sync) {
                 body(&Ctx {
                     rank,
                     size: 2,
+                    cores: 1,
                     crowded: true,
                     quick: true,
+                    library: library::find(None)
+                        .and_then(|path| Installed::open(&path))
+                        .expect("cargo has built the library"),
                     ground: Ground::Network(Box::new(network)),
                     visit: Cell::new(0),
-                    cores: 1,
-                    library: unipgas_launcher::library::Library::open(
-                        &unipgas_launcher::library::find(None).expect("cargo builds it"),
-                    )
-                    .expect("it loads"),
                     column: Cell::new(""),
                     ours: OnceCell::new(),
                 });
