@@ -57,7 +57,7 @@ STAGE := $(TARGET)/stage
 SHIPPED := $(TARGET)/shipped
 
 .DEFAULT_GOAL := build
-.PHONY: build compile programs libraries install uninstall demo stage shipped test test-all lint prepare clean help
+.PHONY: build compile programs libraries install uninstall demo stage shipped test test-all flaky lint prepare clean help
 
 build: prepare ## the programs and the libraries, as users get them (the default); root gets missing packages installed
 	@$(MAKE) --no-print-directory compile
@@ -131,6 +131,9 @@ test-all: ## all rows (many hours)
 
 test-%: ## one row
 	@packaging/run-tests $*
+
+flaky: stage ## repeats the laws of deaths, replacements and links under load, N (100) runs for each kind from seed SEED (1) on
+	packaging/flaky "$(STAGE)" $(or $(N),100) $(SEED)
 
 lint: test-lint ## rustfmt and clippy
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use unipgas_ircce::ffi;
-use unipgas_ircce_sys::{ERRORS, Functions, ircce_functions};
+use unipgas_ircce_sys::{ERRORS, Functions};
 
 mod common;
 use common::{compiler, declared, run, scratch};
@@ -71,7 +71,7 @@ fn structures_and_codes_are_those_of_the_headers() {
         }
     }
     let path = scratch("table.c");
-    let mut compile = |text: &str| {
+    let compile = |text: &str| {
         std::fs::write(&path, text).unwrap();
         let mut compiler = compiler();
         let options = [

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
+use unipgas_core::pace::Pace;
 use unipgas_core::{Deadline, Error, descriptor, trace, waits};
 
 use crate::domain::Domain;
@@ -19,8 +20,6 @@ use crate::watcher::Watched;
 /// where each process has a core, and where not; and reads between two such offers.
 const PATIENCE: (u32, u32) = (1024, 64);
 const OFFER: u32 = 64;
-/// Reads in vain after which the lives of peers are looked at.
-const LOOK: u32 = 1 << 16;
 /// Reads of what is there after which endpoints get on nevertheless.
 const TURN: u32 = 16;
 /// Entries of a queue whose user does not say how many.
@@ -221,6 +220,8 @@ pub struct CompletionQueue {
     armed: AtomicBool,
     interrupted: AtomicBool,
     vain: AtomicU32,
+    /// Says when a program that reads in vain looks at the lives of peers.
+    lives: Pace,
     /// Reads since endpoints got on.
     turn: AtomicU32,
 }
@@ -253,6 +254,7 @@ impl CompletionQueue {
             armed: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             vain: AtomicU32::new(0),
+            lives: Pace::default(),
             turn: AtomicU32::new(0),
         });
         if queue.descriptor.is_some() {
@@ -433,7 +435,8 @@ impl CompletionQueue {
             PATIENCE.0
         };
         if vain >= patience && vain.is_multiple_of(OFFER) {
-            if vain.is_multiple_of(LOOK) {
+            // By time, not by a count of reads: each offer may last as long as the scheduler lets other processes run.
+            if self.lives.is_due() {
                 self.attached.look();
             }
             trace::polled_in_vain(vain < patience + OFFER);

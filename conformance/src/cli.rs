@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use unipgas::core::{print, tell};
+use unipgas_core::{print, tell};
 
 use crate::hosts::{self, Hosts};
 use crate::html::{Report, Run, State};
+use crate::law::Kind;
 use crate::matrix::{COLUMNS, Cell, Column, Matrix, Plan};
 use crate::runner::{Runner, Verdict};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
-use unipgas::core::stop::Stop;
+use unipgas_core::stop::Stop;
 
 /// Beyond this, laws of 48 processes would meet the limits of most machines.
 const MOST_JOBS: u64 = 256;
@@ -49,6 +50,9 @@ struct Wishes {
     /// Only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
     #[arg(long, value_name = "PATTERN")]
     law: Option<String>,
+    /// Only the laws in which processes die, others take their places, or links between hosts break
+    #[arg(long, value_name = "K", value_enum)]
+    kind: Option<Kind>,
     /// Laws about order run under N seeds on chaos, at most 50 elsewhere (20)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seeds: Option<u64>,
@@ -58,6 +62,9 @@ struct Wishes {
     /// A law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: Option<u64>,
+    /// The library whose interfaces the laws call (the one beside this program: ../lib/libunipgas.so.0); UNIPGAS_LIB names it, too
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
     /// Runs so many laws at a time (one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_JOBS))]
     jobs: Option<u64>,
@@ -138,6 +145,7 @@ fn select(wishes: &Wishes) -> Result<Vec<&'static Law>, String> {
         .into_iter()
         .filter(|law| wishes.api.is_none_or(|api| law.api == api))
         .filter(|law| wishes.law.as_ref().is_none_or(|p| matches_any(law.id, p)))
+        .filter(|law| wishes.kind.is_none() || law.kind() == wishes.kind)
         .collect();
     if chosen.is_empty() {
         return Err("no law has such a name; unipgas conform --list shows them".into());
@@ -176,8 +184,8 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
     Ok(chosen)
 }
 
-/// Carries out the command. The table of backends must have been filled (`unipgas::init`), and this executable must lead here when
-/// its first argument is `conform`: that is how the processes of the jobs are started.
+/// Carries out the command. The table of backends must have been filled (`unipgas_backends::init`), and this executable must lead here with
+/// all its arguments: it starts itself as the processes of the jobs.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let args: Vec<String> = args.collect();
     match args.split_first() {
@@ -240,7 +248,12 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
         Some(jobs) => jobs as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let mut runner = Runner::new(Duration::from_secs(wishes.limit.unwrap_or(30)))?;
+    let library = match laws.iter().all(|law| law.api == Api::Core) {
+        true => PathBuf::new(),
+        false => unipgas_launcher::library::find(wishes.library.as_deref())?,
+    };
+    let limit = Duration::from_secs(wishes.limit.unwrap_or(30));
+    let mut runner = Runner::new(limit, library.into())?;
     if let Some(each) = wishes.hosts {
         runner.hosts = Hosts::from_env(each as usize)?;
         match &runner.hosts {
@@ -396,6 +409,7 @@ mod tests {
         assert_eq!(wishes(line), Ok(expected));
         for (line, part) in [
             ("--api mpi", "core, gaspi, utofu, rcce"),
+            ("--kind order", "invalid value"),
             ("--seeds 0", "0 is not in 1.."),
             ("--seed x", "invalid digit"),
             ("--seed", "a value is required"),
@@ -423,6 +437,26 @@ mod tests {
         assert!(!matches_pattern("core.put.bounds", "core.put.b*bounds*s"));
         assert!(matches_any("core.put.bounds", "get,put"));
         assert!(!matches_any("core.put.bounds", "get,notice"));
+    }
+
+    #[test]
+    fn kinds() {
+        let ids = |kind: &str| {
+            let laws = select(&wishes(&format!("--kind {kind}")).unwrap()).unwrap();
+            laws.iter().map(|law| law.id).collect::<Vec<_>>()
+        };
+        let kinds = ["deaths", "replacements", "links"].map(ids);
+        for (of, id) in [
+            (0, "core.death.in-barrier"),
+            (1, "gaspi.replaced.twice"),
+            (2, "gaspi.replaced.host"),
+            (2, "core.link.barrier"),
+        ] {
+            for (kind, ids) in kinds.iter().enumerate() {
+                assert_eq!(ids.contains(&id), kind == of, "{id} among {ids:?}");
+            }
+        }
+        assert!(kinds.iter().flatten().all(|id| *id != "core.put.contents"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::place::CUT;
 use crate::runner::Runner;
 use crate::stall::{LOOK, Seats, Sitting};
 use crate::worker::Item;
-use unipgas::core::stop::Stop;
+use unipgas_core::stop::Stop;
 
 /// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
 const WITH_HOSTS: &str = include_str!("../with-hosts");
@@ -44,6 +44,7 @@ const ENDED: u32 = 2;
 const LINES: u8 = unipgas_launcher::OWN;
 const SITTING: u8 = unipgas_launcher::OWN + 1;
 const END: u8 = unipgas_launcher::OWN + 2;
+const SAID: u8 = unipgas_launcher::OWN + 3;
 
 /// Hosts on which jobs can run, in groups: each job has one to itself.
 #[derive(Debug)]
@@ -111,10 +112,11 @@ impl Hosts {
         };
         let command = |number: usize| {
             let mut words = vec![job.runner.program.clone()];
-            words.extend(["conform", "--part"].map(OsString::from));
+            words.push("--part".into());
             words.push(format!("{number}/{}", team.count).into());
             words.push(job.column.name.into());
             words.push(job.runner.limit.as_secs().to_string().into());
+            words.push(job.runner.library.clone());
             words.extend(job.item_args());
             let name = team.names[number].clone();
             let shell = [self.shell.clone(), name.clone().into()];
@@ -165,6 +167,9 @@ impl Team<'_> {
                 kind: LINES,
                 bytes,
             } => self.lines(&files.log, host, bytes),
+            Told::Own {
+                kind: SAID, bytes, ..
+            } => self.write(&files.said, bytes),
             Told::Own {
                 kind: SITTING,
                 bytes,
@@ -233,7 +238,7 @@ impl Team<'_> {
         let output = Command::new(&self.hosts.shell)
             .arg(host)
             .arg(&self.program)
-            .args(["conform", "--orphans"])
+            .arg("--orphans")
             .output();
         match output {
             Ok(output) if output.status.success() => {
@@ -294,13 +299,12 @@ pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode
     let error = Command::new("sh")
         .args(["-c", WITH_HOSTS, "with-hosts", "-n", &count.to_string()])
         .arg(myself)
-        .arg("conform")
         .args(args)
         .exec();
     Err(format!("cannot start sh: {error}"))
 }
 
-/// `NUMBER/COUNT COLUMN LIMIT ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
+/// `NUMBER/COUNT COLUMN LIMIT LIBRARY ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
 pub(crate) fn run_part(args: &[String]) -> ExitCode {
     Stop::let_through();
     let told = |error: &dyn std::fmt::Display| {
@@ -332,7 +336,7 @@ fn ignore_broken_pipes() {
 
 fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     ignore_broken_pipes();
-    let [place, column, limit, items @ ..] = args else {
+    let [place, column, limit, library, items @ ..] = args else {
         return Err("started without its arguments".into());
     };
     let place = place.split_once('/').ok_or("a host without a number")?;
@@ -355,7 +359,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
         pipe(std::io::stdin().as_fd())?,
         pipe(std::io::stdout().as_fd())?,
     );
-    let runner = Runner::new(Duration::from_secs(limit.into()))?;
+    let runner = Runner::new(Duration::from_secs(limit.into()), library.into())?;
     let job = Job {
         runner: &runner,
         column,
@@ -380,12 +384,14 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
 
 /// Tells the parent what the ranks here tell and how long they have waited, until all is over.
 fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
-    let mut at = 0;
+    let (mut at, mut said_at) = (0, 0);
     let mut before = Vec::new();
     loop {
         let last = over.load(Ordering::Acquire);
         let lines = whole_lines(&files.log, at);
         at += lines.len() as u64;
+        let said = whole_lines(&files.said, said_at);
+        said_at += said.len() as u64;
         let mut sitting = Vec::new();
         for rank in part.here() {
             let mut one = seats.get(*rank);
@@ -398,6 +404,7 @@ fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
             one.write(&mut sitting);
         }
         let told = [
+            (SAID, &said, !said.is_empty()),
             (LINES, &lines, !lines.is_empty()),
             (SITTING, &sitting, sitting != before),
         ];

@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use unipgas::core::job::Board;
-use unipgas::core::rendezvous::{place_of, sweep};
+use unipgas_core::job::Board;
+use unipgas_core::rendezvous::{place_of, sweep};
 use unipgas_launcher::Launch;
 use unipgas_launcher::{Exit, Outcome, Output};
 
 use crate::matrix::Column;
-use crate::place::SAID;
 use crate::runner::Runner;
 use crate::stall::{Seats, Stall};
 use crate::worker::Item;
+
+/// What the library logs, for readers of a failure.
+const LOG: &str = "UNIPGAS_LOG";
 
 /// Items that are run by the same processes.
 pub(crate) struct Job<'a> {
@@ -28,9 +30,10 @@ pub(crate) struct Job<'a> {
     pub items: &'a [Item],
 }
 
-/// Memory that a job's processes write to: what they tell, and how long they wait.
+/// Memory that a job's processes write to: what they tell, what the library logs in them, and how long they wait.
 pub(crate) struct Files {
     pub log: File,
+    pub said: File,
     pub seats: File,
 }
 
@@ -51,6 +54,7 @@ impl Files {
         };
         Ok(Files {
             log: memory()?,
+            said: memory()?,
             seats: memory()?,
         })
     }
@@ -95,7 +99,11 @@ impl Job<'_> {
                 watch_over(&files, stall, &watched, progress, || self.see(launch))
             }
         };
-        Ok((read(&files.log, 0).0, ended?, stands_still))
+        let mut ended = ended?;
+        let said = whole_lines(&files.said, 0);
+        let said = String::from_utf8_lossy(&said);
+        ended.said = said.lines().map(str::to_owned).collect();
+        Ok((read(&files.log, 0).0, ended, stands_still))
     }
 
     /// Runs the processes and tells how they ended.
@@ -126,12 +134,18 @@ impl Job<'_> {
             self.column.name.into(),
             self.runner.clock().as_secs().to_string().into(),
             threads.to_string().into(),
+            self.runner.library.clone(),
         ]);
         launch.args.extend(self.item_args());
         let env = self.column.env.iter();
         launch.env = env
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
+        if std::env::var_os(LOG).is_none() {
+            launch.env.push((LOG.into(), "debug".into()));
+        }
+        let said = path(&files.said);
+        launch.env.push(("UNIPGAS_LOG_FILE".into(), said.into()));
         launch.backend = Some(self.column.backend.into());
         launch.seed = Some(self.items[0].first);
         launch.keep_going = self.items[0].law.needs_kill;
@@ -180,8 +194,7 @@ fn watch(
     while !over.load(Ordering::Acquire) {
         let (lines, next) = read(log, at);
         at = next;
-        // What the library tells is no step forward.
-        told += lines.iter().filter(|line| line.what != SAID).count() as u64;
+        told += lines.len() as u64;
         if (watched.stopped)() {
             // Again and again: some may have no seat yet.
             (watched.end)(stall);
@@ -252,6 +265,9 @@ pub(crate) struct Ended {
     pub first_failure: Option<u32>,
     /// What it has left behind, if somebody has looked.
     pub left: Option<String>,
+    /// The lines that the library has logged, of all ranks.
+    #[serde(skip)]
+    pub said: Vec<String>,
 }
 
 /// How a rank ended.
@@ -293,6 +309,7 @@ impl Ended {
             ranks: ranks.collect(),
             first_failure: outcome.first_failure,
             left: None,
+            said: Vec::new(),
         }
     }
 }

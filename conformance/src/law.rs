@@ -37,6 +37,17 @@ impl Api {
     }
 }
 
+/// Laws in which processes or links are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// Processes die, and no other processes take their places.
+    Deaths,
+    /// Other processes take the places of those that die.
+    Replacements,
+    /// A link between hosts breaks, or the launcher of a host dies: such laws need several hosts.
+    Links,
+}
+
 /// `Err` says in one line what was seen and what was expected.
 pub type Verdict = Result<(), String>;
 
@@ -107,6 +118,16 @@ impl Law {
 }
 
 impl Law {
+    /// `None` where nothing is lost.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            _ if self.needs_cut || self.kills_launcher => Some(Kind::Links),
+            _ if self.replaces => Some(Kind::Replacements),
+            _ if self.needs_kill => Some(Kind::Deaths),
+            _ => None,
+        }
+    }
+
     /// How many processes may take the places of others.
     pub(crate) fn spares(&self) -> u32 {
         match self.replaces {

@@ -22,6 +22,7 @@ mod job;
 pub(crate) mod kit;
 pub mod law;
 pub mod laws;
+pub(crate) mod library;
 pub mod matrix;
 pub mod pinned;
 mod place;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas::core::registry;
+use unipgas_core::registry;
 
 use crate::hosts::Hosts;
 use crate::pinned::{self, Why};

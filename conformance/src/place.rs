@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use unipgas::core::job::{Board, Job, RankState};
-use unipgas::core::loopback::LoopbackNet;
+use unipgas_core::job::{Board, Job, RankState};
+use unipgas_core::loopback::LoopbackNet;
 
 use crate::stall::Looks;
 
@@ -16,8 +16,6 @@ use crate::stall::Looks;
 const TURN: &str = "conform.turn";
 /// The key under which ranks publish what their laws tell.
 const TOLD: &str = "conform.told";
-/// How a line begins by which a rank tells what the library has told there.
-pub(crate) const SAID: &str = "said";
 /// How a line begins by which a rank takes the link of its host down.
 pub(crate) const CUT: &str = "cut ";
 
@@ -59,7 +57,7 @@ impl Place {
     }
 
     /// The job as the rank joins it.
-    pub fn job(&self) -> unipgas::core::Result<Job> {
+    pub fn job(&self) -> unipgas_core::Result<Job> {
         Job::on_board(Board::attach(&self.board.token())?, self.rank)
     }
 
@@ -105,7 +103,7 @@ impl Place {
         rank: u32,
         turn: u64,
         meanwhile: &mut dyn FnMut(),
-    ) -> unipgas::core::Result<()> {
+    ) -> unipgas_core::Result<()> {
         let mut looks = Looks::new();
         let mut yields = 0;
         loop {

@@ -9,10 +9,9 @@ use unipgas_launcher::Exit;
 use crate::Law;
 use crate::hosts::Hosts;
 use crate::job::{Ended, Job, Line};
-use crate::place::SAID;
 use crate::stall::CLOCK;
 use crate::worker::Item;
-use unipgas::core::stop::Stop;
+use unipgas_core::stop::Stop;
 
 /// How a law went on a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +86,8 @@ pub struct Runner {
     pub program: OsString,
     /// Arguments before those of a worker.
     pub prefix: Vec<OsString>,
+    /// The library whose interfaces are called.
+    pub library: OsString,
     /// So long every rank waits in vain in a law that hangs.
     pub limit: Duration,
     /// Where the ranks of columns with several hosts are.
@@ -96,12 +97,13 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Workers are this executable, started as `conform --worker`. Errors: a text.
-    pub fn new(limit: Duration) -> Result<Runner, String> {
+    /// Workers are this executable, started with `--worker`; they call `library`. Errors: a text.
+    pub fn new(limit: Duration, library: OsString) -> Result<Runner, String> {
         let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
         Ok(Runner {
             program: program.into(),
-            prefix: vec!["conform".into(), "--worker".into()],
+            prefix: vec!["--worker".into()],
+            library,
             limit,
             hosts: None,
             stop: None,
@@ -188,8 +190,8 @@ struct Told<'a> {
     took: Duration,
     /// By rank; the first one is not always the cause, since a body that fails takes its regions away from the others.
     fails: Vec<(u32, &'a str)>,
-    /// What the library has told, by rank.
-    said: Vec<(u32, &'a str)>,
+    /// When the first rank has begun, in microseconds since 1970.
+    began: Option<i64>,
 }
 
 impl Told<'_> {
@@ -219,6 +221,8 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
             "start" => {
                 told.started.insert(line.rank);
                 told.lives.entry(line.rank).or_default().0 += 1;
+                let began = line.text.parse().ok();
+                told.began = told.began.into_iter().chain(began).min();
             }
             "body" => drop(told.returned.insert(line.rank)),
             "took" => {
@@ -237,7 +241,6 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
                 dying.insert(line.rank);
                 told.lives.entry(line.rank).or_default().1 += 1;
             }
-            SAID => told.said.push((line.rank, &line.text)),
             _ => {}
         }
     }
@@ -268,7 +271,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
                 seed,
                 kind,
                 text,
-                said: last_said(&told.said, ended),
+                said: last_said(told.began, ended),
             });
             results.push(ran);
             return results;
@@ -297,19 +300,21 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
     results
 }
 
-/// The last lines, with the milliseconds before the last one, and what the ranks have written themselves.
-fn last_said(said: &[(u32, &str)], ended: &Ended) -> Vec<String> {
-    let parts = |(rank, text): &(u32, &str)| {
-        let (micros, line) = text.split_once(' ')?;
-        Some((*rank, micros.parse::<i64>().ok()?, line.to_owned()))
+/// The last lines that the library has logged since then, with the milliseconds before the last one, and what the ranks have written themselves.
+fn last_said(began: Option<i64>, ended: &Ended) -> Vec<String> {
+    let parts = |line: &String| {
+        let (time, text) = line.split_once(' ')?;
+        let time: jiff::Timestamp = time.parse().ok()?;
+        Some((time.as_microsecond(), text.to_owned()))
     };
-    let mut all: Vec<_> = said.iter().filter_map(parts).collect();
-    all.sort_by_key(|(_, micros, _)| *micros);
-    let last = all.last().map_or(0, |(_, micros, _)| *micros);
+    let since = |(micros, _): &(i64, String)| began.is_some_and(|began| *micros >= began);
+    let mut all: Vec<_> = ended.said.iter().filter_map(parts).filter(since).collect();
+    all.sort_by_key(|(micros, _)| *micros);
+    let last = all.last().map_or(0, |(micros, _)| *micros);
     let shown = all.into_iter().rev().take(SHOWN).rev();
-    let shown = shown.map(|(rank, micros, line)| {
+    let shown = shown.map(|(micros, line)| {
         let before = (micros - last) as f64 / 1000.0;
-        format!("{before:.3} ms, rank {rank}: {line}")
+        format!("{before:.3} ms, {line}")
     });
     let written = ended.ranks.iter().flat_map(|end| {
         let lines = end.wrote.iter();

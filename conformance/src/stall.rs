@@ -1,6 +1,6 @@
 //! Finding out that a law hangs without a clock: it does if every rank has waited long enough in vain since anything has moved.
 //!
-//! Time is counted by those who wait, as what they mean to wait. So a slow or loaded machine makes nothing hang, and a rank that computes
+//! Time is counted by those who wait: the loops of the laws, and the library, which counts at the same place ([`Watch`]); it is counted as what they mean to wait. So a slow or loaded machine makes nothing hang, and a rank that computes
 //! keeps the others from being given up. A clock ends what does not even wait: see [`CLOCK`].
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use unipgas::core::wait::Watch;
+use unipgas_core::wait::Watch;
 
 /// A law is ended by the clock after so many times what its ranks may wait in vain.
 pub(crate) const CLOCK: u32 = 10;
@@ -172,11 +172,12 @@ impl Seats {
     }
 
     /// This process sits at `rank`'s from now on, for as long as it lives.
-    pub fn take(self, rank: u32) {
+    pub fn take(self, rank: u32) -> &'static Watch {
         let seats: &'static Seats = Box::leak(Box::new(self));
         let seat = &seats.all()[rank as usize];
         seat.pid.store(std::process::id(), Ordering::Release);
         Watch::begin(&seat.watch);
+        &seat.watch
     }
 }
 

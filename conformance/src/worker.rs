@@ -5,27 +5,22 @@
 
 use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
-use unipgas::core::job::Board;
-use unipgas::core::log::{self, Level, Sink};
-use unipgas::core::loopback::LoopbackNet;
-use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
-use unipgas::ircce::ffi::{RCCE_finalize, RCCE_init, iRCCE_init};
+use unipgas_core::job::Board;
+use unipgas_core::loopback::LoopbackNet;
 
 use crate::closed;
 use crate::law::NOT_OFFERED;
-use crate::place::{Log, Place, SAID};
+use crate::library::{self, Lacks};
+use crate::place::{Log, Place};
 use crate::stall::Seats;
 use crate::{Api, Ctx, Law, Verdict, laws};
-use unipgas::core::stop::Stop;
-
-/// GASPI_BLOCK.
-const BLOCK: u64 = u64::MAX;
+use unipgas_core::stop::Stop;
 
 /// A law, and the seeds `first..first + count` (wrapping) that it runs under.
 #[derive(Debug, Clone, Copy)]
@@ -51,8 +46,9 @@ impl Item {
     }
 }
 
-/// `LOG SEATS BACKEND CLOCK THREADS ITEM…`: the file that is told, that of the seats (`-`: nobody watches), the name of the column, the most seconds for a seed, the number of threads that
-/// play ranks (0: none do), the items.
+/// `LOG SEATS BACKEND CLOCK THREADS LIBRARY ITEM…`: the file that is told, that of the seats (`-`: none), the name of the column, the most seconds for a seed, the number of
+/// threads that play ranks (0: none do), the library under test, the items. All items are of one interface: laws of the engine use the engine that is linked, and all
+/// others use the library alone.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     Stop::let_through();
     match work(args) {
@@ -63,31 +59,6 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// Whom what the library tells in this process is about.
-struct Saying {
-    log: Arc<Log>,
-    rank: u32,
-    item: Mutex<(usize, u64)>,
-}
-
-static SAYING: OnceLock<Saying> = OnceLock::new();
-
-/// For who reads of a failure: what the library has told before, in all ranks, with the time in microseconds.
-fn say(level: Level, target: &str, line: &str) {
-    let Some(saying) = SAYING.get() else {
-        return;
-    };
-    // The child of a fork may never get the lock.
-    let Some(item) = saying.item.try_lock().map(|item| *item) else {
-        return;
-    };
-    // Of several hosts.
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
-    let text = format!("{micros} {level} {target}: {line}");
-    saying.log.line(SAID, saying.rank, item, &text);
 }
 
 struct Worker {
@@ -104,7 +75,7 @@ struct Worker {
 }
 
 fn work(args: &[String]) -> Result<bool, String> {
-    let [log, seats, backend, clock, threads, items @ ..] = args else {
+    let [log, seats, backend, clock, threads, library, items @ ..] = args else {
         return Err("started without its arguments".into());
     };
     let number = |text: &str| text.parse::<u32>().map_err(|e| format!("{text}: {e}"));
@@ -128,22 +99,20 @@ fn work(args: &[String]) -> Result<bool, String> {
         ),
     };
     let board = board.map_err(|e| e.to_string())?;
+    let mut watch = None;
     if seats != "-" {
         let file = OpenOptions::new().read(true).write(true).open(seats);
         let file = file.map_err(|e| format!("{seats}: {e}"))?;
         let count = made.as_ref().map_or(board.size(), |_| 1);
-        Seats::map(&file, count)?.take(rank);
+        watch = Some(Seats::map(&file, count)?.take(rank));
     }
     let log = Arc::new(Log(file));
-    let _ = SAYING.set(Saying {
-        log: log.clone(),
-        rank,
-        item: Mutex::default(),
-    });
-    log::tell_also(Sink {
-        level: || Some(Level::DEBUG),
-        write: say,
-    });
+    let of_the_engine = |item: &Item| item.law.api == Api::Core;
+    if !items.iter().any(of_the_engine) {
+        library::open(Path::new(library), watch)?;
+    } else if !items.iter().all(of_the_engine) {
+        return Err("laws of the engine beside others".into());
+    }
     let turn = crate::place::turn(&board, rank);
     if let Some(wish) = closed::wish()? {
         closed::close(wish);
@@ -176,9 +145,6 @@ impl Worker {
     /// Runs a law under one seed. Whether the job may go on.
     fn seed(&mut self, law: &'static Law, item: (usize, u64)) -> bool {
         self.life_cycle += 1;
-        if let Some(saying) = SAYING.get() {
-            *saying.item.lock() = item;
-        }
         // SAFETY:
         // - between two life cycles no other thread of this process reads the environment: those of the last one are gone
         //   or wait, and the ranks that are threads have been joined.
@@ -233,10 +199,15 @@ impl Worker {
 
 /// Runs the body for one rank and tells how it went.
 fn carry_out(law: &Law, ctx: &Ctx) -> bool {
-    ctx.place.tell("start", "");
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let micros = since.map_or(0, |since| since.as_micros());
+    ctx.place.tell("start", &micros.to_string());
     let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| within_interface(law, ctx)));
     let verdict = verdict.unwrap_or_else(|panic| {
+        if let Some(lacks) = panic.downcast_ref::<Lacks>() {
+            return lacks.verdict();
+        }
         let text = panic
             .downcast_ref::<String>()
             .map(String::as_str)
@@ -260,6 +231,9 @@ fn carry_out(law: &Law, ctx: &Ctx) -> bool {
 }
 
 fn within_interface(law: &Law, ctx: &Ctx) -> Verdict {
+    if let Some(lacks) = library::lacks(law) {
+        return lacks.verdict();
+    }
     match law.api {
         Api::Gaspi if !law.bare => within_gaspi(law, ctx),
         Api::Rcce if !law.bare => within_rcce(law, ctx),
@@ -275,37 +249,25 @@ fn body(law: &Law, ctx: &Ctx) -> Verdict {
 }
 
 fn within_gaspi(law: &Law, ctx: &Ctx) -> Verdict {
-    // SAFETY:
-    // - takes a number.
-    let code = unsafe { gaspi_proc_init(BLOCK) };
-    crate::ensure_eq!(code, 0, "gaspi_proc_init before the body");
+    use crate::laws::gaspi::kit::{BLOCK, c, code_name, ok};
+    ok!(gaspi_proc_init(BLOCK));
     body(law, ctx)?;
-    // Nobody takes away what another one still works on.
+    // No rank takes away what another one still works on.
     ctx.sync();
-    // SAFETY:
-    // - takes a number; no thread of the body is left.
-    let code = unsafe { gaspi_proc_term(BLOCK) };
+    let code = c!(gaspi_proc_term(BLOCK));
     crate::ensure!(
         code == 0 || law.needs_kill,
-        "gaspi_proc_term after the body: {code} instead of 0"
+        "gaspi_proc_term after the body: {}",
+        code_name(code)
     );
     Ok(())
 }
 
 fn within_rcce(law: &Law, ctx: &Ctx) -> Verdict {
-    // SAFETY:
-    // - null pointers are allowed.
-    let codes = unsafe {
-        [
-            RCCE_init(std::ptr::null_mut(), std::ptr::null_mut()),
-            iRCCE_init(),
-        ]
-    };
-    crate::ensure_eq!(codes, [0, 0], "RCCE_init and iRCCE_init before the body");
+    use crate::laws::rcce::kit::{c, gives, ok};
+    ok!(RCCE_init(std::ptr::null_mut(), std::ptr::null_mut()));
+    ok!(iRCCE_init());
     body(law, ctx)?;
-    // SAFETY:
-    // - takes nothing; no thread of the body is left.
-    let code = unsafe { RCCE_finalize() };
-    crate::ensure_eq!(code, 0, "RCCE_finalize after the body");
+    ok!(RCCE_finalize());
     Ok(())
 }

@@ -3,12 +3,10 @@
 use std::process::{Command, ExitCode, Output};
 use std::time::Duration;
 
+const CONFORM: &str = env!("CARGO_BIN_EXE_unipgas-conform");
+
 fn conform(args: &[&str]) -> Output {
-    Command::new(std::env::current_exe().expect("own path"))
-        .arg("conform")
-        .args(args)
-        .output()
-        .expect("starts")
+    Command::new(CONFORM).args(args).output().expect("starts")
 }
 
 /// Output and exit status of one law.
@@ -208,8 +206,8 @@ fn a_column_that_cannot_run_here() {
     for column in ["shm", "chaos", "mixed"] {
         let output = Command::new("sh")
             .args(["-c", "ulimit -f 8; exec \"$@\"", "sh"])
-            .arg(std::env::current_exe().expect("own path"))
-            .args(["conform", "--law", "selftest.holds", "--backend", column])
+            .arg(CONFORM)
+            .args(["--law", "selftest.holds", "--backend", column])
             .output()
             .expect("starts");
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -257,8 +255,10 @@ fn wrong_arguments() {
 
 /// A failure in a job of several laws: the others are run in another job.
 fn the_others_are_not_spoiled() {
-    let runner =
-        unipgas_conformance::runner::Runner::new(Duration::from_secs(2)).expect("own path");
+    // Laws of the engine need no library.
+    let runner = unipgas_conformance::runner::Runner::new(Duration::from_secs(2), "".into());
+    let mut runner = runner.expect("own path");
+    runner.program = CONFORM.into();
     let ids = [
         "selftest.holds",
         "selftest.crashes",
@@ -359,11 +359,7 @@ fn several_hosts() {
 }
 
 fn main() -> ExitCode {
-    unipgas::init();
-    let mut args = std::env::args().skip(1).peekable();
-    if args.peek().is_some_and(|arg| arg == "conform") {
-        return unipgas_conformance::cli::run(args.skip(1));
-    }
+    let mut args = std::env::args().skip(1);
     let tests: &[(&str, fn())] = &[
         ("a_law_that_holds", a_law_that_holds),
         ("a_law_that_lies", a_law_that_lies),

@@ -10,6 +10,8 @@ use scraper::{ElementRef, Html, Selector};
 use unipgas_conformance::laws;
 use unipgas_conformance::sentences::{Kept, PARTS};
 
+const CONFORM: &str = env!("CARGO_BIN_EXE_unipgas-conform");
+
 /// A folder that goes with the test.
 struct Folder(PathBuf);
 
@@ -54,12 +56,8 @@ impl Drop for Folder {
 }
 
 fn command(args: &[&str], report: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().expect("own path"));
-    command
-        .arg("conform")
-        .args(args)
-        .arg("--report")
-        .arg(report);
+    let mut command = Command::new(CONFORM);
+    command.args(args).arg("--report").arg(report);
     command
 }
 
@@ -494,11 +492,7 @@ fn where_nothing_can_be_written() {
 }
 
 fn main() -> ExitCode {
-    unipgas::init();
-    let mut args = std::env::args().skip(1).peekable();
-    if args.peek().is_some_and(|arg| arg == "conform") {
-        return unipgas_conformance::cli::run(args.skip(1));
-    }
+    let mut args = std::env::args().skip(1);
     let tests: &[(&str, fn())] = &[
         ("laws_that_hold", laws_that_hold),
         (

@@ -29,6 +29,11 @@
 //! # Ok::<(), unipgas_core::Error>(())
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "unipgas runs on Linux: use a container, such as docker run -it -v \"$PWD\":/unipgas -w /unipgas rust"
+);
+
 pub mod descriptor;
 pub mod dynamic;
 pub mod error;

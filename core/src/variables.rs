@@ -159,7 +159,7 @@ pub const VARIABLES: [Variable; 36] = [
 /// Those of building and testing the library itself.
 pub const OF_TESTS: [Variable; 1] = [variable(
     "UNIPGAS_LIB",
-    "the library that the benchmark measures, and whose symbols the tests compare with what they should be",
+    "the library that unipgas conform and unipgas bench call, and whose symbols the tests compare with the headers",
 )];
 
 const PREFIX: &str = "UNIPGAS_";

@@ -216,6 +216,13 @@ pub struct Variables {
     pub iRCCE_ANY_LENGTH: Option<NonNull<c_int>>,
 }
 
+// SAFETY:
+// - addresses of variables, which any thread may know; the code that follows one answers for the access.
+unsafe impl Send for Variables {}
+// SAFETY:
+// - as for Send.
+unsafe impl Sync for Variables {}
+
 impl Variables {
     /// Those that `symbol` finds; `symbol` gives null for a name that the library lacks.
     pub fn load(symbol: impl Fn(&CStr) -> *mut c_void) -> Self {

@@ -19,6 +19,11 @@ pub fn constants() -> impl Iterator<Item = (&'static str, i128)> {
         .copied()
 }
 
+/// Names and values of the return codes.
+pub fn return_codes() -> impl Iterator<Item = (&'static str, c_int)> {
+    CODES.iter().map(|(name, value)| (*name, *value as c_int))
+}
+
 const SPS_SHIFT: u32 = 24;
 const PATH_SHIFT: u32 = 28;
 /// All bits of the session progress step, and of the path, among the flags of one-sided communication.

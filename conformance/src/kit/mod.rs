@@ -7,6 +7,7 @@ mod sides;
 mod stopped;
 mod table;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use memory::{Memory, same};
@@ -17,6 +18,21 @@ pub(crate) use table::{check, table};
 
 use crate::law::{Ctx, Random, Verdict};
 use crate::stall::Looks;
+
+/// The threads of the library in this process: their names and their folders in /proc. The main thread is called as the program, which is none of them.
+pub(crate) fn library_threads() -> Vec<(String, PathBuf)> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let main = std::process::id().to_string();
+    let folders = tasks.flatten().map(|task| task.path());
+    let others = folders.filter(|folder| !folder.ends_with(&main));
+    let named = others.filter_map(|folder| {
+        let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+        Some((name.trim().to_owned(), folder))
+    });
+    named
+        .filter(|(name, _)| name.starts_with("unipgas-"))
+        .collect()
+}
 
 /// The text of a call that gave something else, with the place in the law.
 pub(crate) fn gave(

@@ -21,6 +21,8 @@ const FOLDERS: [&str; 3] = [
 const INSTALLED: &str = "libunipgas.so.0";
 /// The library's name in the target directory of cargo.
 const BUILT: &str = "libunipgas_c.so";
+/// Cargo's folder of dependencies, beside the programs. A library beside the programs may be older: a build of tests leaves it alone.
+const DEPENDENCIES: &str = "deps";
 
 /// The full path of the library. The first of these decides: `wish`, the value of the option `--library`; the environment variable UNIPGAS_LIB; the places
 /// where `make install` and cargo put the library of this program.
@@ -56,11 +58,11 @@ fn named(path: &Path, by: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The library of the programs in `folder`. Cargo keeps its newest library in `deps`, where its test programs are: `cargo test` builds it there alone.
+/// The library of the programs in `folder`, or of tests in cargo's folder of dependencies.
 fn beside(folder: &Path) -> Option<PathBuf> {
     let above = folder.parent().unwrap_or(folder);
     let installed = FOLDERS.map(|name| above.join(name).join(INSTALLED));
-    let built = [folder.join("deps").join(BUILT), folder.join(BUILT)];
+    let built = [folder.join(DEPENDENCIES).join(BUILT), folder.join(BUILT)];
     let mut places = installed.into_iter().chain(built);
     places.find(|place| place.is_file())
 }
@@ -161,10 +163,10 @@ mod tests {
         };
         std::fs::create_dir_all(&folder).unwrap();
         assert_eq!(beside(&folder), None);
-        let of_a_test = place(folder.join(BUILT));
-        assert_eq!(beside(&folder), Some(of_a_test));
-        let newest = place(folder.join("deps").join(BUILT));
-        assert_eq!(beside(&folder), Some(newest));
+        let built = place(folder.join(BUILT));
+        assert_eq!(beside(&folder), Some(built));
+        let newer = place(folder.join(DEPENDENCIES).join(BUILT));
+        assert_eq!(beside(&folder), Some(newer));
         for name in FOLDERS.iter().rev() {
             let installed = place(top.join(name).join(INSTALLED));
             assert_eq!(beside(&folder), Some(installed));

@@ -429,14 +429,27 @@ fn what_the_compiler_is_told_is_not_read() {
 #[test]
 fn pages_and_completions_are_made_of_the_options() {
     let place = std::env::temp_dir().join(format!("unipgas-pages-{}", std::process::id()));
-    let output = unipgas(&["pages", place.to_str().unwrap()]);
+    std::fs::create_dir_all(&place).unwrap();
+    let described = place.join("conform.options");
+    let program = clap::Command::new("unipgas-conform")
+        .arg(clap::Arg::new("seeds").long("seeds").help("Seeds"));
+    std::fs::write(&described, unipgas_options::describe(&program)).unwrap();
+    let options = format!("conform={}", described.display());
+    let output = unipgas(&["pages", place.to_str().unwrap(), "--options", &options]);
     assert!(output.status.success(), "{output:?}");
+    for wrong in ["conform", "other=file", "conform=/nowhere"] {
+        let output = unipgas(&["pages", place.to_str().unwrap(), "--options", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains(wrong.trim_start_matches("conform=")),
+            "{output:?}"
+        );
+    }
     let text = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
     for (page, option) in [
         ("unipgas", "unipgas\\-conform(1)"),
         ("unipgas-run", "\\-\\-report\\-bindings"),
-        ("unipgas-conform", "\\-\\-sentences"),
-        ("unipgas-bench", "\\-\\-no\\-peers"),
+        ("unipgas-conform", "\\-\\-seeds"),
         ("unipgas-top", "\\-\\-delay"),
         ("unipgas-cc", "\\-\\-showme"),
         ("unipgas-c++", "\\-\\-api"),
@@ -453,6 +466,7 @@ fn pages_and_completions_are_made_of_the_options() {
         "zsh/site-functions/_unipgas",
     ] {
         assert!(text(shell).contains("--report-bindings"), "{shell}");
+        assert!(text(shell).contains("--seeds"), "{shell}");
     }
     std::fs::remove_dir_all(place).unwrap();
 }

@@ -1,7 +1,7 @@
 //! The table of atomic operations, over the wire.
 
-use unipgas::core::atomic::{AtomicForm, apply_vector, supported};
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
+use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
 use super::rank::{Rank, Says, dawdle, on_ranks, other_than, read, refused};
 use super::{law, ordering};

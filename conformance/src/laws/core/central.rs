@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use unipgas::core::central::{CentralBarrier, Places};
-use unipgas::core::published::PublishedRegions;
-use unipgas::core::{Deadline, Error, Remote};
+use unipgas_core::central::{CentralBarrier, Places};
+use unipgas_core::published::PublishedRegions;
+use unipgas_core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
 use super::{law, ordering};

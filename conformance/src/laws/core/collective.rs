@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use unipgas::core::group::{Group, PAYLOAD};
-use unipgas::core::{Deadline, Error, Remote, Result};
+use unipgas_core::group::{Group, PAYLOAD};
+use unipgas_core::{Deadline, Error, Remote, Result};
 
 use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};
 use super::{law, ordering};
@@ -274,7 +274,7 @@ fn several(ctx: &Ctx) -> Verdict {
         );
         let result = rank.world.clone();
         for members in [&[0u32, 9][..], &[1, 0], &[0, 0], &[]] {
-            let forming = unipgas::core::group::Forming::new(&result, members, [0, 0]).map(drop);
+            let forming = unipgas_core::group::Forming::new(&result, members, [0, 0]).map(drop);
             refused(
                 forming,
                 |e| matches!(e, Error::InvalidArgument(_)),

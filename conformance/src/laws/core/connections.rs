@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Remote};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, late, on_ranks, refused, write};
 use super::{law, ordering};
@@ -128,7 +128,7 @@ fn first_by_threads(ctx: &Ctx) -> Verdict {
 }
 
 /// Asks again as long as there is no answer yet.
-fn at_last(ask: impl Fn() -> unipgas::core::Result<()>) -> unipgas::core::Result<()> {
+fn at_last(ask: impl Fn() -> unipgas_core::Result<()>) -> unipgas_core::Result<()> {
     let mut looks = Looks::for_the("answer");
     loop {
         match ask() {

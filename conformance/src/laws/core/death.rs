@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Flags, Remote, Result};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Error, Flags, Remote, Result};
 
 use super::law;
 use super::rank::{NOTES, Rank, Says, late, on_ranks, refused, write};
@@ -237,8 +237,8 @@ fn in_storm(ctx: &Ctx) -> Verdict {
 
 fn storm(
     rank: &Rank<'_>,
-    there: &unipgas::core::RemoteRegion,
-    notes: &unipgas::core::RemoteRegion,
+    there: &unipgas_core::RemoteRegion,
+    notes: &unipgas_core::RemoteRegion,
     number: u32,
 ) -> Result<()> {
     let at = |offset| Remote {
@@ -280,7 +280,7 @@ fn in_forming(ctx: &Ctx) -> Verdict {
         }
         let world = rank.world.clone();
         let mut forming =
-            unipgas::core::group::Forming::new(&world, &[0, 1], [1, 2]).says("a group")?;
+            unipgas_core::group::Forming::new(&world, &[0, 1], [1, 2]).says("a group")?;
         ends(ctx, "forming a group", || forming.advance(Deadline::Never))
     })
 }

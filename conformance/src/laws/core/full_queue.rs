@@ -1,8 +1,8 @@
 //! More operations than any network takes at a time: they wait in the engine, and nothing else changes.
 
-use unipgas::core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
-use unipgas::core::transport::Life;
-use unipgas::core::{
+use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas_core::transport::Life;
+use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Outcome, Remote, RemoteRegion, Rights,
 };
 
@@ -50,7 +50,7 @@ pub const LAWS: &[Law] = &[
 const MANY: u64 = 512;
 
 /// Adds 1 to the word at `offset`, without a look at what was there.
-fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas::core::Result<Outcome> {
+fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas_core::Result<Outcome> {
     let one = 1u64;
     let request = AtomicRequest {
         op: AtomicOp::Sum,
@@ -94,7 +94,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
             add(rank, &there, 8).says("an add")?;
             // A number in the order of posting, whose bytes are taken.
             let mut bytes = number.to_ne_bytes();
-            let local = unipgas::core::Local {
+            let local = unipgas_core::Local {
                 ptr: bytes.as_mut_ptr(),
                 desc: 0,
             };

@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Remote, Result};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Error, Remote, Result};
 
 use super::law;
 use super::rank::{NOTES, Rank, Says, late, on_ranks, refused};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use unipgas::core::{Deadline, Error, Region, Remote, RemoteRegion, Rights};
+use unipgas_core::{Deadline, Error, Region, Remote, RemoteRegion, Rights};
 
 use super::law;
 use super::rank::{EXTRA, Rank, Says, bytes_of, late, on_ranks, read, refused, write};

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unipgas::core::atomic::supported;
-use unipgas::core::{
+use unipgas_core::atomic::supported;
+use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Flags, Region, Remote, RemoteRegion, Rights,
 };
 

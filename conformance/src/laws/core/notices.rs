@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::core::{Deadline, Error, Flags, Remote};
+use unipgas_core::{Deadline, Error, Flags, Remote};
 
 use super::law;
 use super::rank::{NOTES, Says, late, on_ranks, refused, timed};

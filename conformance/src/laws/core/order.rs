@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Flags, Notice, Remote};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Notice, Remote};
 
 use super::ordering;
 use super::rank::{NOTES, Rank, Says, bytes_of, dawdle, late, on_ranks, other_than, read, write};

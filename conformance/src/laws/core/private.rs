@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Flags, Local, Remote, RemoteRegion};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Local, Remote, RemoteRegion};
 
 use super::law;
 use super::rank::{Rank, Says, bytes_of, late, on_ranks};
@@ -124,7 +124,7 @@ fn mapped_anew(ctx: &Ctx) -> Verdict {
                 region: there,
                 offset: thread * PAGES,
             };
-            let end = |posted: unipgas::core::Result<_>| -> Verdict {
+            let end = |posted: unipgas_core::Result<_>| -> Verdict {
                 posted.says("an operation")?;
                 let drained = endpoint.drain(engine, late(), &mut || world.check_anyone());
                 drained.says("drain")

@@ -1,8 +1,8 @@
 //! Queues of requests, and inboxes.
 
-use unipgas::core::inbox::{self, InboxLayout, InboxReader, Record};
-use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Flags, Notice, Region, Remote, RemoteRegion, Rights};
+use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Error, Flags, Notice, Region, Remote, RemoteRegion, Rights};
 
 use super::rank::{EXTRA, Rank, Says, late, on_ranks, refused, write};
 use super::{law, ordering};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use unipgas::core::group::{Forming, Group};
-use unipgas::core::loopback::Loopback;
-use unipgas::core::registry::{Opening, open_from_env};
-use unipgas::core::{
+use unipgas_core::group::{Forming, Group};
+use unipgas_core::loopback::Loopback;
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::{
     Deadline, Endpoint, Engine, Error, Flags, Local, Notice, Notifications, Outcome, Region,
     Remote, RemoteRegion, Result, Rights, World,
 };

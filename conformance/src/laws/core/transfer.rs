@@ -1,6 +1,6 @@
 //! Puts and gets: what arrives, and what must not.
 
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
 use super::law;
 use super::rank::{EXTRA, Says, bytes_of, on_ranks, other_than, read, refused, write};

@@ -197,11 +197,11 @@ fn unaligned(ctx: &Ctx) -> Verdict {
         for rank in 0..ctx.size as u16 {
             let mut old = 5;
             gives!(
-                ErrUnalignOff,
+                GASPI_ERR_UNALIGN_OFF,
                 gaspi_atomic_fetch_add(0, offset, rank, 1, &mut old, LONG)
             );
             gives!(
-                ErrUnalignOff,
+                GASPI_ERR_UNALIGN_OFF,
                 gaspi_atomic_compare_swap(
                     0,
                     offset,
@@ -227,11 +227,11 @@ fn at_the_end(ctx: &Ctx) -> Verdict {
     let mut old = 5;
     for offset in [24, 32, 4096, 1 << 40, u64::MAX - 7] {
         gives!(
-            ErrInvRemOff,
+            GASPI_ERR_INV_REM_OFF,
             gaspi_atomic_fetch_add(0, offset, peer, 1, &mut old, LONG)
         );
         gives!(
-            ErrInvRemOff,
+            GASPI_ERR_INV_REM_OFF,
             gaspi_atomic_compare_swap(0, offset, peer, 0, 1, &mut old, LONG)
         );
     }

@@ -49,41 +49,44 @@ fn null_results(_: &Ctx) -> Verdict {
     let (mut groups, mut queues) = (0, 0);
     ok!(gaspi_group_num(&mut groups));
     ok!(gaspi_queue_num(&mut queues));
-    gives!(ErrNullptr, gaspi_proc_rank(null_mut()));
-    gives!(ErrNullptr, gaspi_proc_num(null_mut()));
-    gives!(ErrNullptr, gaspi_proc_local_rank(null_mut()));
-    gives!(ErrNullptr, gaspi_proc_local_num(null_mut()));
-    gives!(ErrNullptr, gaspi_proc_incarnation(null_mut()));
-    gives!(ErrNullptr, gaspi_initialized(null_mut()));
-    gives!(ErrNullptr, gaspi_config_get(null_mut()));
-    gives!(ErrNullptr, gaspi_state_vec_get(null_mut()));
-    gives!(ErrNullptr, gaspi_state_vec_get_17(null_mut()));
-    gives!(ErrNullptr, gaspi_group_create(null_mut()));
-    gives!(ErrNullptr, gaspi_group_num(null_mut()));
-    gives!(ErrNullptr, gaspi_group_size(ALL, null_mut()));
-    gives!(ErrNullptr, gaspi_group_ranks(ALL, null_mut()));
-    gives!(ErrNullptr, gaspi_segment_num(null_mut()));
-    gives!(ErrNullptr, gaspi_segment_list(1, null_mut()));
-    gives!(ErrNullptr, gaspi_segment_ptr(0, null_mut()));
-    gives!(ErrNullptr, gaspi_segment_size(0, 0, null_mut()));
-    gives!(ErrNullptr, gaspi_segment_avail_local(null_mut()));
-    gives!(ErrNullptr, gaspi_notify_waitsome(0, 0, 1, null_mut(), TEST));
+    gives!(GASPI_ERR_NULLPTR, gaspi_proc_rank(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_proc_num(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_proc_local_rank(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_proc_local_num(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_proc_incarnation(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_initialized(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_config_get(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_state_vec_get(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_state_vec_get_17(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_group_create(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_group_num(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_group_size(ALL, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_group_ranks(ALL, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_num(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_list(1, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_ptr(0, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_size(0, 0, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_avail_local(null_mut()));
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
+        gaspi_notify_waitsome(0, 0, 1, null_mut(), TEST)
+    );
+    gives!(
+        GASPI_ERR_NULLPTR,
         gaspi_notify_waitsome(0, 0, 1, null_mut(), BLOCK)
     );
-    gives!(ErrNullptr, gaspi_queue_create(null_mut(), LONG));
-    gives!(ErrNullptr, gaspi_queue_size(0, null_mut()));
-    gives!(ErrNullptr, gaspi_version(null_mut()));
-    gives!(ErrNullptr, gaspi_time_get(null_mut()));
-    gives!(ErrNullptr, gaspi_time_ticks(null_mut()));
-    gives!(ErrNullptr, gaspi_time_resolution(null_mut()));
-    gives!(ErrNullptr, gaspi_cpu_frequency(null_mut()));
-    gives!(ErrNullptr, gaspi_numa_socket(null_mut()));
-    gives!(ErrNullptr, gaspi_print_error(0, null_mut()));
-    gives!(ErrNullptr, gaspi_error_message(0, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_queue_create(null_mut(), LONG));
+    gives!(GASPI_ERR_NULLPTR, gaspi_queue_size(0, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_version(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_time_get(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_time_ticks(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_time_resolution(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_cpu_frequency(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_numa_socket(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_print_error(0, null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_error_message(0, null_mut()));
     macro_rules! getters {
-        ($($name:ident)*) => {$( gives!(ErrNullptr, $name(null_mut())); )*};
+        ($($name:ident)*) => {$( gives!(GASPI_ERR_NULLPTR, $name(null_mut())); )*};
     }
     getters! {
         gaspi_group_max gaspi_segment_max gaspi_queue_num gaspi_queue_size_max gaspi_queue_max gaspi_transfer_size_max
@@ -116,11 +119,11 @@ fn null_results(_: &Ctx) -> Verdict {
         "the notification after a reset without a place for its value"
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG)
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG)
     );
     ok!(gaspi_atomic_fetch_add(0, 0, 0, 0, &mut old, LONG));
@@ -144,40 +147,43 @@ fn null_inputs(_: &Ctx) -> Verdict {
         let to = if missing == 3 { null() } else { at };
         let size = if missing == 4 { null() } else { size };
         gives!(
-            ErrNullptr,
+            GASPI_ERR_NULLPTR,
             gaspi_write_list(1, mine, from, 0, theirs, to, size, 0, LONG)
         );
         gives!(
-            ErrNullptr,
+            GASPI_ERR_NULLPTR,
             gaspi_read_list(1, mine, from, 0, theirs, to, size, 0, LONG)
         );
         gives!(
-            ErrNullptr,
+            GASPI_ERR_NULLPTR,
             gaspi_write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1, 0, LONG)
         );
         gives!(
-            ErrNullptr,
+            GASPI_ERR_NULLPTR,
             gaspi_read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 0, LONG)
         );
     }
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, TEST));
+    gives!(
+        GASPI_TIMEOUT,
+        gaspi_notify_waitsome(0, 0, 10, &mut first, TEST)
+    );
     ensure_eq!(queue_size(0)?, 0, "the queue's size after refusals");
     let (send, mut receive) = ([1u8; 8], [9u8; 8]);
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce(null(), receive.as_mut_ptr(), 1, 2, 5, ALL, LONG)
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce(send.as_ptr(), null_mut(), 1, 2, 5, ALL, LONG)
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce(null(), null_mut(), 1, 2, 5, ALL, LONG)
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce_user(
             send.as_ptr(),
             receive.as_mut_ptr(),
@@ -190,7 +196,7 @@ fn null_inputs(_: &Ctx) -> Verdict {
         )
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce_user_17(
             send.as_ptr(),
             receive.as_mut_ptr(),
@@ -203,7 +209,7 @@ fn null_inputs(_: &Ctx) -> Verdict {
         )
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce_user(
             null(),
             receive.as_mut_ptr(),
@@ -216,7 +222,7 @@ fn null_inputs(_: &Ctx) -> Verdict {
         )
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_allreduce_user(
             send.as_ptr(),
             null_mut(),
@@ -229,9 +235,9 @@ fn null_inputs(_: &Ctx) -> Verdict {
         )
     );
     ensure_eq!(receive, [9; 8], "the result of refused reductions");
-    gives!(ErrNullptr, gaspi_segment_bind(1, null_mut(), 64, 0));
+    gives!(GASPI_ERR_NULLPTR, gaspi_segment_bind(1, null_mut(), 64, 0));
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0)
     );
     let mut num = 0;
@@ -272,11 +278,11 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
     two.all(0, 256, 0x5a, "after refused calls")?;
     let mut first = 0;
     gives!(
-        Timeout,
+        GASPI_TIMEOUT,
         gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST)
     );
     gives!(
-        Timeout,
+        GASPI_TIMEOUT,
         gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
     );
     barrier()?;
@@ -292,48 +298,54 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
 fn unknown_segments(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         for id in [2u8, 100, 254, 255] {
-            gives!(ErrInvSeg, gaspi_write(id, 0, peer, 0, 0, 8, 0, LONG));
-            gives!(ErrInvSeg, gaspi_write(0, 0, peer, id, 0, 8, 0, LONG));
-            gives!(ErrInvSeg, gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG));
-            gives!(ErrInvSeg, gaspi_read(0, 0, peer, id, 0, 8, 0, LONG));
-            gives!(ErrInvSeg, gaspi_notify(id, peer, 0, 1, 0, LONG));
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
+                gaspi_write(id, 0, peer, 0, 0, 8, 0, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_SEG,
+                gaspi_write(0, 0, peer, id, 0, 8, 0, LONG)
+            );
+            gives!(GASPI_ERR_INV_SEG, gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_read(0, 0, peer, id, 0, 8, 0, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_notify(id, peer, 0, 1, 0, LONG));
+            gives!(
+                GASPI_ERR_INV_SEG,
                 gaspi_write_notify(id, 0, peer, 0, 0, 8, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_write_notify(0, 0, peer, id, 0, 8, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_read_notify(id, 0, peer, 0, 0, 8, 0, 0, LONG)
             );
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_read_notify(0, 0, peer, id, 0, 8, 0, 0, LONG)
             );
-            gives!(ErrInvSeg, gaspi_segment_register(id, peer, LONG));
-            gives!(ErrInvSeg, gaspi_segment_delete(id));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_register(id, peer, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(id));
             let (mut pointer, mut size, mut number, mut old) = (null_mut(), 0, 0, 7);
-            gives!(ErrInvSeg, gaspi_segment_ptr(id, &mut pointer));
-            gives!(ErrInvSeg, gaspi_segment_size(id, 0, &mut size));
-            gives!(ErrInvSeg, gaspi_segment_size(id, 1, &mut size));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(id, &mut pointer));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(id, 0, &mut size));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(id, 1, &mut size));
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_notify_waitsome(id, 0, 1, &mut number, TEST)
             );
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_notify_waitsome(id, 0, 1, &mut number, BLOCK)
             );
-            gives!(ErrInvSeg, gaspi_notify_reset(id, 0, &mut number));
+            gives!(GASPI_ERR_INV_SEG, gaspi_notify_reset(id, 0, &mut number));
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_atomic_fetch_add(id, 0, peer, 1, &mut old, LONG)
             );
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_atomic_compare_swap(id, 0, peer, 0, 1, &mut old, LONG)
             );
             ensure_eq!(old, 7, "the old value of refused atomics");
@@ -347,38 +359,47 @@ fn unknown_queues(ctx: &Ctx) -> Verdict {
         let (ids, at, size) = ([0u8], [8u64], [8u64]);
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for queue in [8u8, 15, 16, 17, 255] {
-            gives!(ErrInvQueue, gaspi_write(0, 0, peer, 0, 0, 8, queue, LONG));
-            gives!(ErrInvQueue, gaspi_read(0, 0, peer, 0, 0, 8, queue, LONG));
-            gives!(ErrInvQueue, gaspi_notify(0, peer, 0, 1, queue, LONG));
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
+                gaspi_write(0, 0, peer, 0, 0, 8, queue, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_QUEUE,
+                gaspi_read(0, 0, peer, 0, 0, 8, queue, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_QUEUE,
+                gaspi_notify(0, peer, 0, 1, queue, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_QUEUE,
                 gaspi_write_notify(0, 0, peer, 0, 0, 8, 0, 1, queue, LONG)
             );
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
                 gaspi_read_notify(0, 0, peer, 0, 0, 8, 0, queue, LONG)
             );
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
                 gaspi_write_list(1, ids, at, peer, ids, at, size, queue, LONG)
             );
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
                 gaspi_read_list(1, ids, at, peer, ids, at, size, queue, LONG)
             );
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
                 gaspi_write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1, queue, LONG)
             );
             gives!(
-                ErrInvQueue,
+                GASPI_ERR_INV_QUEUE,
                 gaspi_read_list_notify(1, ids, at, peer, ids, at, size, 0, 0, queue, LONG)
             );
-            gives!(ErrInvQueue, gaspi_wait(queue, BLOCK));
-            gives!(ErrInvQueue, gaspi_queue_delete(queue));
-            gives!(ErrInvQueue, gaspi_queue_purge(queue, LONG));
+            gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, BLOCK));
+            gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_delete(queue));
+            gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
             let mut size = 7;
-            gives!(ErrInvQueue, gaspi_queue_size(queue, &mut size));
+            gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_size(queue, &mut size));
             ensure_eq!(size, 7, "the size of a queue that does not exist");
         }
         Ok(())
@@ -393,48 +414,51 @@ fn unknown_ranks(ctx: &Ctx) -> Verdict {
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for rank in [ctx.size as u16, 100, 65_534, 65_535] {
             let mut old = 7;
-            gives!(ErrInvRank, gaspi_write(0, 0, rank, 0, 0, 8, 0, LONG));
-            gives!(ErrInvRank, gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG));
-            gives!(ErrInvRank, gaspi_notify(0, rank, 0, 1, 0, LONG));
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
+                gaspi_write(0, 0, rank, 0, 0, 8, 0, LONG)
+            );
+            gives!(GASPI_ERR_INV_RANK, gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG));
+            gives!(GASPI_ERR_INV_RANK, gaspi_notify(0, rank, 0, 1, 0, LONG));
+            gives!(
+                GASPI_ERR_INV_RANK,
                 gaspi_write_notify(0, 0, rank, 0, 0, 8, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_read_notify(0, 0, rank, 0, 0, 8, 0, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_write_list(1, ids, at, rank, ids, at, size, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_read_list(1, ids, at, rank, ids, at, size, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_read_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 0, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG)
             );
             gives!(
-                ErrInvRank,
+                GASPI_ERR_INV_RANK,
                 gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG)
             );
-            gives!(ErrInvRank, gaspi_group_add(group, rank));
-            gives!(ErrInvRank, gaspi_connect(rank, LONG));
-            gives!(ErrInvRank, gaspi_segment_register(0, rank, LONG));
-            gives!(ErrInvRank, gaspi_proc_ping(rank, LONG));
-            gives!(ErrInvRank, gaspi_proc_kill(rank, LONG));
+            gives!(GASPI_ERR_INV_RANK, gaspi_group_add(group, rank));
+            gives!(GASPI_ERR_INV_RANK, gaspi_connect(rank, LONG));
+            gives!(GASPI_ERR_INV_RANK, gaspi_segment_register(0, rank, LONG));
+            gives!(GASPI_ERR_INV_RANK, gaspi_proc_ping(rank, LONG));
+            gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(rank, LONG));
             let mut bytes = 7;
-            gives!(ErrInvRank, gaspi_segment_size(0, rank, &mut bytes));
+            gives!(GASPI_ERR_INV_RANK, gaspi_segment_size(0, rank, &mut bytes));
         }
         let mut members = 9;
         ok!(gaspi_group_size(group, &mut members));
@@ -449,13 +473,13 @@ fn unknown_groups(_: &Ctx) -> Verdict {
         let (send, mut receive) = ([1u8; 8], [9u8; 8]);
         let (mut size, mut rank) = (7, 7);
         for timeout in [TEST, BLOCK] {
-            gives!(ErrInvGroup, gaspi_barrier(group, timeout));
+            gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
             gives!(
-                ErrInvGroup,
+                GASPI_ERR_INV_GROUP,
                 gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5, group, timeout)
             );
             gives!(
-                ErrInvGroup,
+                GASPI_ERR_INV_GROUP,
                 gaspi_allreduce_user(
                     send.as_ptr(),
                     receive.as_mut_ptr(),
@@ -467,17 +491,20 @@ fn unknown_groups(_: &Ctx) -> Verdict {
                     timeout
                 )
             );
-            gives!(ErrInvGroup, gaspi_group_commit(group, timeout));
-            gives!(ErrInvGroup, gaspi_segment_create(0, 64, group, timeout, 0));
+            gives!(GASPI_ERR_INV_GROUP, gaspi_group_commit(group, timeout));
             gives!(
-                ErrInvGroup,
+                GASPI_ERR_INV_GROUP,
+                gaspi_segment_create(0, 64, group, timeout, 0)
+            );
+            gives!(
+                GASPI_ERR_INV_GROUP,
                 gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0)
             );
         }
-        gives!(ErrInvGroup, gaspi_group_add(group, 0));
-        gives!(ErrInvGroup, gaspi_group_delete(group));
-        gives!(ErrInvGroup, gaspi_group_size(group, &mut size));
-        gives!(ErrInvGroup, gaspi_group_ranks(group, &mut rank));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_group_add(group, 0));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_group_size(group, &mut size));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_group_ranks(group, &mut rank));
         ensure_eq!(
             (size, rank, receive),
             (7, 7, [9; 8]),
@@ -530,7 +557,7 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
         code_name(code)
     );
     ok!(gaspi_barrier(strange, LONG));
-    gives!(ErrInvGroup, gaspi_group_delete(ALL));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(ALL));
     barrier()
 }
 
@@ -540,7 +567,7 @@ fn reductions(_: &Ctx) -> Verdict {
     for num in [0, 256, 1 << 20, u32::MAX] {
         for datatype in 0..6 {
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_allreduce(from, to, num, 2, datatype, ALL, BLOCK)
             );
         }

@@ -46,36 +46,36 @@ fn past_the_end(ctx: &Ctx) -> Verdict {
             (1, 256),
         ] {
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
             );
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
             );
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
             );
             if size <= 256 {
                 gives!(
-                    ErrInvRemOff,
+                    GASPI_ERR_INV_REM_OFF,
                     gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
                 );
                 gives!(
-                    ErrInvRemOff,
+                    GASPI_ERR_INV_REM_OFF,
                     gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
                 );
                 gives!(
-                    ErrInvRemOff,
+                    GASPI_ERR_INV_REM_OFF,
                     gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
                 );
                 gives!(
-                    ErrInvRemOff,
+                    GASPI_ERR_INV_REM_OFF,
                     gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
                 );
             }
@@ -95,27 +95,27 @@ fn overflowing(ctx: &Ctx) -> Verdict {
             (u64::MAX, 0),
         ] {
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
             );
             gives!(
-                ErrInvLocOff,
+                GASPI_ERR_INV_LOC_OFF,
                 gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
             );
             gives!(
-                ErrInvRemOff,
+                GASPI_ERR_INV_REM_OFF,
                 gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
             );
             gives!(
-                ErrInvRemOff,
+                GASPI_ERR_INV_REM_OFF,
                 gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
             );
             gives!(
-                ErrInvRemOff,
+                GASPI_ERR_INV_REM_OFF,
                 gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvRemOff,
+                GASPI_ERR_INV_REM_OFF,
                 gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
             );
         }
@@ -124,19 +124,19 @@ fn overflowing(ctx: &Ctx) -> Verdict {
         for size in [most + 1, 1 << 40, 1 << 63, u64::MAX - 255, u64::MAX] {
             for offset in [0, 8, 256] {
                 gives!(
-                    ErrInvCommsize,
+                    GASPI_ERR_INV_COMMSIZE,
                     gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
                 );
                 gives!(
-                    ErrInvCommsize,
+                    GASPI_ERR_INV_COMMSIZE,
                     gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
                 );
                 gives!(
-                    ErrInvCommsize,
+                    GASPI_ERR_INV_COMMSIZE,
                     gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
                 );
                 gives!(
-                    ErrInvCommsize,
+                    GASPI_ERR_INV_COMMSIZE,
                     gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
                 );
             }
@@ -151,38 +151,47 @@ fn notification_values(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        gives!(ErrInvNotifVal, gaspi_notify(0, peer, 0, 0, 0, LONG));
         gives!(
-            ErrInvNotifVal,
+            GASPI_ERR_INV_NOTIF_VAL,
+            gaspi_notify(0, peer, 0, 0, 0, LONG)
+        );
+        gives!(
+            GASPI_ERR_INV_NOTIF_VAL,
             gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG)
         );
         gives!(
-            ErrInvNotifVal,
+            GASPI_ERR_INV_NOTIF_VAL,
             gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG)
         );
         for id in [num, num + 1, 1 << 30, u32::MAX] {
-            gives!(ErrInvNotifId, gaspi_notify(0, peer, id, 1, 0, LONG));
             gives!(
-                ErrInvNotifId,
+                GASPI_ERR_INV_NOTIF_ID,
+                gaspi_notify(0, peer, id, 1, 0, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_NOTIF_ID,
                 gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG)
             );
             gives!(
-                ErrInvNotifId,
+                GASPI_ERR_INV_NOTIF_ID,
                 gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG)
             );
             gives!(
-                ErrInvNotifId,
+                GASPI_ERR_INV_NOTIF_ID,
                 gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG)
             );
             gives!(
-                ErrInvNotifId,
+                GASPI_ERR_INV_NOTIF_ID,
                 gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG)
             );
             let mut value = 7;
-            gives!(ErrInvNotifId, gaspi_notify_reset(0, id, &mut value));
+            gives!(
+                GASPI_ERR_INV_NOTIF_ID,
+                gaspi_notify_reset(0, id, &mut value)
+            );
             for timeout in [TEST, BLOCK] {
                 gives!(
-                    ErrInvNotifId,
+                    GASPI_ERR_INV_NOTIF_ID,
                     gaspi_notify_waitsome(0, id, 1, &mut value, timeout)
                 );
             }
@@ -287,11 +296,11 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG)
         );
         Ok(())
@@ -307,19 +316,19 @@ fn list_lengths(ctx: &Ctx) -> Verdict {
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         for num in [0, most + 1, 1 << 20, u32::MAX] {
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG)
             );
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG)
             );
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG)
             );
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG)
             );
         }
@@ -330,10 +339,16 @@ fn list_lengths(ctx: &Ctx) -> Verdict {
 fn segment_sizes(_: &Ctx) -> Verdict {
     let mut own = [0u64; 8];
     let base: *mut u8 = own.as_mut_ptr().cast();
-    gives!(ErrInvSegsize, gaspi_segment_alloc(0, 0, 0));
-    gives!(ErrInvSegsize, gaspi_segment_create(0, 0, ALL, LONG, 0));
-    gives!(ErrInvSegsize, gaspi_segment_bind(0, base, 0, 0));
-    gives!(ErrInvSegsize, gaspi_segment_use(0, base, 0, ALL, LONG, 0));
+    gives!(GASPI_ERR_INV_SEGSIZE, gaspi_segment_alloc(0, 0, 0));
+    gives!(
+        GASPI_ERR_INV_SEGSIZE,
+        gaspi_segment_create(0, 0, ALL, LONG, 0)
+    );
+    gives!(GASPI_ERR_INV_SEGSIZE, gaspi_segment_bind(0, base, 0, 0));
+    gives!(
+        GASPI_ERR_INV_SEGSIZE,
+        gaspi_segment_use(0, base, 0, ALL, LONG, 0)
+    );
     for size in [
         u64::MAX,
         u64::MAX - 4096,
@@ -393,11 +408,14 @@ fn segment_names(_: &Ctx) -> Verdict {
     memory.fill(8);
     let mut own = [0u64; 8];
     let base: *mut u8 = own.as_mut_ptr().cast();
-    gives!(ErrInvSeg, gaspi_segment_alloc(3, 64, 0));
-    gives!(ErrInvSeg, gaspi_segment_alloc(3, 128, 0));
-    gives!(ErrInvSeg, gaspi_segment_bind(3, base, 64, 0));
-    gives!(ErrInvSeg, gaspi_segment_create(3, 64, ALL, LONG, 0));
-    gives!(ErrInvSeg, gaspi_segment_use(3, base, 64, ALL, LONG, 0));
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_alloc(3, 64, 0));
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_alloc(3, 128, 0));
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_bind(3, base, 64, 0));
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_create(3, 64, ALL, LONG, 0));
+    gives!(
+        GASPI_ERR_INV_SEG,
+        gaspi_segment_use(3, base, 64, ALL, LONG, 0)
+    );
     let (mut pointer, mut num) = (null_mut(), 0);
     ok!(gaspi_segment_ptr(3, &mut pointer));
     ok!(gaspi_segment_num(&mut num));

@@ -96,7 +96,7 @@ fn barrier_by_testing(ctx: &Ctx) -> Verdict {
         if ctx.rank != 0 {
             // Rank 0 comes only when these have been answered: one that waited would wait for ever.
             for _ in 0..5 {
-                gives!(Timeout, gaspi_barrier(ALL, TEST));
+                gives!(GASPI_TIMEOUT, gaspi_barrier(ALL, TEST));
             }
         }
         ctx.sync();
@@ -116,8 +116,8 @@ fn barrier_waits(ctx: &Ctx) -> Verdict {
         return barrier();
     }
     let start = Instant::now();
-    gives!(Timeout, gaspi_barrier(ALL, TEST));
-    gives!(Timeout, gaspi_barrier(ALL, 20));
+    gives!(GASPI_TIMEOUT, gaspi_barrier(ALL, TEST));
+    gives!(GASPI_TIMEOUT, gaspi_barrier(ALL, 20));
     ensure!(ms(start) >= 19, "a timeout of 20 ms after {} ms", ms(start));
     ctx.sync();
     ok!(gaspi_barrier(ALL, BLOCK));
@@ -283,7 +283,7 @@ fn most_elements(ctx: &Ctx) -> Verdict {
     let send = vec![0u64; most as usize + 1];
     let mut receive = vec![9u64; most as usize + 1];
     gives!(
-        ErrInvNum,
+        GASPI_ERR_INV_NUM,
         gaspi_allreduce(
             send.as_ptr().cast(),
             receive.as_mut_ptr().cast(),

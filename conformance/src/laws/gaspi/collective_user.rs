@@ -262,7 +262,7 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
         (u32::MAX, 1 << 33),
     ] {
         gives!(
-            ErrInvSize,
+            GASPI_ERR_INV_SIZE,
             gaspi_allreduce_user(
                 send.as_ptr(),
                 receive.as_mut_ptr(),

@@ -1,7 +1,5 @@
 //! §5.2: the configuration.
 
-use unipgas::gaspi::Config;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -100,7 +98,7 @@ fn config_kept(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn same(seen: &Config, set: &Config, when: &str) -> Verdict {
+fn same(seen: &gaspi_config_t, set: &gaspi_config_t, when: &str) -> Verdict {
     ensure_eq!(
         format!("{seen:?}"),
         format!("{set:?}"),
@@ -110,7 +108,7 @@ fn same(seen: &Config, set: &Config, when: &str) -> Verdict {
 }
 
 fn config_limits(_: &Ctx) -> Verdict {
-    type Change = fn(&mut Config);
+    type Change = fn(&mut gaspi_config_t);
     let before = config()?;
     let refused: [(&str, Change); 20] = [
         ("group_max 0", |c| c.group_max = 0),
@@ -197,7 +195,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
     let group_max = if ctx.is_quick() { 255 } else { 30 };
     const NOTIFICATIONS: u32 = 1 << 24;
     const ELEMENTS: u32 = 1_000_000;
-    let change = |config: &mut Config| {
+    let change = |config: &mut gaspi_config_t| {
         config.group_max = group_max;
         config.notification_num = NOTIFICATIONS;
         config.allreduce_elem_max = ELEMENTS;
@@ -231,12 +229,12 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify(0, to, last, 1, 0, LONG));
         notified(0, last)?;
         gives!(
-            ErrInvNotifId,
+            GASPI_ERR_INV_NOTIF_ID,
             gaspi_notify(0, to, NOTIFICATIONS, 1, 0, LONG)
         );
         let mut id = 0;
         gives!(
-            ErrInvNotifId,
+            GASPI_ERR_INV_NOTIF_ID,
             gaspi_notify_waitsome(0, NOTIFICATIONS, 1, &mut id, TEST)
         );
         let send: Vec<u64> = (0..u64::from(ELEMENTS) + 1)
@@ -248,7 +246,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
             receive.as_mut_ptr().cast::<u8>(),
         );
         gives!(
-            ErrInvNum,
+            GASPI_ERR_INV_NUM,
             gaspi_allreduce(from, into, ELEMENTS + 1, 2, 5, ALL, LONG)
         );
         // A timeout in the middle of it loses nothing.
@@ -321,22 +319,28 @@ fn config_in_force(_: &Ctx) -> Verdict {
             }
             segment(0, 1000)?;
             segment(1, 1000)?;
-            gives!(ErrManySeg, gaspi_segment_alloc(2, 1000, 0));
-            gives!(ErrInvQueue, gaspi_write(0, 0, 0, 0, 0, 8, 3, LONG));
-            gives!(ErrInvCommsize, gaspi_write(0, 0, 0, 0, 0, 101, 0, LONG));
-            gives!(ErrInvCommsize, gaspi_read(0, 0, 0, 0, 0, 101, 0, LONG));
+            gives!(GASPI_ERR_MANY_SEG, gaspi_segment_alloc(2, 1000, 0));
+            gives!(GASPI_ERR_INV_QUEUE, gaspi_write(0, 0, 0, 0, 0, 8, 3, LONG));
+            gives!(
+                GASPI_ERR_INV_COMMSIZE,
+                gaspi_write(0, 0, 0, 0, 0, 101, 0, LONG)
+            );
+            gives!(
+                GASPI_ERR_INV_COMMSIZE,
+                gaspi_read(0, 0, 0, 0, 0, 101, 0, LONG)
+            );
             ok!(gaspi_write(0, 0, 0, 0, 100, 100, 0, LONG));
-            gives!(ErrInvNotifId, gaspi_notify(0, 0, 10, 1, 0, LONG));
+            gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify(0, 0, 10, 1, 0, LONG));
             let mut id = 0;
             gives!(
-                ErrInvNotifId,
+                GASPI_ERR_INV_NOTIF_ID,
                 gaspi_notify_waitsome(0, 10, 1, &mut id, TEST)
             );
-            gives!(ErrInvNotifId, gaspi_notify_reset(0, 10, &mut id));
+            gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify_reset(0, 10, &mut id));
             let send = [1u8; 64];
             let mut receive = [0u8; 64];
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5, ALL, LONG)
             );
             ok!(gaspi_allreduce(
@@ -351,7 +355,7 @@ fn config_in_force(_: &Ctx) -> Verdict {
             let (ids, offsets, sizes) = ([0u8; 4], [0u64; 4], [8u64; 4]);
             let (ids, offsets, sizes) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
             gives!(
-                ErrInvNum,
+                GASPI_ERR_INV_NUM,
                 gaspi_write_list(4, ids, offsets, 0, ids, offsets, sizes, 1, LONG)
             );
             ok!(gaspi_write_list(
@@ -367,7 +371,7 @@ fn config_in_force(_: &Ctx) -> Verdict {
                 ensure!(made <= 4, "more than group_max groups");
             }
             ensure_eq!(num + made, 4, "groups that could be made");
-            gives!(ErrManyGrp, gaspi_group_create(&mut group));
+            gives!(GASPI_ERR_MANY_GRP, gaspi_group_create(&mut group));
             barrier()
         },
     )
@@ -377,6 +381,6 @@ fn config_is_late(_: &Ctx) -> Verdict {
     let before = config()?;
     let mut other = before;
     other.queue_num = 2;
-    gives!(ErrInited, gaspi_config_set(other));
+    gives!(GASPI_ERR_INITED, gaspi_config_set(other));
     same(&config()?, &before, "in the working phase")
 }

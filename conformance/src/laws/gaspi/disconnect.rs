@@ -123,8 +123,8 @@ fn again(ctx: &Ctx) -> Verdict {
         ok!(gaspi_disconnect(rank, LONG));
         ok!(gaspi_disconnect(rank, TEST));
     }
-    gives!(ErrInvRank, gaspi_disconnect(ctx.size as u16, LONG));
-    gives!(ErrInvRank, gaspi_disconnect(u16::MAX, LONG));
+    gives!(GASPI_ERR_INV_RANK, gaspi_disconnect(ctx.size as u16, LONG));
+    gives!(GASPI_ERR_INV_RANK, gaspi_disconnect(u16::MAX, LONG));
     barrier()?;
     for rank in 0..ctx.size as u16 {
         ok!(gaspi_connect(rank, LONG));

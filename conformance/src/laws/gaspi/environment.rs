@@ -1,15 +1,11 @@
-//! §12, §13, §14.2: getters, version, time, error texts, shifted names; and the Rust interface.
+//! §12, §13, §14.2: getters, version, time, error texts, shifted names.
 
 use std::ffi::{CStr, c_char};
-
-use unipgas::gaspi::atomics::Place;
-use unipgas::gaspi::ffi::{gaspi_delay, gaspi_error_str};
-use unipgas::gaspi::transfer::{Notification, Part, Post};
-use unipgas::gaspi::{Datatype, Operation, Status, current};
 
 use super::kit::*;
 use crate::kit::printed;
 use crate::law::{Ctx, Verdict};
+use crate::library::{library, offered};
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -35,12 +31,6 @@ laws! {
         "pgaspi_ names are the same procedures, on the same segments, queues and groups";
     small_extras: "extras", "§14.2.1", 1, [gaspi_pcontrol, gaspi_numa_socket, gaspi_set_socket_affinity, gaspi_delay],
         "gaspi_pcontrol, and the extensions about the machine, can be called";
-    in_rust: "rust.one-sided", "§8", 3, [gaspi_write, gaspi_write_notify, gaspi_read, gaspi_wait, gaspi_notify_waitsome] + ordering,
-        "the Rust interface: segments, writing, reading, notifications, atomics";
-    in_rust_together: "rust.collective", "§11", 3, [gaspi_barrier, gaspi_allreduce, gaspi_group_commit],
-        "the Rust interface: groups, barrier, reduction";
-    refused_in_rust: "rust.bad-input", "§3.11", 2, [gaspi_write, gaspi_allreduce],
-        "the Rust interface refuses what the C interface refuses, by the same statuses";
 }
 
 fn getters_agree(_: &Ctx) -> Verdict {
@@ -178,7 +168,7 @@ fn texts() -> Verdict {
             "gaspi_error_message({code})"
         );
         ensure_eq!(
-            text(gaspi_error_str(code)),
+            text(c!(gaspi_error_str(code))),
             Some(one.clone()),
             "gaspi_error_str({code})"
         );
@@ -193,7 +183,7 @@ fn texts() -> Verdict {
         let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
         ok!(gaspi_print_error(code, &mut printed));
         ok!(gaspi_error_message(code, &mut message));
-        let seen = [printed, message, gaspi_error_str(code)].map(|seen| text(seen));
+        let seen = [printed, message, c!(gaspi_error_str(code))].map(|seen| text(seen));
         // SAFETY:
         // - as above.
         unsafe { libc_free(printed) };
@@ -208,16 +198,12 @@ unsafe extern "C" {
     fn libc_free(memory: *mut c_char);
 }
 
-unsafe extern "C" {
-    #[link_name = "gaspi_printf_to"]
-    fn printf_to(rank: u16, format: *const c_char, ...);
-    #[link_name = "gaspi_printf"]
-    fn printf(format: *const c_char, ...);
-}
-
 fn printed_there(ctx: &Ctx) -> Verdict {
     let me = ctx.rank as u16;
     let long = format!("{}\0", "0123456789".repeat(500));
+    let all = &library().gaspi;
+    let printf = offered(all.gaspi_printf, "gaspi_printf");
+    let printf_to = offered(all.gaspi_printf_to, "gaspi_printf_to");
     let (long, format) = (long.as_ptr().cast::<c_char>(), c"%s %d\n".as_ptr());
     let seen = printed(|| {
         with_config(
@@ -365,211 +351,13 @@ fn small_extras(_: &Ctx) -> Verdict {
     ok!(gaspi_pcontrol(std::ptr::null_mut()));
     let mut socket = 0xee;
     // The job was not started with a NUMA node for each process.
-    gives!(ErrEnv, gaspi_numa_socket(&mut socket));
+    gives!(GASPI_ERR_ENV, gaspi_numa_socket(&mut socket));
     let code = c!(gaspi_set_socket_affinity(255));
     ensure!(
         is_error(code),
         "binding to NUMA node 255 gave {}",
         code_name(code)
     );
-    gaspi_delay();
+    c!(gaspi_delay());
     Ok(())
-}
-
-fn told(status: Status) -> String {
-    format!("{status:?}: {status}")
-}
-
-fn in_rust(ctx: &Ctx) -> Verdict {
-    let gaspi = current().map_err(told)?;
-    ensure_eq!(
-        (u32::from(gaspi.rank()), u32::from(gaspi.num())),
-        (ctx.rank, ctx.size),
-        "rank and number"
-    );
-    gaspi.segment_create(2, 128, ALL, LONG).map_err(told)?;
-    let memory = Memory {
-        base: gaspi.segment_ptr(2).map_err(told)?,
-        len: 128,
-    };
-    memory.set(0, 60 + u64::from(ctx.rank));
-    let part = |offset_local, offset_remote| Part {
-        segment_local: 2,
-        offset_local,
-        segment_remote: 2,
-        offset_remote,
-        size: 8,
-    };
-    let post = Post {
-        rank: right(ctx),
-        queue: 1,
-        timeout: LONG,
-    };
-    let note = |id, value| Notification {
-        segment: 2,
-        id,
-        value,
-    };
-    gaspi.write(part(0, 8), post).map_err(told)?;
-    gaspi.notify(note(1, 5), post).map_err(told)?;
-    ensure_eq!(
-        gaspi.notify_waitsome(2, 1, 2, LONG).map_err(told)?,
-        1,
-        "the notification that came"
-    );
-    ensure_eq!(gaspi.notify_reset(2, 1).map_err(told)?, 5, "its value");
-    ensure_eq!(memory.get(8), 60 + u64::from(left(ctx)), "the word written");
-    gaspi
-        .write_notify(part(0, 16), note(3, 6), post)
-        .map_err(told)?;
-    ensure_eq!(notified(2, 3)?, 6, "the notification of a write");
-    ensure_eq!(
-        memory.get(16),
-        60 + u64::from(left(ctx)),
-        "the word written"
-    );
-    gaspi
-        .write_list_notify(&[part(0, 24), part(0, 32)], note(4, 7), post)
-        .map_err(told)?;
-    ensure_eq!(notified(2, 4)?, 7, "the notification of a list");
-    ensure_eq!(
-        (memory.get(24), memory.get(32)),
-        (memory.get(16), memory.get(16)),
-        "the words of the list"
-    );
-    gaspi.read(part(40, 0), post).map_err(told)?;
-    gaspi.wait(1, LONG).map_err(told)?;
-    ensure_eq!(memory.get(40), 60 + u64::from(right(ctx)), "the word read");
-    gaspi.read_notify(part(48, 0), 5, post).map_err(told)?;
-    ensure_eq!(notified(2, 5)?, 1, "the notification of a read");
-    ensure_eq!(memory.get(48), 60 + u64::from(right(ctx)), "the word read");
-    let place = Place {
-        segment: 2,
-        offset: 56,
-        rank: right(ctx),
-    };
-    ensure_eq!(
-        gaspi.fetch_add(place, 3, LONG).map_err(told)?,
-        0,
-        "the old value"
-    );
-    ensure_eq!(
-        gaspi.compare_swap(place, 3, 9, LONG).map_err(told)?,
-        3,
-        "the old value"
-    );
-    gaspi.wait(1, LONG).map_err(told)?;
-    ensure_eq!(gaspi.queue_size(1).map_err(told)?, 0, "the queue's size");
-    gaspi.barrier(ALL, LONG).map_err(told)?;
-    ensure_eq!(memory.get(56), 9, "the value");
-    ensure_eq!(gaspi.segment_list(), vec![2], "the segments");
-    gaspi.segment_delete(2).map_err(told)
-}
-
-fn in_rust_together(ctx: &Ctx) -> Verdict {
-    let gaspi = current().map_err(told)?;
-    let group = gaspi.group_create().map_err(told)?;
-    for rank in (0..gaspi.num()).rev() {
-        gaspi.group_add(group, rank).map_err(told)?;
-    }
-    gaspi.group_commit(group, LONG).map_err(told)?;
-    ensure_eq!(
-        gaspi.group_ranks(group).map_err(told)?,
-        vec![0, 1, 2],
-        "the members"
-    );
-    gaspi.barrier(group, LONG).map_err(told)?;
-    let send = (f64::from(ctx.rank) + 0.5).to_ne_bytes();
-    let mut receive = [0u8; 8];
-    gaspi
-        .allreduce(
-            &send,
-            &mut receive,
-            1,
-            Operation::Max,
-            Datatype::Double,
-            group,
-            LONG,
-        )
-        .map_err(told)?;
-    ensure_eq!(f64::from_ne_bytes(receive), 2.5, "the maximum");
-    ensure!(
-        gaspi.states().iter().all(|healthy| *healthy),
-        "not all are healthy"
-    );
-    gaspi.group_delete(group).map_err(told)
-}
-
-fn refused_in_rust(ctx: &Ctx) -> Verdict {
-    let gaspi = current().map_err(told)?;
-    segment(0, 64)?.fill(1);
-    barrier()?;
-    let part = |segment_local, offset_local, offset_remote, size| Part {
-        segment_local,
-        offset_local,
-        segment_remote: 0,
-        offset_remote,
-        size,
-    };
-    let post = |rank, queue| Post {
-        rank,
-        queue,
-        timeout: LONG,
-    };
-    let cases = [
-        (gaspi.write(part(9, 0, 0, 8), post(0, 0)), Status::ErrInvSeg),
-        (
-            gaspi.write(part(0, 60, 0, 8), post(0, 0)),
-            Status::ErrInvLocOff,
-        ),
-        (
-            gaspi.write(part(0, 0, u64::MAX, 8), post(0, 0)),
-            Status::ErrInvRemOff,
-        ),
-        (
-            gaspi.write(part(0, 0, 0, u64::MAX), post(0, 0)),
-            Status::ErrInvCommsize,
-        ),
-        (
-            gaspi.write(part(0, 0, 0, 8), post(ctx.size as u16, 0)),
-            Status::ErrInvRank,
-        ),
-        (
-            gaspi.write(part(0, 0, 0, 8), post(0, 200)),
-            Status::ErrInvQueue,
-        ),
-        (gaspi.write_list(&[], post(0, 0)), Status::ErrInvNum),
-        (
-            gaspi.allreduce(
-                &[0; 8],
-                &mut [0; 7],
-                1,
-                Operation::Sum,
-                Datatype::Ulong,
-                ALL,
-                LONG,
-            ),
-            Status::ErrInvSize,
-        ),
-        (
-            gaspi.allreduce(
-                &[0; 7],
-                &mut [0; 8],
-                1,
-                Operation::Sum,
-                Datatype::Ulong,
-                ALL,
-                LONG,
-            ),
-            Status::ErrInvSize,
-        ),
-        (
-            gaspi.allreduce(&[], &mut [], 0, Operation::Sum, Datatype::Ulong, ALL, LONG),
-            Status::ErrInvNum,
-        ),
-    ];
-    for (i, (seen, expected)) in cases.into_iter().enumerate() {
-        ensure_eq!(seen, Err(expected), "case {i}");
-    }
-    barrier()
 }

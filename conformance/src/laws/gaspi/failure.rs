@@ -80,7 +80,7 @@ fn learn(ctx: &Ctx, dead: u32) -> Verdict {
     }
 }
 
-/// A barrier that everybody has left: who is still in it when another dies gets the error there.
+/// A barrier that all ranks have left: a rank that is still in it at a death gets the error there.
 fn all_here(ctx: &Ctx) -> Verdict {
     barrier()?;
     ctx.sync();
@@ -195,7 +195,7 @@ fn create_ends(ctx: &Ctx) -> Verdict {
         c!(gaspi_segment_create(5, 64, ALL, BLOCK, 0))
     })?;
     let mut pointer = std::ptr::null_mut();
-    gives!(ErrInvSeg, gaspi_segment_ptr(5, &mut pointer));
+    gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(5, &mut pointer));
     // The name is free.
     ok!(gaspi_segment_alloc(5, 64, 0));
     Ok(())
@@ -354,7 +354,10 @@ fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
     ok!(gaspi_wait(2, BLOCK));
     // Without a notification this is a timeout again, not an error.
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(77, 1000, 10, &mut first, 20));
+    gives!(
+        GASPI_TIMEOUT,
+        gaspi_notify_waitsome(77, 1000, 10, &mut first, 20)
+    );
     ok!(gaspi_barrier(group, BLOCK));
     Ok(())
 }
@@ -456,7 +459,7 @@ fn ping_the_dead(ctx: &Ctx) -> Verdict {
         dies(ctx);
     }
     learn(ctx, 1)?;
-    gives!(Error, gaspi_proc_ping(1, LONG));
+    gives!(GASPI_ERROR, gaspi_proc_ping(1, LONG));
     ok!(gaspi_proc_ping(0, LONG));
     let code = c!(gaspi_connect(1, LONG));
     ensure!(
@@ -492,7 +495,7 @@ fn init_without_the_dead(ctx: &Ctx) -> Verdict {
         code_name(code)
     );
     let mut rank = 0;
-    gives!(ErrNoinit, gaspi_proc_rank(&mut rank));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_rank(&mut rank));
     Ok(())
 }
 
@@ -509,7 +512,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
     if ctx.rank == victim {
         ctx.may_die();
     }
-    barrier()?;
+    all_here(ctx)?;
     if ctx.rank == victim {
         // Nobody notifies: the end comes by the signal.
         pause(LONG);
@@ -517,8 +520,8 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
     }
     if ctx.rank == 0 {
         pause(NAP);
-        gives!(ErrInvRank, gaspi_proc_kill(0, LONG));
-        gives!(ErrInvRank, gaspi_proc_kill(ctx.size as u16, LONG));
+        gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(0, LONG));
+        gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(ctx.size as u16, LONG));
         repeat("gaspi_proc_kill", || {
             c!(gaspi_proc_kill(victim as u16, 500))
         })?;

@@ -136,9 +136,9 @@ fn uncommitted_is_refused(_: &Ctx) -> Verdict {
     ok!(gaspi_group_add(group, 1));
     let (value, mut sum) = (1u64, 77u64);
     for timeout in [TEST, LONG, BLOCK] {
-        gives!(ErrInvGroup, gaspi_barrier(group, timeout));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
         gives!(
-            ErrInvGroup,
+            GASPI_ERR_INV_GROUP,
             gaspi_allreduce(
                 (&raw const value).cast(),
                 (&raw mut sum).cast(),
@@ -149,7 +149,10 @@ fn uncommitted_is_refused(_: &Ctx) -> Verdict {
                 timeout
             )
         );
-        gives!(ErrInvGroup, gaspi_segment_create(0, 64, group, timeout, 0));
+        gives!(
+            GASPI_ERR_INV_GROUP,
+            gaspi_segment_create(0, 64, group, timeout, 0)
+        );
     }
     let mut segments = 9;
     ok!(gaspi_segment_num(&mut segments));
@@ -347,12 +350,12 @@ fn deleted_is_gone(_: &Ctx) -> Verdict {
     ok!(gaspi_group_delete(group));
     ensure_eq!(num()?, before, "gaspi_group_num after the deletion");
     let (mut size, mut rank) = (0, 0);
-    gives!(ErrInvGroup, gaspi_barrier(group, LONG));
-    gives!(ErrInvGroup, gaspi_group_commit(group, LONG));
-    gives!(ErrInvGroup, gaspi_group_add(group, 0));
-    gives!(ErrInvGroup, gaspi_group_size(group, &mut size));
-    gives!(ErrInvGroup, gaspi_group_ranks(group, &mut rank));
-    gives!(ErrInvGroup, gaspi_group_delete(group));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, LONG));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_commit(group, LONG));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_add(group, 0));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_size(group, &mut size));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_ranks(group, &mut rank));
+    gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));
     let again = group_of(&[0, 1])?;
     ok!(gaspi_barrier(again, LONG));
     ensure_eq!(sum_in(again, 3)?, 6, "the sum over the group made again");
@@ -399,7 +402,7 @@ fn as_many_as_promised(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(num()?, max, "gaspi_group_num");
         let mut group = 0xee;
-        gives!(ErrManyGrp, gaspi_group_create(&mut group));
+        gives!(GASPI_ERR_MANY_GRP, gaspi_group_create(&mut group));
         for (i, group) in made.iter().enumerate() {
             ensure_eq!(
                 sum_in(*group, i as u64)?,

@@ -109,7 +109,7 @@ fn lives(_ctx: &Ctx) -> Verdict {
 fn meanwhile(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     let done = AtomicBool::new(false);
-    let lost = |code: i32| code == unipgas::gaspi::Status::ErrInvSeg as i32;
+    let lost = |code: i32| code == GASPI_ERR_INV_SEG;
     let writers = || {
         threads(3, |nth| {
             let other = (1 - ctx.rank) as u16;
@@ -153,14 +153,14 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                 let meets = scope.spawn(|| c!(gaspi_barrier(group, LONG)));
                 let deleted = loop {
                     let code = c!(gaspi_group_delete(group));
-                    if code != unipgas::gaspi::Status::ErrActiveColl as i32 {
+                    if code != GASPI_ERR_ACTIVE_COLL {
                         break code;
                     }
                 };
                 let met = meets.join().unwrap_or(ERROR);
                 ensure_eq!(deleted, SUCCESS, "gaspi_group_delete");
-                let missing = unipgas::gaspi::Status::ErrInvGroup as i32;
-                let active = unipgas::gaspi::Status::ErrActiveColl as i32;
+                let missing = GASPI_ERR_INV_GROUP;
+                let active = GASPI_ERR_ACTIVE_COLL;
                 ensure!(
                     [SUCCESS, missing, active].contains(&met),
                     "a barrier of a group that is being deleted gave {}",

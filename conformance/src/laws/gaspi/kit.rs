@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::core::wait::Watch;
+use unipgas_core::wait::Watch;
+pub(crate) use unipgas_gaspi_sys::*;
 
 pub(crate) use crate::kit::{Memory, pause, random_bytes, threads};
 use crate::law::{Ctx, Verdict};
@@ -31,7 +32,7 @@ macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
         // - pointers are null, or lead to places as large as the procedure's contract asks for; they outlive the call.
-        unsafe { unipgas::gaspi::ffi::$name($($arg),*) }
+        unsafe { $crate::library::offered($crate::library::library().gaspi.$name, stringify!($name))($($arg),*) }
     };
 }
 
@@ -48,7 +49,7 @@ macro_rules! gives {
         $crate::kit::check!(
             $name,
             c!($name($($arg),*)),
-            unipgas::gaspi::Status::$status as i32,
+            $status,
             $crate::laws::gaspi::kit::code_name
         )
     };
@@ -65,8 +66,8 @@ pub(crate) use {c, gives, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
-    match unipgas::gaspi::status::text(code) {
-        Some(text) => format!("{code} ({})", text.to_string_lossy()),
+    match RETURN_CODES.iter().find(|(_, known)| *known == code) {
+        Some((name, _)) => format!("{code} ({name})"),
         None => code.to_string(),
     }
 }
@@ -212,15 +213,15 @@ pub(crate) fn group_of(ranks: &[u16]) -> Result<u8, String> {
 }
 
 /// The configuration as it is now.
-pub(crate) fn config() -> Result<unipgas::gaspi::Config, String> {
-    let mut config = unipgas::gaspi::Config::default();
+pub(crate) fn config() -> Result<gaspi_config_t, String> {
+    let mut config = gaspi_config_t::default();
     ok!(gaspi_config_get(&mut config));
     Ok(config)
 }
 
 /// For laws that are bare: initialises with a changed configuration, runs, terminates and puts the configuration back.
 pub(crate) fn with_config(
-    change: impl FnOnce(&mut unipgas::gaspi::Config),
+    change: impl FnOnce(&mut gaspi_config_t),
     body: impl FnOnce() -> Verdict,
 ) -> Verdict {
     let before = config()?;

@@ -57,7 +57,10 @@ fn values_arrive(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     let mut first = 0;
-    gives!(Timeout, gaspi_notify_waitsome(0, 0, num, &mut first, TEST));
+    gives!(
+        GASPI_TIMEOUT,
+        gaspi_notify_waitsome(0, 0, num, &mut first, TEST)
+    );
     for id in [0, 2, 14, 17, num - 2, num - 1] {
         let mut value = 9;
         ok!(gaspi_notify_reset(0, id, &mut value));
@@ -89,7 +92,7 @@ fn range_is_what_counts(ctx: &Ctx) -> Verdict {
         (101, 65_536),
     ] {
         gives!(
-            Timeout,
+            GASPI_TIMEOUT,
             gaspi_notify_waitsome(0, begin, end - begin, &mut first, TEST)
         );
     }
@@ -144,12 +147,15 @@ fn timeouts(_: &Ctx) -> Verdict {
     segment(0, 8)?;
     let mut first = 0;
     for _ in 0..100 {
-        gives!(Timeout, gaspi_notify_waitsome(0, 0, 100, &mut first, TEST));
+        gives!(
+            GASPI_TIMEOUT,
+            gaspi_notify_waitsome(0, 0, 100, &mut first, TEST)
+        );
     }
     for timeout in [1, 30, 120] {
         let start = Instant::now();
         gives!(
-            Timeout,
+            GASPI_TIMEOUT,
             gaspi_notify_waitsome(0, 0, 100, &mut first, timeout)
         );
         let took = ms(start);
@@ -174,7 +180,10 @@ fn waiting_leaves_it(ctx: &Ctx) -> Verdict {
     ensure_eq!(value, 42, "the first reset");
     ok!(gaspi_notify_reset(0, 3, &mut value));
     ensure_eq!(value, 0, "the second reset");
-    gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, 1));
+    gives!(
+        GASPI_TIMEOUT,
+        gaspi_notify_waitsome(0, 0, 10, &mut first, 1)
+    );
     barrier()
 }
 
@@ -375,7 +384,7 @@ fn none_is_lost(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut first = 0;
     gives!(
-        Timeout,
+        GASPI_TIMEOUT,
         gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST)
     );
     barrier()
@@ -403,7 +412,10 @@ fn by_segment(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut first = 0;
     for id in 0..3 {
-        gives!(Timeout, gaspi_notify_waitsome(id, 0, 100, &mut first, TEST));
+        gives!(
+            GASPI_TIMEOUT,
+            gaspi_notify_waitsome(id, 0, 100, &mut first, TEST)
+        );
     }
     barrier()
 }

@@ -137,9 +137,12 @@ fn too_long(ctx: &Ctx) -> Verdict {
             let mut sender = 9;
             let to = right(ctx);
             for size in [0, 1001, 4096, u64::MAX] {
-                gives!(ErrInvCommsize, gaspi_passive_send(0, 0, to, size, LONG));
                 gives!(
-                    ErrInvCommsize,
+                    GASPI_ERR_INV_COMMSIZE,
+                    gaspi_passive_send(0, 0, to, size, LONG)
+                );
+                gives!(
+                    GASPI_ERR_INV_COMMSIZE,
                     gaspi_passive_receive(0, 0, &mut sender, size, LONG)
                 );
             }
@@ -411,7 +414,7 @@ fn full(ctx: &Ctx) -> Verdict {
                     ensure_eq!(code, TIMEOUT, "send {nth} that nothing receives");
                 }
                 for _ in 0..2 {
-                    gives!(Error, gaspi_passive_send(0, 32, 1, 8, TEST));
+                    gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
                 }
                 // One that is in the queue is not another one.
                 let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
@@ -446,7 +449,7 @@ fn purged(ctx: &Ctx) -> Verdict {
                         let code = c!(gaspi_passive_send(0, 8 * nth, 1, 8, TEST));
                         ensure_eq!(code, TIMEOUT, "send {nth} of round {round}");
                     }
-                    gives!(Error, gaspi_passive_send(0, 32, 1, 8, TEST));
+                    gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
                     ok!(gaspi_passive_queue_purge(LONG));
                 }
                 ctx.sync();
@@ -474,7 +477,7 @@ fn too_little_room(ctx: &Ctx) -> Verdict {
         } else if ctx.rank == 1 {
             let mut sender = 9;
             gives!(
-                ErrInvSize,
+                GASPI_ERR_INV_SIZE,
                 gaspi_passive_receive(0, 0, &mut sender, room, LONG)
             );
             let (len, room) = (len as usize, room as usize);
@@ -497,7 +500,7 @@ fn drained(memory: &Memory) -> Verdict {
     loop {
         let mut sender = 9;
         let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, LONG));
-        let short = unipgas::gaspi::Status::ErrInvSize as i32;
+        let short = GASPI_ERR_INV_SIZE;
         ensure!(
             [SUCCESS, short].contains(&code),
             "a receive gave {}",
@@ -537,20 +540,26 @@ fn bad_input(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     barrier()?;
     let (to, mut sender) = (right(ctx), 9);
-    gives!(ErrInvSeg, gaspi_passive_send(5, 0, to, 8, LONG));
-    gives!(ErrInvSeg, gaspi_passive_receive(5, 0, &mut sender, 8, LONG));
+    gives!(GASPI_ERR_INV_SEG, gaspi_passive_send(5, 0, to, 8, LONG));
+    gives!(
+        GASPI_ERR_INV_SEG,
+        gaspi_passive_receive(5, 0, &mut sender, 8, LONG)
+    );
     for (at, size) in [(64, 1), (57, 8), (0, 65), (u64::MAX, 8), (u64::MAX - 3, 8)] {
-        gives!(ErrInvLocOff, gaspi_passive_send(0, at, to, size, LONG));
         gives!(
-            ErrInvLocOff,
+            GASPI_ERR_INV_LOC_OFF,
+            gaspi_passive_send(0, at, to, size, LONG)
+        );
+        gives!(
+            GASPI_ERR_INV_LOC_OFF,
             gaspi_passive_receive(0, at, &mut sender, size, LONG)
         );
     }
     for rank in [ctx.size as u16, u16::MAX] {
-        gives!(ErrInvRank, gaspi_passive_send(0, 0, rank, 8, LONG));
+        gives!(GASPI_ERR_INV_RANK, gaspi_passive_send(0, 0, rank, 8, LONG));
     }
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_passive_receive(0, 0, std::ptr::null_mut(), 8, LONG)
     );
     barrier()?;

@@ -1,7 +1,5 @@
 //! §5.1, §5.3, §5.4: phases, initialisation, ranks, connections.
 
-use unipgas::gaspi::status::Status;
-
 use super::kit::*;
 use crate::kit::Child;
 use crate::law::{Ctx, Verdict, without_job};
@@ -46,7 +44,7 @@ fn term_in_a_child(ctx: &Ctx) -> Verdict {
     barrier()?;
     for round in 0..3 {
         let child = Child::start(&[], || {
-            gives!(ErrNoinit, gaspi_proc_term(LONG));
+            gives!(GASPI_ERR_NOINIT, gaspi_proc_term(LONG));
             Ok(())
         })?;
         child.succeeds("the child")?;
@@ -154,8 +152,8 @@ fn init_continues(ctx: &Ctx) -> Verdict {
 }
 
 fn init_once(_: &Ctx) -> Verdict {
-    gives!(ErrInited, gaspi_proc_init(LONG));
-    gives!(ErrInited, gaspi_proc_init(TEST));
+    gives!(GASPI_ERR_INITED, gaspi_proc_init(LONG));
+    gives!(GASPI_ERR_INITED, gaspi_proc_init(TEST));
     let mut initialized = 0;
     ok!(gaspi_initialized(&mut initialized));
     ensure_eq!(initialized, 1, "gaspi_initialized");
@@ -164,7 +162,7 @@ fn init_once(_: &Ctx) -> Verdict {
 
 fn other_launcher(_: &Ctx) -> Verdict {
     without_job(|| {
-        for (size, expected) in [("2", Status::ErrEnv as i32), ("1", 0)] {
+        for (size, expected) in [("2", GASPI_ERR_ENV), ("1", 0)] {
             // SAFETY:
             // - as in `without_job`.
             unsafe { std::env::set_var("OMPI_COMM_WORLD_SIZE", size) };
@@ -205,7 +203,10 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         let memory = segment(3, len)?;
         memory.all(0, len, 0, "a fresh segment")?;
         let mut first = 0;
-        gives!(Timeout, gaspi_notify_waitsome(3, 0, 100, &mut first, TEST));
+        gives!(
+            GASPI_TIMEOUT,
+            gaspi_notify_waitsome(3, 0, 100, &mut first, TEST)
+        );
         barrier()?;
         memory.set(0, cycle * 100 + u64::from(ctx.rank));
         ok!(gaspi_write_notify(
@@ -293,7 +294,7 @@ fn term_releases(ctx: &Ctx) -> Verdict {
     );
     own.fill(3);
     ensure!(own.iter().all(|b| *b == 3), "memory in use stays unusable");
-    gives!(ErrNoinit, gaspi_proc_term(LONG));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_term(LONG));
     Ok(())
 }
 
@@ -317,12 +318,12 @@ fn term_after_posting(ctx: &Ctx) -> Verdict {
 
 fn outside_the_working_phase(_: &Ctx) -> Verdict {
     nothing_but_noinit()?;
-    gives!(ErrNoinit, gaspi_proc_term(TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_term(TEST));
     ok!(gaspi_proc_init(LONG));
     segment(0, 64)?;
     ok!(gaspi_proc_term(LONG));
     nothing_but_noinit()?;
-    gives!(ErrNoinit, gaspi_proc_term(BLOCK));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_term(BLOCK));
     Ok(())
 }
 
@@ -334,101 +335,119 @@ fn nothing_but_noinit() -> Verdict {
     let (ids, offsets) = ([0u8; 2], [0u64; 2]);
     let (ids, offsets) = (ids.as_ptr(), offsets.as_ptr());
     let (send, receive) = (local.as_ptr(), local.as_mut_ptr());
-    gives!(ErrNoinit, gaspi_proc_rank(&mut small));
-    gives!(ErrNoinit, gaspi_proc_num(&mut small));
-    gives!(ErrNoinit, gaspi_proc_local_rank(&mut small));
-    gives!(ErrNoinit, gaspi_proc_local_num(&mut small));
-    gives!(ErrNoinit, gaspi_proc_incarnation(&mut number));
-    gives!(ErrNoinit, gaspi_proc_ping(0, TEST));
-    gives!(ErrNoinit, gaspi_proc_kill(0, TEST));
-    gives!(ErrNoinit, gaspi_connect(0, TEST));
-    gives!(ErrNoinit, gaspi_disconnect(0, TEST));
-    gives!(ErrNoinit, gaspi_state_vec_get(states.as_mut_ptr()));
-    gives!(ErrNoinit, gaspi_group_create(&mut byte));
-    gives!(ErrNoinit, gaspi_group_add(0, 0));
-    gives!(ErrNoinit, gaspi_group_commit(0, TEST));
-    gives!(ErrNoinit, gaspi_group_delete(1));
-    gives!(ErrNoinit, gaspi_group_num(&mut number));
-    gives!(ErrNoinit, gaspi_group_size(0, &mut number));
-    gives!(ErrNoinit, gaspi_group_ranks(0, &mut small));
-    gives!(ErrNoinit, gaspi_segment_alloc(0, 64, 0));
-    gives!(ErrNoinit, gaspi_segment_register(0, 0, TEST));
-    gives!(ErrNoinit, gaspi_segment_create(0, 64, 0, TEST, 0));
-    gives!(ErrNoinit, gaspi_segment_bind(0, receive, 64, 0));
-    gives!(ErrNoinit, gaspi_segment_use(0, receive, 64, 0, TEST, 0));
-    gives!(ErrNoinit, gaspi_segment_delete(0));
-    gives!(ErrNoinit, gaspi_segment_num(&mut number));
-    gives!(ErrNoinit, gaspi_segment_list(1, &mut byte));
-    gives!(ErrNoinit, gaspi_segment_ptr(0, &mut pointer));
-    gives!(ErrNoinit, gaspi_segment_size(0, 0, &mut word));
-    gives!(ErrNoinit, gaspi_segment_avail_local(&mut byte));
-    gives!(ErrNoinit, gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST));
-    gives!(ErrNoinit, gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST));
-    gives!(ErrNoinit, gaspi_notify(0, 0, 0, 1, 0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_rank(&mut small));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_num(&mut small));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_local_rank(&mut small));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_local_num(&mut small));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_incarnation(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_ping(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_proc_kill(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_connect(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_disconnect(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_state_vec_get(states.as_mut_ptr()));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_create(&mut byte));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_add(0, 0));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_commit(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_delete(1));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_num(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_size(0, &mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_ranks(0, &mut small));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_alloc(0, 64, 0));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_register(0, 0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_create(0, 64, 0, TEST, 0));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_bind(0, receive, 64, 0));
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
+        gaspi_segment_use(0, receive, 64, 0, TEST, 0)
+    );
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_delete(0));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_num(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_list(1, &mut byte));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_ptr(0, &mut pointer));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_size(0, 0, &mut word));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_avail_local(&mut byte));
+    gives!(GASPI_ERR_NOINIT, gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_notify(0, 0, 0, 1, 0, TEST));
+    gives!(
+        GASPI_ERR_NOINIT,
         gaspi_write_notify(0, 0, 0, 0, 0, 8, 0, 1, 0, TEST)
     );
-    gives!(ErrNoinit, gaspi_read_notify(0, 0, 0, 0, 0, 8, 0, 0, TEST));
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
+        gaspi_read_notify(0, 0, 0, 0, 0, 8, 0, 0, TEST)
+    );
+    gives!(
+        GASPI_ERR_NOINIT,
         gaspi_write_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
     );
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
         gaspi_read_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
     );
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
         gaspi_write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1, 0, TEST)
     );
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
         gaspi_read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 0, TEST)
     );
-    gives!(ErrNoinit, gaspi_wait(0, TEST));
-    gives!(ErrNoinit, gaspi_notify_waitsome(0, 0, 1, &mut number, TEST));
-    gives!(ErrNoinit, gaspi_notify_waitsome(0, 0, 0, &mut number, TEST));
-    gives!(ErrNoinit, gaspi_notify_reset(0, 0, &mut number));
-    gives!(ErrNoinit, gaspi_queue_create(&mut byte, TEST));
-    gives!(ErrNoinit, gaspi_queue_delete(0));
-    gives!(ErrNoinit, gaspi_queue_size(0, &mut number));
-    gives!(ErrNoinit, gaspi_queue_purge(0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_wait(0, TEST));
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
+        gaspi_notify_waitsome(0, 0, 1, &mut number, TEST)
+    );
+    gives!(
+        GASPI_ERR_NOINIT,
+        gaspi_notify_waitsome(0, 0, 0, &mut number, TEST)
+    );
+    gives!(GASPI_ERR_NOINIT, gaspi_notify_reset(0, 0, &mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_create(&mut byte, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_delete(0));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_size(0, &mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_purge(0, TEST));
+    gives!(
+        GASPI_ERR_NOINIT,
         gaspi_atomic_fetch_add(0, 0, 0, 1, &mut word, TEST)
     );
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
         gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST)
     );
-    gives!(ErrNoinit, gaspi_passive_send(0, 0, 0, 8, TEST));
-    gives!(ErrNoinit, gaspi_passive_receive(0, 0, &mut small, 8, TEST));
-    gives!(ErrNoinit, gaspi_passive_queue_purge(TEST));
-    gives!(ErrNoinit, gaspi_barrier(0, TEST));
-    gives!(ErrNoinit, gaspi_allreduce(send, receive, 1, 0, 0, 0, TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_passive_send(0, 0, 0, 8, TEST));
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
+        gaspi_passive_receive(0, 0, &mut small, 8, TEST)
+    );
+    gives!(GASPI_ERR_NOINIT, gaspi_passive_queue_purge(TEST));
+    gives!(GASPI_ERR_NOINIT, gaspi_barrier(0, TEST));
+    gives!(
+        GASPI_ERR_NOINIT,
+        gaspi_allreduce(send, receive, 1, 0, 0, 0, TEST)
+    );
+    gives!(
+        GASPI_ERR_NOINIT,
         gaspi_allreduce_user(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
     );
     gives!(
-        ErrNoinit,
+        GASPI_ERR_NOINIT,
         gaspi_allreduce_user_17(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
     );
-    gives!(ErrNoinit, gaspi_queue_num(&mut number));
-    gives!(ErrNoinit, gaspi_queue_size_max(&mut number));
-    gives!(ErrNoinit, gaspi_queue_max(&mut number));
-    gives!(ErrNoinit, gaspi_group_max(&mut number));
-    gives!(ErrNoinit, gaspi_segment_max(&mut number));
-    gives!(ErrNoinit, gaspi_transfer_size_max(&mut word));
-    gives!(ErrNoinit, gaspi_notification_num(&mut number));
-    gives!(ErrNoinit, gaspi_passive_transfer_size_max(&mut word));
-    gives!(ErrNoinit, gaspi_atomic_max(&mut word));
-    gives!(ErrNoinit, gaspi_allreduce_buf_size(&mut word));
-    gives!(ErrNoinit, gaspi_allreduce_elem_max(&mut number));
-    gives!(ErrNoinit, gaspi_rw_list_elem_max(&mut number));
-    gives!(ErrNoinit, gaspi_network_type(&mut number));
-    gives!(ErrNoinit, gaspi_build_infrastructure(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_num(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_size_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_queue_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_group_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_segment_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_transfer_size_max(&mut word));
+    gives!(GASPI_ERR_NOINIT, gaspi_notification_num(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_passive_transfer_size_max(&mut word));
+    gives!(GASPI_ERR_NOINIT, gaspi_atomic_max(&mut word));
+    gives!(GASPI_ERR_NOINIT, gaspi_allreduce_buf_size(&mut word));
+    gives!(GASPI_ERR_NOINIT, gaspi_allreduce_elem_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_rw_list_elem_max(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_network_type(&mut number));
+    gives!(GASPI_ERR_NOINIT, gaspi_build_infrastructure(&mut number));
     Ok(())
 }
 
@@ -443,7 +462,7 @@ fn without_infrastructure(ctx: &Ctx) -> Verdict {
             let mut size = 0;
             ok!(gaspi_group_size(ALL, &mut size));
             ensure_eq!(size, ctx.size, "size of GASPI_GROUP_ALL");
-            gives!(ErrInvGroup, gaspi_barrier(ALL, TEST));
+            gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, TEST));
             ok!(gaspi_segment_alloc(0, 64, 0));
             for rank in others(ctx) {
                 ok!(gaspi_connect(rank, LONG));

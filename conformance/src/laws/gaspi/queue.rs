@@ -106,28 +106,34 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 // Not issued: the bytes at 600 and the notifications from 100 on stay as they are.
                 let (ids, at, eight) = ([0u8], [600u64], [8u64]);
                 let (ids, at, eight) = (ids.as_ptr(), at.as_ptr(), eight.as_ptr());
-                gives!(QueueFull, gaspi_write(0, 0, peer, 0, 600, 8, 0, LONG));
-                gives!(QueueFull, gaspi_write(0, 0, peer, 0, 600, 8, 0, TEST));
-                gives!(QueueFull, gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG));
-                gives!(QueueFull, gaspi_notify(0, peer, 100, 1, 0, LONG));
                 gives!(
-                    QueueFull,
+                    GASPI_QUEUE_FULL,
+                    gaspi_write(0, 0, peer, 0, 600, 8, 0, LONG)
+                );
+                gives!(
+                    GASPI_QUEUE_FULL,
+                    gaspi_write(0, 0, peer, 0, 600, 8, 0, TEST)
+                );
+                gives!(GASPI_QUEUE_FULL, gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG));
+                gives!(GASPI_QUEUE_FULL, gaspi_notify(0, peer, 100, 1, 0, LONG));
+                gives!(
+                    GASPI_QUEUE_FULL,
                     gaspi_write_notify(0, 0, peer, 0, 600, 8, 101, 1, 0, LONG)
                 );
                 gives!(
-                    QueueFull,
+                    GASPI_QUEUE_FULL,
                     gaspi_read_notify(0, 600, peer, 0, 0, 8, 102, 0, LONG)
                 );
                 gives!(
-                    QueueFull,
+                    GASPI_QUEUE_FULL,
                     gaspi_write_list(1, ids, at, peer, ids, at, eight, 0, LONG)
                 );
                 gives!(
-                    QueueFull,
+                    GASPI_QUEUE_FULL,
                     gaspi_read_list(1, ids, at, peer, ids, at, eight, 0, LONG)
                 );
                 gives!(
-                    QueueFull,
+                    GASPI_QUEUE_FULL,
                     gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG)
                 );
                 ensure_eq!(queue_size(0)?, depth, "size after refusals");
@@ -166,14 +172,17 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 "where refused requests would have gone",
             )?;
             let mut first = 0;
-            gives!(Timeout, gaspi_notify_waitsome(0, 100, 10, &mut first, TEST));
+            gives!(
+                GASPI_TIMEOUT,
+                gaspi_notify_waitsome(0, 100, 10, &mut first, TEST)
+            );
             // A list that finds only part of its places is not issued in part.
             for _ in 0..depth - 2 {
                 ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
             }
             let (ids, from, at, eights) = ([0u8; 3], [0u64; 3], [700u64, 708, 716], [8u64; 3]);
             gives!(
-                QueueFull,
+                GASPI_QUEUE_FULL,
                 gaspi_write_list(
                     3,
                     ids.as_ptr(),
@@ -361,14 +370,17 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
     );
     let mut size = 0;
     gives!(
-        ErrInvQueue,
+        GASPI_ERR_INV_QUEUE,
         gaspi_write(0, 0, right(ctx), 0, 16, 8, queue, LONG)
     );
-    gives!(ErrInvQueue, gaspi_notify(0, right(ctx), 1, 1, queue, LONG));
-    gives!(ErrInvQueue, gaspi_wait(queue, LONG));
-    gives!(ErrInvQueue, gaspi_queue_size(queue, &mut size));
-    gives!(ErrInvQueue, gaspi_queue_purge(queue, LONG));
-    gives!(ErrInvQueue, gaspi_queue_delete(queue));
+    gives!(
+        GASPI_ERR_INV_QUEUE,
+        gaspi_notify(0, right(ctx), 1, 1, queue, LONG)
+    );
+    gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, LONG));
+    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_size(queue, &mut size));
+    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
+    gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_delete(queue));
     barrier()
 }
 
@@ -552,7 +564,7 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
     barrier()?;
     // Each came once: after the resets above nothing is left.
     gives!(
-        Timeout,
+        GASPI_TIMEOUT,
         gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
     );
     barrier()

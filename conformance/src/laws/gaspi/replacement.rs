@@ -205,7 +205,7 @@ fn group_all(ctx: &Ctx) -> Verdict {
     let last = ctx.size - 1;
     let new = last_dies(ctx)?;
     if new {
-        gives!(ErrInvGroup, gaspi_barrier(ALL, LONG));
+        gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, LONG));
     } else {
         barrier_fails()?;
         all_healthy(ctx, &[last])?;
@@ -318,7 +318,7 @@ fn passive(ctx: &Ctx) -> Verdict {
         memory.set(0, 13);
         // Too early for anyone to receive it.
         for to in 0..last as u16 {
-            gives!(Timeout, gaspi_passive_send(0, 0, to, 8, TEST));
+            gives!(GASPI_TIMEOUT, gaspi_passive_send(0, 0, to, 8, TEST));
         }
     }
     if !last_dies(ctx)? {

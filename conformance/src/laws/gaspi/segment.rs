@@ -81,12 +81,12 @@ fn register_shows_to_one(ctx: &Ctx) -> Verdict {
         ok!(gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
     } else if ctx.rank == 2 {
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG)
         );
-        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 8, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 0, 0, 8, 8, 0, LONG));
         let mut size = 0;
-        gives!(ErrInvSeg, gaspi_segment_size(0, 0, &mut size));
+        gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(0, 0, &mut size));
     } else {
         let memory = memory(0, 64)?;
         notified(0, 0)?;
@@ -110,46 +110,52 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
         let (mine, theirs) = (mine.as_ptr(), theirs.as_ptr());
         let (zeros, eights) = (zeros.as_ptr(), eights.as_ptr());
         let mut old = 99;
-        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 0, 8, 0, LONG));
-        gives!(ErrInvSeg, gaspi_read(1, 0, 0, 0, 0, 8, 0, LONG));
-        gives!(ErrInvSeg, gaspi_notify(0, 0, 0, 1, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 0, 0, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_read(1, 0, 0, 0, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_notify(0, 0, 0, 1, 0, LONG));
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_notify(1, 0, 0, 0, 0, 8, 0, 1, 0, LONG)
         );
-        gives!(ErrInvSeg, gaspi_read_notify(1, 0, 0, 0, 0, 8, 0, 0, LONG));
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
+            gaspi_read_notify(1, 0, 0, 0, 0, 8, 0, 0, LONG)
+        );
+        gives!(
+            GASPI_ERR_INV_SEG,
             gaspi_write_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_read_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0, 0, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG)
         );
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG)
         );
         ensure_eq!(queue_size(0)?, 0, "requests in the queue after refusals");
         own.all(0, 256, 7, "the local segment after refused reads")?;
         let mut first = 0;
-        gives!(Timeout, gaspi_notify_waitsome(1, 0, 10, &mut first, TEST));
+        gives!(
+            GASPI_TIMEOUT,
+            gaspi_notify_waitsome(1, 0, 10, &mut first, TEST)
+        );
     }
     barrier()?;
     if ctx.rank == 0 {
@@ -161,7 +167,10 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
             "the registered segment, where one part of a list would have gone",
         )?;
         let mut first = 0;
-        gives!(Timeout, gaspi_notify_waitsome(0, 0, 10, &mut first, TEST));
+        gives!(
+            GASPI_TIMEOUT,
+            gaspi_notify_waitsome(0, 0, 10, &mut first, TEST)
+        );
     }
     barrier()
 }
@@ -174,7 +183,7 @@ fn register_after_use(ctx: &Ctx) -> Verdict {
     barrier()?;
     if ctx.rank == 1 {
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG)
         );
     }
@@ -218,7 +227,7 @@ fn as_many_as_promised(_: &Ctx) -> Verdict {
         ensure_eq!(num, max, "gaspi_segment_num");
         let free = (0..=255u8).find(|id| !made.contains(id));
         if let Some(free) = free {
-            gives!(ErrManySeg, gaspi_segment_alloc(free, 100, 0));
+            gives!(GASPI_ERR_MANY_SEG, gaspi_segment_alloc(free, 100, 0));
         }
         for id in made {
             memory(id, 100)?.fill(id);
@@ -272,7 +281,10 @@ fn sizes_differ_by_rank(ctx: &Ctx) -> Verdict {
     }
     let to = right(ctx);
     let end = len(u32::from(to));
-    gives!(ErrInvRemOff, gaspi_write(0, 0, to, 0, end - 7, 8, 0, LONG));
+    gives!(
+        GASPI_ERR_INV_REM_OFF,
+        gaspi_write(0, 0, to, 0, end - 7, 8, 0, LONG)
+    );
     ok!(gaspi_write_notify(0, 0, to, 0, end - 8, 8, 0, 1, 0, LONG));
     notified(0, 0)?;
     let end = len(ctx.rank) as usize;

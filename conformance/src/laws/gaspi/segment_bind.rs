@@ -82,7 +82,10 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         local.all(0, 1, 0x77, "the owner's own store, read by the peer")?;
         barrier()?;
         barrier()?;
-        gives!(ErrInvSeg, gaspi_write(1, 0, 0, 0, 0, len as u64, 0, LONG));
+        gives!(
+            GASPI_ERR_INV_SEG,
+            gaspi_write(1, 0, 0, 0, 0, len as u64, 0, LONG)
+        );
         barrier()
     }
 }
@@ -181,10 +184,13 @@ fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 1 {
-        gives!(ErrInvRemOff, gaspi_write(9, 0, 0, 0, 60, 8, 0, LONG));
+        gives!(
+            GASPI_ERR_INV_REM_OFF,
+            gaspi_write(9, 0, 0, 0, 60, 8, 0, LONG)
+        );
         ok!(gaspi_write_notify(9, 0, 0, 1, 0, 64, 0, 1, 0, LONG));
         barrier()?;
-        gives!(ErrInvSeg, gaspi_write(9, 0, 0, 0, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(9, 0, 0, 0, 0, 8, 0, LONG));
         source.fill(6);
         ok!(gaspi_write_notify(9, 0, 0, 1, 0, 8, 0, 1, 0, LONG));
     } else {

@@ -70,10 +70,10 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
     barrier()?;
     if !inside {
         for rank in [0, 2] {
-            gives!(ErrInvSeg, gaspi_write(1, 0, rank, 0, 0, 8, 0, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, rank, 0, 0, 8, 0, LONG));
         }
         let mut pointer = std::ptr::null_mut();
-        gives!(ErrInvSeg, gaspi_segment_ptr(0, &mut pointer));
+        gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(0, &mut pointer));
     }
     barrier()?;
     if inside {

@@ -33,20 +33,23 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
         ok!(gaspi_segment_delete(1));
         ensure_eq!(list()?, vec![0, 200], "segments after deleting 1");
         let mut pointer = std::ptr::null_mut();
-        gives!(ErrInvSeg, gaspi_segment_ptr(1, &mut pointer));
-        gives!(ErrInvSeg, gaspi_segment_delete(1));
-        gives!(ErrInvSeg, gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(1, &mut pointer));
+        gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(1));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG));
         let mut first = 0;
-        gives!(ErrInvSeg, gaspi_notify_waitsome(1, 0, 1, &mut first, TEST));
+        gives!(
+            GASPI_ERR_INV_SEG,
+            gaspi_notify_waitsome(1, 0, 1, &mut first, TEST)
+        );
     }
     barrier()?;
     if ctx.rank == 1 {
         let mut old = 0;
-        gives!(ErrInvSeg, gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
-        gives!(ErrInvSeg, gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG));
-        gives!(ErrInvSeg, gaspi_notify(1, 0, 0, 1, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_notify(1, 0, 0, 1, 0, LONG));
         gives!(
-            ErrInvSeg,
+            GASPI_ERR_INV_SEG,
             gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG)
         );
         ok!(gaspi_write_notify(0, 0, 0, 200, 0, 8, 0, 1, 0, LONG));
@@ -108,7 +111,7 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         memory.all(0, len, 0, "a segment made again")?;
         let mut first = 0;
         gives!(
-            Timeout,
+            GASPI_TIMEOUT,
             gaspi_notify_waitsome(5, 0, 65_536, &mut first, TEST)
         );
         barrier()?;
@@ -133,7 +136,7 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
             LONG
         ));
         gives!(
-            ErrInvRemOff,
+            GASPI_ERR_INV_REM_OFF,
             gaspi_write(5, 0, right(ctx), 5, len as u64, 1, 0, LONG)
         );
         notified(5, 3)?;
@@ -171,7 +174,7 @@ fn recreate_locally(ctx: &Ctx) -> Verdict {
         if ctx.rank == 1 {
             // The name is there again, but not registered with this rank.
             gives!(
-                ErrInvSeg,
+                GASPI_ERR_INV_SEG,
                 gaspi_write_notify(1, 0, 0, 0, 0, 64, 0, 1, 0, LONG)
             );
         }

@@ -336,7 +336,7 @@ fn queues(ctx: &Ctx) -> Verdict {
                 let waited = tried("gaspi_wait", SHORT, || c!(gaspi_wait(queue, SHORT)))?;
                 ensure!(!purged || waited, "purged, and not over");
                 ok!(gaspi_queue_delete(queue));
-                gives!(ErrInvQueue, gaspi_wait(queue, TEST));
+                gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, TEST));
             }
             // Not the one where something is under way.
             ok!(gaspi_queue_create(&mut queue, TEST));
@@ -382,21 +382,21 @@ fn segments(ctx: &Ctx) -> Verdict {
             ok!(gaspi_read(6, 8, 2, 0, 0, 8, 1, LONG));
             let over = c!(gaspi_wait(1, SHORT)) == SUCCESS;
             ok!(gaspi_segment_delete(5));
-            gives!(ErrInvSeg, gaspi_write(5, 0, 1, 0, 0, 8, 1, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_write(5, 0, 1, 0, 0, 8, 1, LONG));
             let deleted = c!(gaspi_segment_delete(6));
             ensure_eq!(
                 deleted == SUCCESS,
                 over,
                 "the program's memory was given back"
             );
-            gives!(ErrInvSeg, gaspi_write(6, 0, 1, 0, 0, 8, 1, LONG));
+            gives!(GASPI_ERR_INV_SEG, gaspi_write(6, 0, 1, 0, 0, 8, 1, LONG));
             last.wake()?;
             let wait = || c!(gaspi_wait(1, LONG));
             repeat("gaspi_wait", wait)?;
             if !over {
                 ok!(gaspi_segment_delete(6));
             }
-            gives!(ErrInvSeg, gaspi_segment_delete(6));
+            gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(6));
             ok!(gaspi_segment_alloc(5, 64, 0));
             ok!(gaspi_segment_delete(5));
             Ok(())

@@ -111,26 +111,29 @@ fn told(_: &Ctx) -> Verdict {
     let mut other = std::ptr::null_mut();
     for counter in [max, max + 1, u32::MAX] {
         gives!(
-            Error,
+            GASPI_ERROR,
             gaspi_statistic_counter_info(counter, &mut number, &mut text, &mut other, &mut number)
         );
-        gives!(Error, gaspi_statistic_counter_get(counter, 0, &mut long));
-        gives!(Error, gaspi_statistic_counter_reset(counter));
+        gives!(
+            GASPI_ERROR,
+            gaspi_statistic_counter_get(counter, 0, &mut long)
+        );
+        gives!(GASPI_ERROR, gaspi_statistic_counter_reset(counter));
     }
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_statistic_counter_max(std::ptr::null_mut())
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_statistic_counter_get(0, 0, std::ptr::null_mut())
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_statistic_counter_get_17(0, 0, std::ptr::null_mut())
     );
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
         gaspi_statistic_counter_info(
             0,
             &mut number,
@@ -161,7 +164,7 @@ fn counts(ctx: &Ctx) -> Verdict {
         let (ids, offsets, sizes) = ([0u8; 3], [0u64, 8, 16], [1u64, 2, 4]);
         let (id, at, size) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
         ok!(gaspi_write_list(3, id, at, 1, id, at, size, 0, LONG));
-        gives!(ErrInvSeg, gaspi_write(9, 0, 1, 0, 8, 24, 0, LONG));
+        gives!(GASPI_ERR_INV_SEG, gaspi_write(9, 0, 1, 0, 8, 24, 0, LONG));
         flush(0)?;
         ok!(gaspi_passive_send(0, 0, 1, 9, LONG));
         level(0)?;
@@ -236,7 +239,7 @@ fn by_rank(ctx: &Ctx) -> Verdict {
     }
     let mut long = 0;
     gives!(
-        ErrInvRank,
+        GASPI_ERR_INV_RANK,
         gaspi_statistic_counter_get(to, 65_536, &mut long)
     );
     clear()?;

@@ -95,34 +95,43 @@ fn meet_everywhere(ctx: &Ctx) -> Verdict {
 
 fn refused(_: &Ctx) -> Verdict {
     let (mut number, null) = (0, std::ptr::null_mut());
-    gives!(Error, gaspi_threads_register(&mut number));
-    gives!(Error, gaspi_threads_get_tid(&mut number));
-    gives!(Error, gaspi_threads_get_total(&mut number));
-    gives!(Error, gaspi_threads_run(Some(run), null));
-    gives!(Error, gaspi_threads_sync_all(ALL, LONG));
-    gives!(Error, gaspi_threads_init_user(0));
+    gives!(GASPI_ERROR, gaspi_threads_register(&mut number));
+    gives!(GASPI_ERROR, gaspi_threads_get_tid(&mut number));
+    gives!(GASPI_ERROR, gaspi_threads_get_total(&mut number));
+    gives!(GASPI_ERROR, gaspi_threads_run(Some(run), null));
+    gives!(GASPI_ERROR, gaspi_threads_sync_all(ALL, LONG));
+    gives!(GASPI_ERROR, gaspi_threads_init_user(0));
     ok!(gaspi_threads_get_num_cores(&mut number));
     ensure!(number > 0, "{number} processors");
     let mut cores = 0;
     ok!(gaspi_threads_init(&mut cores));
     ensure_eq!(cores, number, "the threads of gaspi_threads_init");
-    gives!(Error, gaspi_threads_init_user(1));
+    gives!(GASPI_ERROR, gaspi_threads_init_user(1));
     ok!(gaspi_threads_term());
     ok!(gaspi_threads_init_user(1));
-    gives!(Error, gaspi_threads_get_tid(&mut number));
+    gives!(GASPI_ERROR, gaspi_threads_get_tid(&mut number));
     ok!(gaspi_threads_register(&mut number));
     ensure_eq!(number, 0, "the number of the only thread");
-    gives!(Error, gaspi_threads_register(&mut number));
+    gives!(GASPI_ERROR, gaspi_threads_register(&mut number));
     c!(gaspi_threads_sync());
-    gives!(ErrNullptr, gaspi_threads_run(None, null));
-    gives!(ErrNullptr, gaspi_threads_register(std::ptr::null_mut()));
-    gives!(ErrNullptr, gaspi_threads_get_tid(std::ptr::null_mut()));
-    gives!(ErrNullptr, gaspi_threads_get_total(std::ptr::null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_run(None, null));
     gives!(
-        ErrNullptr,
+        GASPI_ERR_NULLPTR,
+        gaspi_threads_register(std::ptr::null_mut())
+    );
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_threads_get_tid(std::ptr::null_mut())
+    );
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_threads_get_total(std::ptr::null_mut())
+    );
+    gives!(
+        GASPI_ERR_NULLPTR,
         gaspi_threads_get_num_cores(std::ptr::null_mut())
     );
-    gives!(ErrNullptr, gaspi_threads_init(std::ptr::null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_init(std::ptr::null_mut()));
     ok!(gaspi_threads_term());
     Ok(())
 }

@@ -340,8 +340,14 @@ fn nothing_to_transfer(ctx: &Ctx) -> Verdict {
     ok!(gaspi_read_notify(0, 100, peer, 0, 100, 0, 5, 0, LONG));
     ensure_eq!(notified(0, 5)?, 1, "the notification of an empty read");
     flush(0)?;
-    gives!(ErrInvLocOff, gaspi_write(0, 101, peer, 0, 0, 0, 0, LONG));
-    gives!(ErrInvRemOff, gaspi_write(0, 0, peer, 0, 101, 0, 0, LONG));
+    gives!(
+        GASPI_ERR_INV_LOC_OFF,
+        gaspi_write(0, 101, peer, 0, 0, 0, 0, LONG)
+    );
+    gives!(
+        GASPI_ERR_INV_REM_OFF,
+        gaspi_write(0, 0, peer, 0, 101, 0, 0, LONG)
+    );
     barrier()?;
     memory.all(0, 100, 9, "a segment after empty transfers")
 }
@@ -369,11 +375,11 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
                 LONG
             ));
             gives!(
-                ErrInvCommsize,
+                GASPI_ERR_INV_COMMSIZE,
                 gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG)
             );
             gives!(
-                ErrInvCommsize,
+                GASPI_ERR_INV_COMMSIZE,
                 gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG)
             );
             notified(0, 0)?;
@@ -383,7 +389,7 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
             flush(0)?;
             barrier()?;
             gives!(
-                ErrInvCommsize,
+                GASPI_ERR_INV_COMMSIZE,
                 gaspi_read(0, size + 10, right(ctx), 0, 0, size + 1, 0, LONG)
             );
             memory.holds(most + 10, &theirs[..most], "the target of a refused read")?;
@@ -602,7 +608,7 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut first = 0;
     gives!(
-        Timeout,
+        GASPI_TIMEOUT,
         gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
     );
     (0..8).try_for_each(flush)

@@ -166,7 +166,7 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     barrier()?;
     for segment in 0..3 {
         gives!(
-            Timeout,
+            GASPI_TIMEOUT,
             gaspi_notify_waitsome(segment, 0, 100, &mut id, TEST)
         );
     }

@@ -3,8 +3,6 @@
 use std::ffi::c_char;
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Station};
 use crate::law::{Ctx, Verdict};
@@ -145,7 +143,7 @@ fn lookups(ctx: &Ctx) -> Verdict {
             );
         }
         let mut len = NAME;
-        gives!(INVAL, obj job.station.av, lookup(77, [0u8; NAME].as_mut_ptr().cast(), &mut len));
+        gives!(FI_EINVAL, obj job.station.av, lookup(77, [0u8; NAME].as_mut_ptr().cast(), &mut len));
         Ok(())
     })
 }
@@ -167,7 +165,7 @@ fn removed(ctx: &Ctx) -> Verdict {
                 -(libc::EINVAL as isize),
                 "an operation to a removed address"
             );
-            gives!(INVAL, obj job.station.av, remove(&mut address, 1, 0));
+            gives!(FI_EINVAL, obj job.station.av, remove(&mut address, 1, 0));
             job.done(|| post(own.address, own.base + 64, own.key))?;
             address = job.station.insert(name)?;
             job.done(|| post(address, at, key))?;
@@ -216,13 +214,13 @@ fn unknown(ctx: &Ctx) -> Verdict {
         let (mut word, none) = (1u64, null_mut());
         let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
         for to in [1, 2, 1 << 32, FI_ADDR_UNSPEC - 1, FI_ADDR_NOTAVAIL] {
-            gives!(INVAL, atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none));
-            gives!(INVAL, atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM));
-            gives!(INVAL, atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none));
-            gives!(INVAL, rma job.ep, write(o, 8, none, to, at, key, none));
-            gives!(INVAL, rma job.ep, read(r, 8, none, to, at, key, none));
-            gives!(INVAL, msg job.ep, send(o, 8, none, to, none));
-            gives!(INVAL, tagged job.ep, send(o, 8, none, to, 3, none));
+            gives!(FI_EINVAL, atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none));
+            gives!(FI_EINVAL, atomic job.ep, inject(o, 1, to, at, key, UINT64, SUM));
+            gives!(FI_EINVAL, atomic job.ep, readwrite(o, 1, none, r, none, to, at, key, UINT64, SUM, none));
+            gives!(FI_EINVAL, rma job.ep, write(o, 8, none, to, at, key, none));
+            gives!(FI_EINVAL, rma job.ep, read(r, 8, none, to, at, key, none));
+            gives!(FI_EINVAL, msg job.ep, send(o, 8, none, to, none));
+            gives!(FI_EINVAL, tagged job.ep, send(o, 8, none, to, 3, none));
         }
         job.tx.is_empty()?;
         ensure_eq!(job.memory.get(8), 0, "the memory");
@@ -305,14 +303,14 @@ fn own(ctx: &Ctx) -> Verdict {
             super::station::close(ep)?;
         }
         let (mut name, mut len) = ([9u8; NAME], 10);
-        gives!(TOOSMALL, cm job.ep, getname(name.as_mut_ptr().cast(), &mut len));
+        gives!(FI_ETOOSMALL, cm job.ep, getname(name.as_mut_ptr().cast(), &mut len));
         ensure_eq!((len, name[10]), (NAME, 9), "length and what is behind");
         same(&name[..10], &known[0][..10], "the name's beginning")?;
         let mut none = 0;
-        gives!(TOOSMALL, cm job.ep, getname(null_mut(), &mut none));
+        gives!(FI_ETOOSMALL, cm job.ep, getname(null_mut(), &mut none));
         ensure_eq!(none, NAME, "the length");
         let nowhere = null_mut();
-        gives!(INVAL, cm job.ep, getname(name.as_mut_ptr().cast(), nowhere));
+        gives!(FI_EINVAL, cm job.ep, getname(name.as_mut_ptr().cast(), nowhere));
         let told = ctx.told(job.right()).unwrap_or_default();
         ensure!(
             told[..NAME] != known[0][..],
@@ -331,14 +329,14 @@ fn events(ctx: &Ctx) -> Verdict {
         let names = [name, [0; NAME], name].concat();
         let mut addresses = [5u64; 3];
         let into = addresses.as_mut_ptr();
-        gives!(NOEQ, obj av, insert(names.as_ptr().cast(), 3, into, 0, cx(8)));
+        gives!(FI_ENOEQ, obj av, insert(names.as_ptr().cast(), 3, into, 0, cx(8)));
         ok!(fid av, bind(eq.cast(), 0));
         ok!(obj av, insert(names.as_ptr().cast(), 3, into, 0, cx(8)));
         // SAFETY:
         // - plain data.
         let (mut entry, mut error): (fi_eq_entry, fi_eq_err_entry) = unsafe { std::mem::zeroed() };
         let (mut event, size) = (0, size_of::<fi_eq_entry>());
-        gives!(AVAIL, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
+        gives!(FI_EAVAIL, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
         ensure_eq!(
             call!(obj eq, readerr(&mut error, 0)),
             size_of::<fi_eq_err_entry>() as isize,
@@ -364,7 +362,7 @@ fn events(ctx: &Ctx) -> Verdict {
             (av.cast(), FI_ADDR_NOTAVAIL),
             "vector and address"
         );
-        gives!(AGAIN, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
+        gives!(FI_EAGAIN, obj eq, read(&mut event, (&raw mut entry).cast(), size, 0));
         super::station::close(av)?;
         super::station::close(eq)
     })
@@ -383,24 +381,24 @@ fn bad(ctx: &Ctx) -> Verdict {
             map_addr: null_mut(),
             flags: 0,
         };
-        gives!(INVAL, obj domain, av_open(&mut attr, &mut av, null_mut()));
+        gives!(FI_EINVAL, obj domain, av_open(&mut attr, &mut av, null_mut()));
         attr.r#type = FI_AV_TABLE;
-        gives!(INVAL, obj domain, av_open(&mut attr, null_mut(), null_mut()));
+        gives!(FI_EINVAL, obj domain, av_open(&mut attr, null_mut(), null_mut()));
         attr.flags = 1 << 40;
-        gives!(BADFLAGS, obj domain, av_open(&mut attr, &mut av, null_mut()));
+        gives!(FI_EBADFLAGS, obj domain, av_open(&mut attr, &mut av, null_mut()));
         ensure_eq!(av, null_mut(), "a vector");
         let (name, mut address) = (job.station.name()?, 0);
         let av = job.station.av;
-        gives!(INVAL, obj av, insert(null(), 1, &mut address, 0, null_mut()));
-        gives!(BADFLAGS, obj av, insert(name.as_ptr().cast(), 1, &mut address, 1 << 40, null_mut()));
+        gives!(FI_EINVAL, obj av, insert(null(), 1, &mut address, 0, null_mut()));
+        gives!(FI_EBADFLAGS, obj av, insert(name.as_ptr().cast(), 1, &mut address, 1 << 40, null_mut()));
         ensure_eq!(
             call!(obj av, insert(null(), 0, &mut address, 0, null_mut())),
             0,
             "no names"
         );
-        gives!(INVAL, obj av, remove(null_mut(), 1, 0));
-        gives!(BADFLAGS, obj av, remove(&mut address, 1, 1 << 40));
-        gives!(INVAL, obj av, lookup(0, null_mut(), null_mut()));
+        gives!(FI_EINVAL, obj av, remove(null_mut(), 1, 0));
+        gives!(FI_EBADFLAGS, obj av, remove(&mut address, 1, 1 << 40));
+        gives!(FI_EINVAL, obj av, lookup(0, null_mut(), null_mut()));
         Ok(())
     })
 }

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, close};
 use crate::ensure_eq;
@@ -65,8 +63,8 @@ fn triggered(ctx: &Ctx) -> Verdict {
         ok!(atomic sender, readwrite(at(3), 1, none, at(4), none, to, remote + 16, key, UINT64, SUM, places[3]));
         ok!(tagged sender, send(at(5), 8, none, to, 9, places[4]));
         ok!(msg sender, send(at(6), 8, none, to, places[6]));
-        gives!(NOSYS, rma sender, inject(at(0), 8, to, remote, key));
-        gives!(NOSYS, msg sender, inject(at(0), 8, to));
+        gives!(FI_ENOSYS, rma sender, inject(at(0), 8, to, remote, key));
+        gives!(FI_ENOSYS, msg sender, inject(at(0), 8, to));
         // The other side of an alias has no flags.
         let tagged = Memory::new(16);
         ok!(tagged sender, recv(tagged.base.cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(1)));
@@ -125,15 +123,15 @@ fn untriggered(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let (word, (to, at, key)) = (5u64, job.place(0, 0));
         let sender = alias(job, FI_TRANSMIT | FI_TRIGGER)?;
-        gives!(BADFLAGS, rma sender, write((&raw const word).cast(), 8, null_mut(), to, at, key, null_mut()));
-        gives!(BADFLAGS, msg sender, send((&raw const word).cast(), 8, null_mut(), to, null_mut()));
+        gives!(FI_EBADFLAGS, rma sender, write((&raw const word).cast(), 8, null_mut(), to, at, key, null_mut()));
+        gives!(FI_EBADFLAGS, msg sender, send((&raw const word).cast(), 8, null_mut(), to, null_mut()));
         close(sender)?;
         let mut none: *mut fid = null_mut();
         let mut wanted = fi_alias {
             fid: &mut none,
             flags: FI_TRANSMIT | 1 << 40,
         };
-        gives!(BADFLAGS, fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
+        gives!(FI_EBADFLAGS, fid job.ep, control(FI_ALIAS, (&raw mut wanted).cast()));
         ensure_eq!(job.memory.get(0), 0, "the memory");
         Ok(())
     })

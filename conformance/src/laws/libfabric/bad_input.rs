@@ -2,8 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::ensure_eq;
@@ -36,23 +34,23 @@ fn nulls(ctx: &Ctx) -> Verdict {
             list,
         );
         let missing = null();
-        gives!(INVAL, atomic job.ep, write(missing, 1, none, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, inject(missing, 1, to, at, key, ty, sum));
-        gives!(INVAL, atomic job.ep, writev(null(), nones, 1, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, writev(&hole, nones, 1, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, readwrite(missing, 1, none, r, none, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, readwrite(o, 1, none, null_mut(), none, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, readwrite(missing, 1, none, null_mut(), none, to, at, key, ty, READ, none));
-        gives!(INVAL, atomic job.ep, readwritev(&list, nones, 1, null_mut(), nones, 1, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, readwritev(&list, nones, 1, &mut { hole }, nones, 1, to, at, key, ty, sum, none));
-        gives!(INVAL, atomic job.ep, compwrite(missing, 1, none, o, none, r, none, to, at, key, ty, swap, none));
-        gives!(INVAL, atomic job.ep, compwrite(o, 1, none, missing, none, r, none, to, at, key, ty, swap, none));
-        gives!(INVAL, atomic job.ep, compwrite(o, 1, none, o, none, null_mut(), none, to, at, key, ty, swap, none));
-        gives!(INVAL, atomic job.ep, compwritev(&list, nones, 1, null(), nones, 1, &mut result, nones, 1, to, at, key, ty, swap, none));
-        gives!(INVAL, atomic job.ep, compwritev(&list, nones, 1, &hole, nones, 1, &mut result, nones, 1, to, at, key, ty, swap, none));
-        gives!(INVAL, atomic job.ep, writemsg(null(), 0));
-        gives!(INVAL, atomic job.ep, readwritemsg(null(), &mut result, nones, 1, 0));
-        gives!(INVAL, atomic job.ep, compwritemsg(null(), &list, nones, 1, &mut result, nones, 1, 0));
+        gives!(FI_EINVAL, atomic job.ep, write(missing, 1, none, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, inject(missing, 1, to, at, key, ty, sum));
+        gives!(FI_EINVAL, atomic job.ep, writev(null(), nones, 1, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, writev(&hole, nones, 1, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, readwrite(missing, 1, none, r, none, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, readwrite(o, 1, none, null_mut(), none, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, readwrite(missing, 1, none, null_mut(), none, to, at, key, ty, READ, none));
+        gives!(FI_EINVAL, atomic job.ep, readwritev(&list, nones, 1, null_mut(), nones, 1, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, readwritev(&list, nones, 1, &mut { hole }, nones, 1, to, at, key, ty, sum, none));
+        gives!(FI_EINVAL, atomic job.ep, compwrite(missing, 1, none, o, none, r, none, to, at, key, ty, swap, none));
+        gives!(FI_EINVAL, atomic job.ep, compwrite(o, 1, none, missing, none, r, none, to, at, key, ty, swap, none));
+        gives!(FI_EINVAL, atomic job.ep, compwrite(o, 1, none, o, none, null_mut(), none, to, at, key, ty, swap, none));
+        gives!(FI_EINVAL, atomic job.ep, compwritev(&list, nones, 1, null(), nones, 1, &mut result, nones, 1, to, at, key, ty, swap, none));
+        gives!(FI_EINVAL, atomic job.ep, compwritev(&list, nones, 1, &hole, nones, 1, &mut result, nones, 1, to, at, key, ty, swap, none));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(null(), 0));
+        gives!(FI_EINVAL, atomic job.ep, readwritemsg(null(), &mut result, nones, 1, 0));
+        gives!(FI_EINVAL, atomic job.ep, compwritemsg(null(), &list, nones, 1, &mut result, nones, 1, 0));
         let remote = fi_rma_ioc {
             addr: at,
             count: 1,
@@ -70,10 +68,10 @@ fn nulls(ctx: &Ctx) -> Verdict {
             context: none,
             data: 0,
         };
-        gives!(INVAL, atomic job.ep, writemsg(&fi_msg_atomic { msg_iov: null(), ..msg }, 0));
-        gives!(INVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov: null(), ..msg }, 0));
-        gives!(INVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov_count: 0, ..msg }, 0));
-        gives!(INVAL, atomic job.ep, readwritemsg(&msg, null_mut(), nones, 1, 0));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { msg_iov: null(), ..msg }, 0));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov: null(), ..msg }, 0));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(&fi_msg_atomic { rma_iov_count: 0, ..msg }, 0));
+        gives!(FI_EINVAL, atomic job.ep, readwritemsg(&msg, null_mut(), nones, 1, 0));
         job.tx.is_empty()?;
         ensure_eq!(
             (job.memory.get(8), word),
@@ -122,16 +120,16 @@ fn lengths(ctx: &Ctx) -> Verdict {
             count: 1,
         };
         for count in [usize::MAX, usize::MAX / 16, 1 << 40] {
-            gives!(INVAL, atomic job.ep, writev(&list, nones, count, to, at, key, UINT64, SUM, none));
-            gives!(INVAL, atomic job.ep, readwritev(&list, nones, 1, &mut { list }, nones, count, to, at, key, UINT64, SUM, none));
-            gives!(INVAL, atomic job.ep, compwritev(&list, nones, 1, &list, nones, count, &mut { list }, nones, 1, to, at, key, UINT64, CSWAP, none));
+            gives!(FI_EINVAL, atomic job.ep, writev(&list, nones, count, to, at, key, UINT64, SUM, none));
+            gives!(FI_EINVAL, atomic job.ep, readwritev(&list, nones, 1, &mut { list }, nones, count, to, at, key, UINT64, SUM, none));
+            gives!(FI_EINVAL, atomic job.ep, compwritev(&list, nones, 1, &list, nones, count, &mut { list }, nones, 1, to, at, key, UINT64, CSWAP, none));
         }
         // Sums of lengths that overflow.
         let huge = [fi_ioc {
             count: usize::MAX / 2 + 1,
             ..list
         }; 2];
-        gives!(MSGSIZE, atomic job.ep, writev(huge.as_ptr(), nones, 2, to, at, key, UINT64, SUM, none));
+        gives!(FI_EMSGSIZE, atomic job.ep, writev(huge.as_ptr(), nones, 2, to, at, key, UINT64, SUM, none));
         job.tx.is_empty()?;
         ensure_eq!(job.memory.get(8), 0, "the memory");
         Ok(())

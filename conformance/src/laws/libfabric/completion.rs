@@ -4,9 +4,6 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Station};
 use crate::law::{Ctx, Verdict};
@@ -168,15 +165,15 @@ fn nothing(ctx: &Ctx) -> Verdict {
         let mut entry = blank();
         let place = (&raw mut entry).cast();
         let mut source = 5;
-        gives!(AGAIN, obj job.tx.0, read(place, 1));
-        gives!(AGAIN, obj job.rx.0, readfrom(place, 1, &mut source));
+        gives!(FI_EAGAIN, obj job.tx.0, read(place, 1));
+        gives!(FI_EAGAIN, obj job.rx.0, readfrom(place, 1, &mut source));
         // SAFETY:
         // - plain data.
         let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
-        gives!(AGAIN, obj job.tx.0, readerr(&mut error, 0));
+        gives!(FI_EAGAIN, obj job.tx.0, readerr(&mut error, 0));
         for ms in [0, 1, 50] {
             let start = Instant::now();
-            gives!(AGAIN, obj job.tx.0, sread(place, 1, null(), ms));
+            gives!(FI_EAGAIN, obj job.tx.0, sread(place, 1, null(), ms));
             let took = start.elapsed();
             ensure!(
                 took >= Duration::from_millis(ms as u64),
@@ -200,7 +197,7 @@ fn failures(ctx: &Ctx) -> Verdict {
         let error = job.tx.error()?;
         ensure_eq!(
             (error.op_context.addr(), error.err),
-            (31, Errno::NOKEY.0),
+            (31, FI_ENOKEY),
             "context and number"
         );
         ensure_eq!(error.flags, FI_ATOMIC | FI_WRITE, "the flags");
@@ -337,15 +334,15 @@ fn wrong(_: &Ctx) -> Verdict {
         wait_set: null_mut(),
     };
     let domain = station.domain;
-    gives!(INVAL, obj domain, cq_open(&mut attr(9, FI_WAIT_NONE, 0), &mut queue, null_mut()));
-    gives!(INVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_UNSPEC, 7), &mut queue, null_mut()));
-    gives!(NOSYS, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, 77, 0), &mut queue, null_mut()));
-    gives!(INVAL, obj domain, cq_open(null_mut(), &mut queue, null_mut()));
-    gives!(INVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, 0), null_mut(), null_mut()));
+    gives!(FI_EINVAL, obj domain, cq_open(&mut attr(9, FI_WAIT_NONE, 0), &mut queue, null_mut()));
+    gives!(FI_EINVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_UNSPEC, 7), &mut queue, null_mut()));
+    gives!(FI_ENOSYS, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, 77, 0), &mut queue, null_mut()));
+    gives!(FI_EINVAL, obj domain, cq_open(null_mut(), &mut queue, null_mut()));
+    gives!(FI_EINVAL, obj domain, cq_open(&mut attr(FI_CQ_FORMAT_MSG, FI_WAIT_NONE, 0), null_mut(), null_mut()));
     ensure_eq!(queue, null_mut(), "a queue");
     let mut entry = blank();
-    gives!(INVAL, obj station.tx.0, read(null_mut(), 1));
-    gives!(INVAL, obj station.tx.0, sread((&raw mut entry).cast(), 1, null(), 10));
-    gives!(INVAL, obj station.tx.0, readerr(null_mut(), 0));
+    gives!(FI_EINVAL, obj station.tx.0, read(null_mut(), 1));
+    gives!(FI_EINVAL, obj station.tx.0, sread((&raw mut entry).cast(), 1, null(), 10));
+    gives!(FI_EINVAL, obj station.tx.0, readerr(null_mut(), 0));
     station.close()
 }

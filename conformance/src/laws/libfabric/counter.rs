@@ -3,8 +3,6 @@
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::law::{Ctx, Verdict};
@@ -193,7 +191,7 @@ fn waits(ctx: &Ctx) -> Verdict {
         ok!(obj counter, wait(3, 0));
         for ms in [0, 40] {
             let start = Instant::now();
-            gives!(TIMEDOUT, obj counter, wait(6, ms));
+            gives!(FI_ETIMEDOUT, obj counter, wait(6, ms));
             let took = start.elapsed();
             ensure!(
                 took >= Duration::from_millis(ms as u64),
@@ -295,8 +293,8 @@ fn unasked(ctx: &Ctx) -> Verdict {
             ep
         };
         let other: *mut fid = counter.cast();
-        gives!(BADFLAGS, fid ep, bind(other, 0));
-        gives!(BADFLAGS, fid ep, bind(other, FI_WRITE | 1 << 40));
+        gives!(FI_EBADFLAGS, fid ep, bind(other, 0));
+        gives!(FI_EBADFLAGS, fid ep, bind(other, FI_WRITE | 1 << 40));
         super::station::close(ep)?;
         super::station::close(counter)?;
         let mut attr = fi_cntr_attr {
@@ -305,11 +303,11 @@ fn unasked(ctx: &Ctx) -> Verdict {
             wait_set: null_mut(),
             flags: 0,
         };
-        gives!(INVAL, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
+        gives!(FI_EINVAL, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
         attr.events = 0;
         attr.wait_obj = 77;
-        gives!(NOSYS, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
-        gives!(INVAL, obj domain, cntr_open(null_mut(), null_mut(), null_mut()));
+        gives!(FI_ENOSYS, obj domain, cntr_open(&mut attr, &mut counter, null_mut()));
+        gives!(FI_EINVAL, obj domain, cntr_open(null_mut(), null_mut(), null_mut()));
         Ok(())
     })
 }

@@ -7,9 +7,6 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::death::ended;
 use super::kit::*;
 use super::station::Plan;
@@ -96,7 +93,7 @@ fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
                 (AVAIL, _) => {
                     let error = job
                         .tx
-                        .fails(Errno::CONNRESET, &format!("operation {victim}"))?;
+                        .fails(FI_ECONNRESET, &format!("operation {victim}"))?;
                     Ok(error.op_context.addr() == context)
                 }
                 (code, _) => Err(format!("fi_cq_read gave {}", code_name(code))),

@@ -3,9 +3,6 @@
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::{Plan, close};
@@ -39,7 +36,7 @@ static ONE: u64 = 1;
 /// The end of an operation on a dead process.
 pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
     queue
-        .fails(Errno::CONNRESET, what)
+        .fails(FI_ECONNRESET, what)
         .map_err(|e| format!("{e} (rank {})", job.rank))
 }
 
@@ -131,7 +128,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                     good += 1;
                 }
                 (AVAIL, _) => {
-                    job.tx.fails(Errno::CONNRESET, "an operation")?;
+                    job.tx.fails(FI_ECONNRESET, "an operation")?;
                     bad += 1;
                 }
                 _ => looks.again(),
@@ -153,14 +150,14 @@ fn first_contact(ctx: &Ctx) -> Verdict {
     job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
     let error = job.tx.error()?;
     ensure!(
-        [Errno::CONNRESET.0, Errno::HOSTUNREACH.0].contains(&error.err),
+        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
         "the failure is {}",
         error.err
     );
     job.post(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, null_mut(), to, null_mut())))?;
     let error = job.tx.error()?;
     ensure!(
-        [Errno::CONNRESET.0, Errno::HOSTUNREACH.0].contains(&error.err),
+        [FI_ECONNRESET, FI_EHOSTUNREACH].contains(&error.err),
         "the failure is {}",
         error.err
     );
@@ -234,7 +231,7 @@ fn data(ctx: &Ctx) -> Verdict {
         match job.tx.read() {
             (1, _) => told += 1,
             (AVAIL, _) => {
-                job.tx.fails(Errno::CONNRESET, "a write with data")?;
+                job.tx.fails(FI_ECONNRESET, "a write with data")?;
                 told += 1;
                 failed += 1;
             }

@@ -3,8 +3,6 @@
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, close};
 use crate::law::{Ctx, Verdict};
@@ -24,9 +22,9 @@ fn queues(ctx: &Ctx) -> Verdict {
         let mut eq: *mut fid_eq = null_mut();
         ok!(obj job.station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
         let (mut event, mut buffer) = (0, [0u8; 16]);
-        gives!(AGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0));
+        gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0));
         let start = Instant::now();
-        gives!(AGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 50, 0));
+        gives!(FI_EAGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 50, 0));
         ensure!(
             start.elapsed() >= Duration::from_millis(50),
             "a wait of 50 ms took {:?}",
@@ -40,7 +38,7 @@ fn queues(ctx: &Ctx) -> Verdict {
                 "fi_eq_write"
             );
         }
-        gives!(TOOSMALL, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 9, 0));
+        gives!(FI_ETOOSMALL, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 9, 0));
         ensure_eq!(
             call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, FI_PEEK)),
             10,
@@ -108,7 +106,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                     "a queue with {nth} events is not readable"
                 );
             }
-            gives!(AGAIN, obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
+            gives!(FI_EAGAIN, obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
             for left in (0..3).rev() {
                 let code = match round {
                     0 => call!(obj eq, read(&mut event, buffer.as_mut_ptr().cast(), 16, 0)),
@@ -152,14 +150,14 @@ fn kinds(ctx: &Ctx) -> Verdict {
             ok!(fid eq, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
             ensure_eq!(kind, wait, "the wait object");
             if wait != FI_WAIT_FD {
-                gives!(NODATA, fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+                gives!(FI_ENODATA, fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
             }
-            gives!(INVAL, fid eq, control(FI_GETWAITOBJ, null_mut()));
-            gives!(NOSYS, fid eq, control(99, null_mut()));
+            gives!(FI_EINVAL, fid eq, control(FI_GETWAITOBJ, null_mut()));
+            gives!(FI_ENOSYS, fid eq, control(99, null_mut()));
             if wait == FI_WAIT_NONE {
-                gives!(INVAL, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+                gives!(FI_EINVAL, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
             } else {
-                gives!(AGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
+                gives!(FI_EAGAIN, obj eq, sread(&mut event, buffer.as_mut_ptr().cast(), 16, 0, 0));
             }
             close(eq)?;
         }

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::death::{ended, reset, victim};
 use super::kit::*;
 use super::message::pattern;

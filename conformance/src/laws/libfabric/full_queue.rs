@@ -3,9 +3,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::address::vector;
 use super::kit::*;
 use super::srx::with_shared;
@@ -118,11 +115,11 @@ fn transmits(ctx: &Ctx) -> Verdict {
         let word = (&raw const words[0]).cast();
         let remote = Word::new(job, 1, 0, words.as_ptr().cast_mut());
         for _ in 0..3 {
-            gives!(AGAIN, msg ep, send(word, 8, none, to, none));
-            gives!(AGAIN, msg ep, inject(word, 8, to));
-            gives!(AGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
-            gives!(AGAIN, tagged ep, send(word, 8, none, to, 5, none));
-            gives!(AGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
+            gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
+            gives!(FI_EAGAIN, msg ep, inject(word, 8, to));
+            gives!(FI_EAGAIN, msg ep, sendmsg(&remote.message(none), FI_DELIVERY_COMPLETE));
+            gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
+            gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
         }
         // What is taken back leaves its room to one other.
         ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
@@ -132,7 +129,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
             "fi_tx_size_left with room for one"
         );
         ensure_eq!(send(count - 1), 0, "a send with room for one");
-        gives!(AGAIN, msg ep, send(word, 8, none, to, none));
+        gives!(FI_EAGAIN, msg ep, send(word, 8, none, to, none));
         tell_number(job, count);
         let (mut told, mut taken_back) = (Told::of(count), 0);
         until_ok("the end of all sends", || {
@@ -140,7 +137,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
                 (AVAIL, _) => {
                     let error = job.tx.take_error()?;
                     let seen = (error.err, error.op_context.addr());
-                    ensure_eq!(seen, (Errno::CANCELED.0, count - 1), "a failure");
+                    ensure_eq!(seen, (FI_ECANCELED, count - 1), "a failure");
                     taken_back += 1;
                 }
                 (1, entry) => told.note(entry.op_context.addr())?,
@@ -195,7 +192,7 @@ fn receive_queue(
     ensure_eq!(call!(obj owner, rx_size_left()), 0, "fi_rx_size_left");
     ensure_eq!((post(0), post(1)), (AGAIN, AGAIN), "receives without room");
     ensure_eq!(call!(obj owner, cancel(cx(0))), 0, "fi_cancel");
-    let error = rx.fails(Errno::CANCELED, "the receive that was taken back")?;
+    let error = rx.fails(FI_ECANCELED, "the receive that was taken back")?;
     ensure_eq!(error.op_context.addr(), 0, "its context");
     ensure_eq!(
         call!(obj owner, rx_size_left()),
@@ -298,7 +295,7 @@ fn completions(ctx: &Ctx) -> Verdict {
             refused += usize::from(posted < COUNT);
             if job.tx.read().0 == AVAIL {
                 let error = job.tx.take_error()?;
-                ensure_eq!(error.err, Errno::NOKEY.0, "a failure");
+                ensure_eq!(error.err, FI_ENOKEY, "a failure");
                 told.note(error.op_context.addr())?;
             }
             Ok(told.all() == COUNT)
@@ -484,7 +481,7 @@ fn events(ctx: &Ctx) -> Verdict {
             ensure_eq!(event, FI_AV_COMPLETE, "the event of the vector");
             ensure_eq!(buffer[1], nth, "its context");
         }
-        gives!(AGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
+        gives!(FI_EAGAIN, obj eq, read(&mut event, buffer.as_mut_ptr().cast(), size, 0));
         close(av)?;
         close(eq)
     })

@@ -3,8 +3,6 @@
 use std::ffi::CStr;
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::library::{self, Info, getinfo, getinfo_at};
 use super::station::{Plan, Station};
@@ -262,7 +260,7 @@ fn limits(ctx: &Ctx) -> Verdict {
         let most = transmit.inject_size;
         let bytes = vec![7u8; most + 1];
         job.post(|| call!(rma job.ep, inject(bytes.as_ptr().cast(), most, to, at, key)))?;
-        gives!(MSGSIZE, rma job.ep, inject(bytes.as_ptr().cast(), most + 1, to, at, key));
+        gives!(FI_EMSGSIZE, rma job.ep, inject(bytes.as_ptr().cast(), most + 1, to, at, key));
         until("the injected bytes", || {
             job.tx.progress();
             job.memory.load(0, most) == bytes[..most]
@@ -275,7 +273,7 @@ fn limits(ctx: &Ctx) -> Verdict {
             })
             .collect();
         job.done(|| call!(rma job.ep, writev(list.as_ptr(), null_mut(), limit, to, at + 8192, key, null_mut())))?;
-        gives!(INVAL, rma job.ep, writev(list.as_ptr(), null_mut(), limit + 1, to, at + 8192, key, null_mut()));
+        gives!(FI_EINVAL, rma job.ep, writev(list.as_ptr(), null_mut(), limit + 1, to, at + 8192, key, null_mut()));
         job.meet();
         job.memory.holds(8192, &bytes[..limit], "the pieces")?;
         job.memory.holds(8192 + limit, &[0], "what is behind them")

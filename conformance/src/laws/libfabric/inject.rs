@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::flags::One;
 use super::kit::*;
 use super::station::Plan;
@@ -85,7 +83,7 @@ fn inject_size(ctx: &Ctx) -> Verdict {
         let (to, at, key) = job.place(job.right(), 0);
         let count = most / 8;
         let mut words = vec![3u64; count + 1];
-        gives!(MSGSIZE, atomic job.ep, inject(words.as_ptr().cast(), count + 1, to, at, key, UINT64, SUM));
+        gives!(FI_EMSGSIZE, atomic job.ep, inject(words.as_ptr().cast(), count + 1, to, at, key, UINT64, SUM));
         let mut over = One::new((to, at, key), SUM, 0, 0);
         over.lists[0] = fi_ioc {
             addr: words.as_mut_ptr().cast(),

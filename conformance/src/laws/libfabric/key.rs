@@ -2,9 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::matrix::Call;
 use super::station::{Plan, Station, close};
@@ -46,7 +43,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
                 };
                 job.post(|| call.post(job.ep))?;
                 job.tx
-                    .fails(Errno::INVAL, &format!("datatype {datatype} at {at}"))?;
+                    .fails(FI_EINVAL, &format!("datatype {datatype} at {at}"))?;
                 ensure_eq!(result, [1; 64], "the result");
             }
         }
@@ -65,23 +62,23 @@ fn unknown_keys(ctx: &Ctx) -> Verdict {
             job.post(
                 || call!(atomic job.ep, write(o, 1, none, to, at, wrong, UINT64, SUM, cx(3))),
             )?;
-            let error = job.tx.fails(Errno::NOKEY, "fi_atomic")?;
+            let error = job.tx.fails(FI_ENOKEY, "fi_atomic")?;
             ensure_eq!(
                 (error.op_context.addr(), error.flags),
                 (3, FI_ATOMIC | FI_WRITE),
                 "context and flags"
             );
             job.post(|| call!(atomic job.ep, inject(o, 1, to, at, wrong, UINT64, SUM)))?;
-            job.tx.fails(Errno::NOKEY, "fi_inject_atomic")?;
+            job.tx.fails(FI_ENOKEY, "fi_inject_atomic")?;
             job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, at, wrong, UINT64, SUM, cx(4))))?;
-            let error = job.tx.fails(Errno::NOKEY, "fi_fetch_atomic")?;
+            let error = job.tx.fails(FI_ENOKEY, "fi_fetch_atomic")?;
             ensure_eq!(
                 (error.op_context.addr(), error.flags),
                 (4, FI_ATOMIC | FI_READ),
                 "context and flags"
             );
             job.post(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at, wrong, UINT64, CSWAP, none)))?;
-            job.tx.fails(Errno::NOKEY, "fi_compare_atomic")?;
+            job.tx.fails(FI_ENOKEY, "fi_compare_atomic")?;
         }
         ensure_eq!(result, 9, "the result");
         job.tx.is_empty()
@@ -99,7 +96,7 @@ fn taken(ctx: &Ctx) -> Verdict {
         for key in [0, 55, u64::MAX - 1] {
             let first = job.station.register(memory, key)?;
             ensure_eq!(first.key, key, "the key");
-            gives!(NOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
+            gives!(FI_ENOKEY, mr domain, reg(memory.base.cast(), 256, rights, 0, key, 0, &mut mr, null_mut()));
             close(first.mr)?;
             let second = job.station.register(memory, key)?;
             close(second.mr)?;
@@ -147,25 +144,25 @@ fn bad_registrations(ctx: &Ctx) -> Verdict {
         );
         let (base, mut mr, none) = (memory.base.cast(), null_mut(), null_mut());
         let (base_of_none, place) = (null(), &raw mut mr);
-        gives!(INVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));
-        gives!(INVAL, mr domain, reg(base, 0, rights, 0, 1, 0, place, none));
-        gives!(INVAL, mr domain, reg(base, 256, rights, 8, 1, 0, place, none));
-        gives!(INVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
-        gives!(BADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
-        gives!(INVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
+        gives!(FI_EINVAL, mr domain, reg(base_of_none, 256, rights, 0, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, reg(base, 0, rights, 0, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 8, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, reg(base, 256, rights | 1 << 40, 0, 1, 0, place, none));
+        gives!(FI_EBADFLAGS, mr domain, reg(base, 256, rights, 0, 1, 1 << 40, place, none));
+        gives!(FI_EINVAL, mr domain, reg(base, 256, rights, 0, 1, 0, null_mut(), none));
         let part = libc::iovec {
             iov_base: memory.base.cast(),
             iov_len: 128,
         };
         let parts = [part; 2];
-        gives!(INVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
-        gives!(INVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
-        gives!(INVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
-        gives!(INVAL, mr domain, regattr(null(), 0, place));
+        gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 2, rights, 0, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, regv(parts.as_ptr(), 0, rights, 0, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, regv(null(), 1, rights, 0, 1, 0, place, none));
+        gives!(FI_EINVAL, mr domain, regattr(null(), 0, place));
         for (base, len) in no_memory() {
             for rights in [rights, FI_REMOTE_READ, FI_SEND | FI_RECV] {
                 let base = base.cast_const().cast();
-                gives!(INVAL, mr domain, reg(base, len, rights, 0, 1, 0, place, none));
+                gives!(FI_EINVAL, mr domain, reg(base, len, rights, 0, 1, 0, place, none));
             }
         }
         ensure_eq!(mr, null_mut(), "a region");

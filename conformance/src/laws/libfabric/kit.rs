@@ -5,9 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
-
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
+pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::job::*;
 pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};
@@ -18,11 +16,11 @@ pub(crate) use crate::stall::Looks;
 /// Milliseconds of a wait that is to end before them.
 pub(crate) const LONG: c_int = stall::LONG.as_millis() as c_int;
 /// Bytes of an endpoint's name.
-pub(crate) const NAME: usize = unipgas::libfabric::name::LEN;
+pub(crate) const NAME: usize = 64;
 /// What programs mean that know nothing newer than FI_MR_BASIC.
 pub(crate) const BASIC: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-pub(crate) const AGAIN: isize = -(Errno::AGAIN.0 as isize);
-pub(crate) const AVAIL: isize = -(Errno::AVAIL.0 as isize);
+pub(crate) const AGAIN: isize = -(FI_EAGAIN as isize);
+pub(crate) const AVAIL: isize = -(FI_EAVAIL as isize);
 
 /// `enum fi_op`.
 pub(crate) const MIN: c_int = 0;
@@ -70,13 +68,13 @@ macro_rules! ok {
     };
 }
 
-/// As [`call`]; the law fails unless it gives minus this number: `gives!(INVAL, atomic ep, write(..))`.
+/// As [`call`]; the law fails unless it gives minus this number: `gives!(FI_EINVAL, atomic ep, write(..))`.
 macro_rules! gives {
     ($errno:ident, $table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
         $crate::kit::check!(
             $entry,
             call!($table $object, $entry($($arg)*)) as isize,
-            -(unipgas::libfabric::status::Errno::$errno.0 as isize),
+            -($errno as isize),
             $crate::laws::libfabric::kit::code_name
         )
     };
@@ -94,7 +92,10 @@ pub(crate) use {call, gives, laws, ok};
 /// What a call gave, for messages.
 pub(crate) fn code_name(code: isize) -> String {
     match code {
-        ..0 => format!("{code} ({})", Errno(-code as i32).text().to_string_lossy()),
+        ..0 => match error_numbers().find(|(_, known)| *known as isize == -code) {
+            Some((name, _)) => format!("{code} ({name})"),
+            None => code.to_string(),
+        },
         code => code.to_string(),
     }
 }
@@ -183,9 +184,9 @@ impl Queue {
     }
 
     /// The next failure, which has this number.
-    pub(crate) fn fails(self, errno: Errno, what: &str) -> Result<fi_cq_err_entry, String> {
+    pub(crate) fn fails(self, errno: i32, what: &str) -> Result<fi_cq_err_entry, String> {
         let error = self.error().map_err(|text| format!("{what}: {text}"))?;
-        crate::ensure_eq!(error.err, errno.0, "{what}: the failure");
+        crate::ensure_eq!(error.err, errno, "{what}: the failure");
         Ok(error)
     }
 

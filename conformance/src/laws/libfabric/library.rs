@@ -5,7 +5,9 @@
 use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
+use unipgas_libfabric_sys::*;
+
+use crate::library::{library, offered};
 
 /// Behind each structure.
 const GUARD: usize = 64;
@@ -168,8 +170,15 @@ pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<
 
 /// The provider, which is loaded by this library.
 pub(super) fn provider() -> *mut fi_provider {
-    unipgas::libfabric::ffi::stand_in(fi_dupinfo, fi_freeinfo);
-    unipgas::libfabric::ffi::fi_prov_ini()
+    let library = library();
+    if let Some(stand_in) = library.unipgas_fi_stand_in {
+        // SAFETY:
+        // - functions that do what libfabric's of these names do.
+        unsafe { stand_in(fi_dupinfo, fi_freeinfo) };
+    }
+    // SAFETY:
+    // - takes nothing.
+    unsafe { offered(library.fi_prov_ini, "fi_prov_ini")() }
 }
 
 /// The same with node and service.

@@ -3,9 +3,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
 use super::death::{WAITS, ended, reset, waited};
 use super::death_messages::synchronous;
@@ -83,7 +80,7 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         }
         // One that tells of failures only.
         job.post(|| INJECT(job.ep, own, place, null_mut()))?;
-        job.tx.fails(Errno::CONNRESET, "fi_inject_write")?;
+        job.tx.fails(FI_ECONNRESET, "fi_inject_write")?;
     }
     job.tx.is_empty()?;
     near(&job, &sides, 50)?;
@@ -107,7 +104,7 @@ fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
             (AVAIL, _) => {
                 let error = job
                     .tx
-                    .fails(Errno::CONNRESET, "an operation across the link")?;
+                    .fails(FI_ECONNRESET, "an operation across the link")?;
                 ensure_eq!(error.op_context.addr(), context, "the context of a failure");
                 return Ok(true);
             }

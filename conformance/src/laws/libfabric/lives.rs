@@ -2,10 +2,9 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Station, close, open_queue};
+use crate::kit::library_threads;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -121,26 +120,16 @@ fn one_thread(_: &Ctx) -> Verdict {
     }
     // What unmaps registered memory waits for that thread, which therefore does nothing else.
     let moving = || {
-        let mut ours = threads_of_ours().unwrap_or_default();
-        ours.retain(|name| name != "unipgas-memory");
-        ours
+        let names = library_threads().into_iter().map(|(name, _)| name);
+        names
+            .filter(|name| name != "unipgas-memory")
+            .collect::<Vec<_>>()
     };
     // A thread has its name a moment after it has begun.
     until("the library's thread", || !moving().is_empty())?;
     let ours = moving();
     ensure_eq!(ours.len(), 1, "threads, of {ours:?}");
     Ok(())
-}
-
-/// By their names.
-fn threads_of_ours() -> Result<Vec<String>, String> {
-    let tasks =
-        std::fs::read_dir("/proc/self/task").map_err(|e| format!("/proc/self/task: {e}"))?;
-    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
-    let names = tasks.flatten().filter_map(name);
-    // The main thread is called as the program.
-    let ours = names.filter(|name| name.starts_with("unipgas-"));
-    Ok(ours.map(|name| name.trim().to_owned()).collect())
 }
 
 fn counted_late(_: &Ctx) -> Verdict {
@@ -161,10 +150,10 @@ fn counted_late(_: &Ctx) -> Verdict {
         ok!(obj station.domain, cntr_open(null_mut(), counter, null_mut()));
     }
     let [writes, reads] = counters;
-    gives!(OPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_WRITE));
-    gives!(OPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_READ));
+    gives!(FI_EOPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_WRITE));
+    gives!(FI_EOPBADSTATE, fid ep, bind(writes.cast(), FI_REMOTE_READ));
     ok!(fid ep, bind(writes.cast(), FI_WRITE));
-    gives!(INVAL, fid ep, bind(writes.cast(), FI_WRITE));
+    gives!(FI_EINVAL, fid ep, bind(writes.cast(), FI_WRITE));
     write()?;
     ok!(fid ep, bind(reads.cast(), FI_READ));
     write()?;
@@ -178,7 +167,7 @@ fn counted_late(_: &Ctx) -> Verdict {
         "writes and reads since the counters were bound"
     );
     close(region.mr)?;
-    gives!(BUSY, fid writes, close());
+    gives!(FI_EBUSY, fid writes, close());
     station.counters.extend(counters);
     station.close()?;
     memory.free();
@@ -192,16 +181,16 @@ fn states(_: &Ctx) -> Verdict {
     let (ep, mut word, none) = (station.ep, 1u64, null_mut());
     let to = station.insert(&station.name()?)?;
     let (o, r) = ((&raw const word).cast(), (&raw mut word).cast());
-    gives!(OPBADSTATE, atomic ep, write(o, 1, none, to, 0, 1, UINT64, SUM, none));
-    gives!(OPBADSTATE, atomic ep, readwrite(o, 1, none, r, none, to, 0, 1, UINT64, SUM, none));
-    gives!(OPBADSTATE, rma ep, write(o, 8, none, to, 0, 1, none));
-    gives!(OPBADSTATE, msg ep, send(o, 8, none, to, none));
-    gives!(OPBADSTATE, tagged ep, recv(r, 8, none, to, 1, 0, none));
+    gives!(FI_EOPBADSTATE, atomic ep, write(o, 1, none, to, 0, 1, UINT64, SUM, none));
+    gives!(FI_EOPBADSTATE, atomic ep, readwrite(o, 1, none, r, none, to, 0, 1, UINT64, SUM, none));
+    gives!(FI_EOPBADSTATE, rma ep, write(o, 8, none, to, 0, 1, none));
+    gives!(FI_EOPBADSTATE, msg ep, send(o, 8, none, to, none));
+    gives!(FI_EOPBADSTATE, tagged ep, recv(r, 8, none, to, 1, 0, none));
     ok!(fid ep, control(FI_ENABLE, null_mut()));
-    gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+    gives!(FI_EOPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
     let mut av = null_mut();
     ok!(obj station.domain, av_open(null_mut(), &mut av, null_mut()));
-    gives!(OPBADSTATE, fid ep, bind(av.cast(), 0));
+    gives!(FI_EOPBADSTATE, fid ep, bind(av.cast(), 0));
     close(av)?;
     let memory = Memory::new(256);
     let region = station.register(memory, 3)?;
@@ -224,13 +213,13 @@ fn incomplete(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::default())?;
     let ep = bare_endpoint(&station)?;
     ok!(fid ep, bind(station.tx.0.cast(), FI_TRANSMIT));
-    gives!(NOAV, fid ep, control(FI_ENABLE, null_mut()));
+    gives!(FI_ENOAV, fid ep, control(FI_ENABLE, null_mut()));
     ok!(fid ep, bind(station.av.cast(), 0));
     ok!(fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
     let ep = bare_endpoint(&station)?;
     ok!(fid ep, bind(station.av.cast(), 0));
-    gives!(NOCQ, fid ep, control(FI_ENABLE, null_mut()));
+    gives!(FI_ENOCQ, fid ep, control(FI_ENABLE, null_mut()));
     close(ep)?;
     station.close()
 }
@@ -242,19 +231,19 @@ fn bindings(_: &Ctx) -> Verdict {
     );
     let ep = bare_endpoint(&station)?;
     let queue = open_queue(station.domain, &Plan::default())?;
-    gives!(DOMAIN, fid ep, bind(other.av.cast(), 0));
-    gives!(DOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
-    gives!(INVAL, fid ep, bind(null_mut(), 0));
-    gives!(INVAL, fid ep, bind(station.domain.cast(), 0));
-    gives!(BADFLAGS, fid ep, bind(queue.0.cast(), 0));
-    gives!(BADFLAGS, fid ep, bind(queue.0.cast(), FI_TRANSMIT | 1 << 40));
-    gives!(BADFLAGS, fid ep, bind(station.av.cast(), 1));
+    gives!(FI_EDOMAIN, fid ep, bind(other.av.cast(), 0));
+    gives!(FI_EDOMAIN, fid ep, bind(other.tx.0.cast(), FI_TRANSMIT));
+    gives!(FI_EINVAL, fid ep, bind(null_mut(), 0));
+    gives!(FI_EINVAL, fid ep, bind(station.domain.cast(), 0));
+    gives!(FI_EBADFLAGS, fid ep, bind(queue.0.cast(), 0));
+    gives!(FI_EBADFLAGS, fid ep, bind(queue.0.cast(), FI_TRANSMIT | 1 << 40));
+    gives!(FI_EBADFLAGS, fid ep, bind(station.av.cast(), 1));
     ok!(fid ep, bind(station.av.cast(), 0));
-    gives!(INVAL, fid ep, bind(station.av.cast(), 0));
+    gives!(FI_EINVAL, fid ep, bind(station.av.cast(), 0));
     ok!(fid ep, bind(queue.0.cast(), FI_TRANSMIT));
-    gives!(INVAL, fid ep, bind(station.tx.0.cast(), FI_TRANSMIT | FI_RECV));
+    gives!(FI_EINVAL, fid ep, bind(station.tx.0.cast(), FI_TRANSMIT | FI_RECV));
     ok!(fid ep, bind(queue.0.cast(), FI_RECV));
-    gives!(INVAL, fid ep, bind(queue.0.cast(), FI_RECV));
+    gives!(FI_EINVAL, fid ep, bind(queue.0.cast(), FI_RECV));
     close(ep)?;
     close(queue.0)?;
     other.close()?;
@@ -417,20 +406,20 @@ fn unused(_: &Ctx) -> Verdict {
         codes.iter().all(|code| *code == nosys),
         "entries without a function: {codes:?}"
     );
-    gives!(NOSYS, fid station.ep, control(9999, null_mut()));
-    gives!(INVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
-    gives!(INVAL, fid station.ep, control(FI_ALIAS, null_mut()));
+    gives!(FI_ENOSYS, fid station.ep, control(9999, null_mut()));
+    gives!(FI_EINVAL, fid station.ep, control(FI_SETOPSFLAG, null_mut()));
+    gives!(FI_EINVAL, fid station.ep, control(FI_ALIAS, null_mut()));
     let (mut value, mut len) = (0usize, 4);
     let at = (&raw mut value).cast();
-    gives!(TOOSMALL, obj station.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, &mut len));
-    gives!(NOPROTOOPT, obj station.ep, getopt(FI_OPT_ENDPOINT, 999, at, &mut len));
-    gives!(NOPROTOOPT, obj station.ep, setopt(77, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 8));
-    gives!(INVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, std::ptr::null(), 8));
-    gives!(INVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 3));
-    gives!(INVAL, obj station.fabric, domain(null_mut(), &mut null_mut(), null_mut()));
-    gives!(INVAL, obj station.fabric, domain(station.info.raw(), null_mut(), null_mut()));
-    gives!(INVAL, obj station.domain, endpoint(null_mut(), &mut null_mut(), null_mut()));
-    gives!(INVAL, obj station.domain, endpoint(station.info.raw(), null_mut(), null_mut()));
-    gives!(INVAL, obj station.fabric, eq_open(null_mut(), null_mut(), null_mut()));
+    gives!(FI_ETOOSMALL, obj station.ep, getopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at, &mut len));
+    gives!(FI_ENOPROTOOPT, obj station.ep, getopt(FI_OPT_ENDPOINT, 999, at, &mut len));
+    gives!(FI_ENOPROTOOPT, obj station.ep, setopt(77, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 8));
+    gives!(FI_EINVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, std::ptr::null(), 8));
+    gives!(FI_EINVAL, obj station.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, at.cast_const(), 3));
+    gives!(FI_EINVAL, obj station.fabric, domain(null_mut(), &mut null_mut(), null_mut()));
+    gives!(FI_EINVAL, obj station.fabric, domain(station.info.raw(), null_mut(), null_mut()));
+    gives!(FI_EINVAL, obj station.domain, endpoint(null_mut(), &mut null_mut(), null_mut()));
+    gives!(FI_EINVAL, obj station.domain, endpoint(station.info.raw(), null_mut(), null_mut()));
+    gives!(FI_EINVAL, obj station.fabric, eq_open(null_mut(), null_mut(), null_mut()));
     station.close()
 }

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::station::{Plan, Registered, close};
@@ -203,7 +200,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
         let mut refused = null_mut();
         let access = FI_REMOTE_READ | FI_REMOTE_WRITE;
         let code = call!(mr job.station.domain, reg(table.base.cast(), table.len, access, 0, 90, 0, &mut refused, null_mut()));
-        ensure_eq!(code, -Errno::INVAL.0, "fi_mr_reg for writing");
+        ensure_eq!(code, -FI_EINVAL, "fi_mr_reg for writing");
         let registered = job.station.register_for(table, FI_REMOTE_READ, 91)?;
         let (key, base) = exchanged(job, registered);
         let (to, mut seen) = (job.peer(job.right()).address, [0u64; 64]);
@@ -211,7 +208,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
         job.done(|| call!(rma job.ep, read(words.cast(), 512, null_mut(), to, base + 64, key, null_mut())))?;
         ensure_eq!(seen, [0x7ab1e; 64], "what was read");
         job.post(|| call!(rma job.ep, write(words.cast(), 8, null_mut(), to, base, key, cx(3))))?;
-        job.tx.fails(Errno::ACCES, "a write")?;
+        job.tx.fails(FI_EACCES, "a write")?;
         job.meet();
         ensure_eq!(TABLE[0], 0x7ab1e, "the table");
         close(registered.mr)
@@ -243,15 +240,15 @@ fn ranges(ctx: &Ctx) -> Verdict {
                 job.post(
                     || call!(atomic job.ep, write(o, count, none, to, at, key, UINT64, SUM, none)),
                 )?;
-                job.tx.fails(Errno::ACCES, "fi_atomic")?;
+                job.tx.fails(FI_EACCES, "fi_atomic")?;
                 job.post(|| call!(atomic job.ep, readwrite(o, count, none, r, none, to, at, key, UINT64, SUM, none)))?;
-                job.tx.fails(Errno::ACCES, "fi_fetch_atomic")?;
+                job.tx.fails(FI_EACCES, "fi_fetch_atomic")?;
                 job.post(|| call!(atomic job.ep, compwrite(o, count, none, o, none, r, none, to, at, key, UINT64, CSWAP + 1, none)))?;
-                job.tx.fails(Errno::ACCES, "fi_compare_atomic")?;
+                job.tx.fails(FI_EACCES, "fi_compare_atomic")?;
                 job.post(|| call!(rma job.ep, write(o, 8 * count, none, to, at, key, none)))?;
-                job.tx.fails(Errno::ACCES, "fi_write")?;
+                job.tx.fails(FI_EACCES, "fi_write")?;
                 job.post(|| call!(rma job.ep, read(r, 8 * count, none, to, at, key, none)))?;
-                job.tx.fails(Errno::ACCES, "fi_read")?;
+                job.tx.fails(FI_EACCES, "fi_read")?;
             }
             ensure!(
                 results.iter().all(|result| *result == 0),

@@ -2,8 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Station};
 use crate::law::{Ctx, Verdict};
@@ -246,8 +244,8 @@ fn vectors(ctx: &Ctx) -> Verdict {
         }
         let mut room = [0u8; 64];
         let list = pieces(&mut room, &[1; 9]);
-        gives!(INVAL, msg job.ep, sendv(list.as_ptr(), null_mut(), 9, to, null_mut()));
-        gives!(INVAL, msg job.ep, recvv(list.as_ptr(), null_mut(), 9, FI_ADDR_UNSPEC, null_mut()));
+        gives!(FI_EINVAL, msg job.ep, sendv(list.as_ptr(), null_mut(), 9, to, null_mut()));
+        gives!(FI_EINVAL, msg job.ep, recvv(list.as_ptr(), null_mut(), 9, FI_ADDR_UNSPEC, null_mut()));
         Ok(())
     })
 }
@@ -350,11 +348,11 @@ fn wrong(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let (to, mut bytes) = (job.peer(0).address, vec![0u8; 1 << 20]);
         let (base, none) = (bytes.as_mut_ptr(), null_mut());
-        gives!(INVAL, msg job.ep, send(null(), 8, none, to, none));
-        gives!(INVAL, msg job.ep, recv(null_mut(), 8, none, to, none));
-        gives!(MSGSIZE, msg job.ep, inject(base.cast(), 1 << 20, to));
-        gives!(INVAL, msg job.ep, sendmsg(null(), 0));
-        gives!(INVAL, msg job.ep, recvmsg(null(), 0));
+        gives!(FI_EINVAL, msg job.ep, send(null(), 8, none, to, none));
+        gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 8, none, to, none));
+        gives!(FI_EMSGSIZE, msg job.ep, inject(base.cast(), 1 << 20, to));
+        gives!(FI_EINVAL, msg job.ep, sendmsg(null(), 0));
+        gives!(FI_EINVAL, msg job.ep, recvmsg(null(), 0));
         let part = libc::iovec {
             iov_base: base.cast(),
             iov_len: 8,
@@ -367,19 +365,19 @@ fn wrong(ctx: &Ctx) -> Verdict {
             context: none,
             data: 0,
         };
-        gives!(BADFLAGS, msg job.ep, sendmsg(&msg, 1 << 40));
-        gives!(BADFLAGS, msg job.ep, sendmsg(&msg, FI_PEEK));
-        gives!(BADFLAGS, msg job.ep, recvmsg(&msg, 1 << 40));
-        gives!(BADFLAGS, msg job.ep, recvmsg(&msg, FI_PEEK));
-        gives!(BADFLAGS, msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
+        gives!(FI_EBADFLAGS, msg job.ep, sendmsg(&msg, 1 << 40));
+        gives!(FI_EBADFLAGS, msg job.ep, sendmsg(&msg, FI_PEEK));
+        gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, 1 << 40));
+        gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, FI_PEEK));
+        gives!(FI_EBADFLAGS, msg job.ep, recvmsg(&msg, FI_MULTI_RECV));
         let other = Station::open(&Plan {
             caps: FI_RMA | FI_ATOMIC,
             ..Plan::default()
         })?;
         let to = other.insert(&other.name()?)?;
-        gives!(OPNOTSUPP, msg other.ep, send(base.cast(), 8, none, to, none));
-        gives!(OPNOTSUPP, msg other.ep, recv(base.cast(), 8, none, to, none));
-        gives!(OPNOTSUPP, tagged other.ep, send(base.cast(), 8, none, to, 1, none));
+        gives!(FI_EOPNOTSUPP, msg other.ep, send(base.cast(), 8, none, to, none));
+        gives!(FI_EOPNOTSUPP, msg other.ep, recv(base.cast(), 8, none, to, none));
+        gives!(FI_EOPNOTSUPP, tagged other.ep, send(base.cast(), 8, none, to, 1, none));
         other.close()
     })
 }

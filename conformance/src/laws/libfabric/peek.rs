@@ -2,9 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use super::tagged::{message, part, trecv, tsend};
@@ -41,7 +38,7 @@ fn found(
             (1, entry) => return Ok(entry),
             (AVAIL, _) => {
                 looks.again();
-                let error = job.rx.fails(Errno::NOMSG, "looking for a message")?;
+                let error = job.rx.fails(FI_ENOMSG, "looking for a message")?;
                 ensure_eq!(error.op_context.addr(), context, "the context");
             }
             (code, _) => return Err(format!("looking for a message: {}", code_name(code))),
@@ -59,8 +56,7 @@ fn peek(ctx: &Ctx) -> Verdict {
             ..message(job, &nowhere, (5, 0), 8)
         };
         ok!(tagged job.ep, recvmsg(&msg, FI_PEEK));
-        job.rx
-            .fails(Errno::NOMSG, "looking where there is nothing")?;
+        job.rx.fails(FI_ENOMSG, "looking where there is nothing")?;
         job.meet();
         let messages = [vec![1u8; 10], vec![2u8; 9000], vec![3u8; 20]];
         for (nth, (bytes, tag)) in messages.iter().zip([4, 5, 5]).enumerate() {
@@ -122,15 +118,15 @@ fn wrong(ctx: &Ctx) -> Verdict {
         let mut bytes = [0u8; 64];
         let into = part(&mut bytes);
         let msg = message(job, &into, (1, 0), 2);
-        gives!(BADFLAGS, tagged job.ep, recvmsg(&msg, 1 << 40));
-        gives!(BADFLAGS, tagged job.ep, recvmsg(&msg, FI_DISCARD));
-        gives!(BADFLAGS, tagged job.ep, recvmsg(&msg, FI_PEEK | FI_CLAIM | FI_DISCARD));
-        gives!(INVAL, tagged job.ep, recvmsg(&msg, FI_CLAIM));
-        gives!(BADFLAGS, tagged job.ep, sendmsg(&msg, FI_PEEK));
-        gives!(INVAL, tagged job.ep, recvmsg(null(), 0));
-        gives!(INVAL, tagged job.ep, sendmsg(null(), 0));
-        gives!(MSGSIZE, tagged job.ep, inject(bytes.as_ptr().cast(), 1 << 20, 0, 1));
-        gives!(INVAL, tagged job.ep, send(null(), 8, null_mut(), 0, 1, null_mut()));
+        gives!(FI_EBADFLAGS, tagged job.ep, recvmsg(&msg, 1 << 40));
+        gives!(FI_EBADFLAGS, tagged job.ep, recvmsg(&msg, FI_DISCARD));
+        gives!(FI_EBADFLAGS, tagged job.ep, recvmsg(&msg, FI_PEEK | FI_CLAIM | FI_DISCARD));
+        gives!(FI_EINVAL, tagged job.ep, recvmsg(&msg, FI_CLAIM));
+        gives!(FI_EBADFLAGS, tagged job.ep, sendmsg(&msg, FI_PEEK));
+        gives!(FI_EINVAL, tagged job.ep, recvmsg(null(), 0));
+        gives!(FI_EINVAL, tagged job.ep, sendmsg(null(), 0));
+        gives!(FI_EMSGSIZE, tagged job.ep, inject(bytes.as_ptr().cast(), 1 << 20, 0, 1));
+        gives!(FI_EINVAL, tagged job.ep, send(null(), 8, null_mut(), 0, 1, null_mut()));
         job.rx.is_empty()?;
         job.tx.is_empty()
     })

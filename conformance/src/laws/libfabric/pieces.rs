@@ -2,8 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::ensure_eq;
@@ -36,7 +34,7 @@ fn most(ctx: &Ctx) -> Verdict {
         };
         let (list, none) = (vec![piece; limit.max(remote_limit) + 1], null_mut());
         job.done(|| call!(atomic job.ep, writev(list.as_ptr(), none, limit, to, at, key, UINT64, SUM, null_mut())))?;
-        gives!(INVAL, atomic job.ep, writev(list.as_ptr(), none, limit + 1, to, at, key, UINT64, SUM, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, writev(list.as_ptr(), none, limit + 1, to, at, key, UINT64, SUM, null_mut()));
         let remote: Vec<fi_rma_ioc> = (0..=remote_limit as u64)
             .map(|i| fi_rma_ioc {
                 addr: at + 8 * i,
@@ -61,7 +59,7 @@ fn most(ctx: &Ctx) -> Verdict {
             msg(limit.max(remote_limit) + 1),
         );
         job.done(|| call!(atomic job.ep, writemsg(&fits, 0)))?;
-        gives!(INVAL, atomic job.ep, writemsg(&over, 0));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(&over, 0));
         let mut results = vec![0u64; limit + 1];
         let mut result: Vec<fi_ioc> = results
             .iter_mut()
@@ -70,7 +68,7 @@ fn most(ctx: &Ctx) -> Verdict {
                 count: 1,
             })
             .collect();
-        gives!(INVAL, atomic job.ep, readwritemsg(&over, result.as_mut_ptr(), none, limit + 1, 0));
+        gives!(FI_EINVAL, atomic job.ep, readwritemsg(&over, result.as_mut_ptr(), none, limit + 1, 0));
         job.meet();
         ensure_eq!(job.memory.get(0), 2, "the first element");
         ensure_eq!(job.memory.get(8 * limit), 0, "the element behind the limit");
@@ -88,11 +86,11 @@ fn unequal(ctx: &Ctx) -> Verdict {
             count,
         };
         let (one, mut two, none) = (list(1), list(2), null_mut());
-        gives!(INVAL, atomic job.ep, readwritev(&one, none, 1, &mut two, none, 1, to, at, key, UINT64, SUM, null_mut()));
-        gives!(INVAL, atomic job.ep, compwritev(&one, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
-        gives!(INVAL, atomic job.ep, compwritev(&two, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
-        gives!(INVAL, atomic job.ep, writev(&list(0), none, 1, to, at, key, UINT64, SUM, null_mut()));
-        gives!(INVAL, atomic job.ep, writev(null(), none, 0, to, at, key, UINT64, SUM, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, readwritev(&one, none, 1, &mut two, none, 1, to, at, key, UINT64, SUM, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, compwritev(&one, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, compwritev(&two, none, 1, &two, none, 1, &mut { list(1) }, none, 1, to, at, key, UINT64, CSWAP, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, writev(&list(0), none, 1, to, at, key, UINT64, SUM, null_mut()));
+        gives!(FI_EINVAL, atomic job.ep, writev(null(), none, 0, to, at, key, UINT64, SUM, null_mut()));
         let remote = fi_rma_ioc {
             addr: at,
             count: 3,
@@ -110,8 +108,8 @@ fn unequal(ctx: &Ctx) -> Verdict {
             context: null_mut(),
             data: 0,
         };
-        gives!(INVAL, atomic job.ep, writemsg(&msg, 0));
-        gives!(INVAL, atomic job.ep, readwritemsg(&msg, &mut { list(3) }, none, 1, 0));
+        gives!(FI_EINVAL, atomic job.ep, writemsg(&msg, 0));
+        gives!(FI_EINVAL, atomic job.ep, readwritemsg(&msg, &mut { list(3) }, none, 1, 0));
         job.meet();
         job.memory.holds(0, &[0; 64], "the memory")?;
         job.tx.is_empty()

@@ -3,8 +3,6 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, close};
 use crate::ensure_eq;
@@ -132,20 +130,20 @@ fn refused(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let mut set: *mut fid_poll = null_mut();
         let mut attr = fi_poll_attr { flags: 1 };
-        gives!(INVAL, obj job.station.domain, poll_open(&mut attr, &mut set));
-        gives!(INVAL, obj job.station.domain, poll_open(null_mut(), null_mut()));
+        gives!(FI_EINVAL, obj job.station.domain, poll_open(&mut attr, &mut set));
+        gives!(FI_EINVAL, obj job.station.domain, poll_open(null_mut(), null_mut()));
         let (set, counter) = (open(job)?, named(job, 1)?);
-        gives!(INVAL, obj set, poll_add(null_mut(), 0));
-        gives!(INVAL, obj set, poll_add(job.station.av.cast(), 0));
-        gives!(BADFLAGS, obj set, poll_add(counter.cast(), 1));
-        gives!(INVAL, obj set, poll_del(counter.cast(), 0));
+        gives!(FI_EINVAL, obj set, poll_add(null_mut(), 0));
+        gives!(FI_EINVAL, obj set, poll_add(job.station.av.cast(), 0));
+        gives!(FI_EBADFLAGS, obj set, poll_add(counter.cast(), 1));
+        gives!(FI_EINVAL, obj set, poll_del(counter.cast(), 0));
         ok!(obj set, poll_add(counter.cast(), 0));
-        gives!(INVAL, obj set, poll_add(counter.cast(), 0));
-        gives!(BUSY, fid counter, close());
-        gives!(BUSY, fid set, close());
+        gives!(FI_EINVAL, obj set, poll_add(counter.cast(), 0));
+        gives!(FI_EBUSY, fid counter, close());
+        gives!(FI_EBUSY, fid set, close());
         let mut found = [null_mut::<c_void>(); 1];
-        gives!(INVAL, obj set, poll(null_mut(), 1));
-        gives!(INVAL, obj set, poll(found.as_mut_ptr(), -1));
+        gives!(FI_EINVAL, obj set, poll(null_mut(), 1));
+        gives!(FI_EINVAL, obj set, poll(found.as_mut_ptr(), -1));
         ok!(obj set, poll_del(counter.cast(), 0));
         close(counter)?;
         close(set)

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::law::{Ctx, Verdict};

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::message::{pattern, receive, send};
 use super::station::Plan;
@@ -112,7 +109,7 @@ fn directed(ctx: &Ctx) -> Verdict {
             // - written through a pointer.
             let seen = unsafe { (&raw const buffers).read_volatile() };
             ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
-            gives!(INVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+            gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
             Ok(())
         },
     )
@@ -124,17 +121,17 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         receive(job, &mut gone, 5)?;
         receive(job, &mut kept, 6)?;
         ok!(obj job.ep, cancel(cx(5)));
-        let error = job.rx.fails(Errno::CANCELED, "the receive")?;
+        let error = job.rx.fails(FI_ECANCELED, "the receive")?;
         ensure_eq!(
             (error.op_context.addr(), error.flags),
             (5, FI_MSG | FI_RECV),
             "context and flags"
         );
-        gives!(NOENT, obj job.ep, cancel(cx(5)));
-        gives!(NOENT, obj job.ep, cancel(cx(99)));
+        gives!(FI_ENOENT, obj job.ep, cancel(cx(5)));
+        gives!(FI_ENOENT, obj job.ep, cancel(cx(99)));
         ok!(tagged job.ep, recv(gone.as_mut_ptr().cast(), 8, null_mut(), FI_ADDR_UNSPEC, 3, 0, cx(8)));
         ok!(obj job.ep, cancel(cx(8)));
-        let error = job.rx.fails(Errno::CANCELED, "the tagged receive")?;
+        let error = job.rx.fails(FI_ECANCELED, "the tagged receive")?;
         ensure_eq!(
             (error.op_context.addr(), error.flags),
             (8, FI_TAGGED | FI_RECV),
@@ -144,7 +141,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         send(job, job.right(), &[9; 8], 7)?;
         job.rx.of(6)?;
         job.tx.of(7)?;
-        gives!(NOENT, obj job.ep, cancel(cx(6)));
+        gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
         // SAFETY:
         // - written through a pointer, or not.
         let seen = unsafe {
@@ -384,7 +381,7 @@ fn multi_unexpected(ctx: &Ctx) -> Verdict {
             // They may end in another order; a failure does not give the buffer back, since it is told before others.
             let (code, entry) = job.rx.read();
             if code == AVAIL {
-                let error = job.rx.fails(Errno::TRUNC, "the long message")?;
+                let error = job.rx.fails(FI_ETRUNC, "the long message")?;
                 ensure_eq!(error.olen + error.len, 50_000, "its length");
                 ensure_eq!(error.flags, FI_MSG | FI_RECV, "its flags");
             }
@@ -431,10 +428,10 @@ fn multi_cancelled(ctx: &Ctx) -> Verdict {
                 ensure_eq!(job.rx.of(4)?.flags & FI_MULTI_RECV, 0, "the flag");
             }
             ok!(obj job.ep, cancel(cx(4)));
-            let error = job.rx.fails(Errno::CANCELED, "the buffer")?;
+            let error = job.rx.fails(FI_ECANCELED, "the buffer")?;
             ensure_eq!(error.op_context.addr(), 4, "the context");
             ensure_eq!(error.flags, FI_MSG | FI_RECV | FI_MULTI_RECV, "the flags");
-            gives!(NOENT, obj job.ep, cancel(cx(4)));
+            gives!(FI_ENOENT, obj job.ep, cancel(cx(4)));
             job.meet();
             buffer.fill(7);
             send(job, job.right(), &[2; 64], 9)?;
@@ -537,7 +534,7 @@ fn cut(ctx: &Ctx) -> Verdict {
                     job.meet();
                     receive(job, &mut buffer[..room], 4)?;
                 }
-                let error = job.rx.fails(Errno::TRUNC, "a long message")?;
+                let error = job.rx.fails(FI_ETRUNC, "a long message")?;
                 ensure_eq!(
                     (error.op_context.addr(), error.len, error.olen),
                     (4, room, len - room),

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::memory::{add, exchanged, register};
 use super::station::{Plan, Registered, close};
@@ -42,7 +39,7 @@ fn rights(ctx: &Ctx) -> Verdict {
                 job.post(call)?;
                 match allowed {
                     true => job.tx.next().map(drop),
-                    false => job.tx.fails(Errno::ACCES, what).map(drop),
+                    false => job.tx.fails(FI_EACCES, what).map(drop),
                 }
             };
             ended(
@@ -111,9 +108,9 @@ fn nothing_allowed(ctx: &Ctx) -> Verdict {
         let (to, one, none) = (job.peer(job.right()).address, 1u64, null_mut());
         let mut result = 0u64;
         job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, none, to, base, key, UINT64, SUM, none)))?;
-        job.tx.fails(Errno::ACCES, "fi_atomic")?;
+        job.tx.fails(FI_EACCES, "fi_atomic")?;
         job.post(|| call!(atomic job.ep, readwrite(null_mut(), 1, none, (&raw mut result).cast(), none, to, base, key, UINT64, READ, none)))?;
-        job.tx.fails(Errno::ACCES, "fi_fetch_atomic")?;
+        job.tx.fails(FI_EACCES, "fi_fetch_atomic")?;
         job.meet();
         memory.holds(0, &[0; 256], "the memory")?;
         close(region.mr)?;
@@ -142,13 +139,13 @@ fn closed(ctx: &Ctx) -> Verdict {
             job.post(
                 || call!(atomic job.ep, write(o, 1, none, to, base + 8, key, UINT64, SUM, none)),
             )?;
-            job.tx.fails(Errno::NOKEY, "fi_atomic")?;
+            job.tx.fails(FI_ENOKEY, "fi_atomic")?;
             job.post(|| call!(atomic job.ep, readwrite(o, 1, none, r, none, to, base + 8, key, UINT64, SUM, none)))?;
-            job.tx.fails(Errno::NOKEY, "fi_fetch_atomic")?;
+            job.tx.fails(FI_ENOKEY, "fi_fetch_atomic")?;
             job.post(|| call!(rma job.ep, write(o, 8, none, to, base + 8, key, none)))?;
-            job.tx.fails(Errno::NOKEY, "fi_write")?;
+            job.tx.fails(FI_ENOKEY, "fi_write")?;
             job.post(|| call!(rma job.ep, read(r, 8, none, to, base + 8, key, none)))?;
-            job.tx.fails(Errno::NOKEY, "fi_read")?;
+            job.tx.fails(FI_ENOKEY, "fi_read")?;
             job.meet();
             ensure_eq!((memory.get(8), result), (4, 5), "the memory and the result");
             memory.free();

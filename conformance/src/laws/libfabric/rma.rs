@@ -2,8 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::ensure_eq;
@@ -144,13 +142,13 @@ fn unequal(ctx: &Ctx) -> Verdict {
             context: null_mut(),
             data: 0,
         };
-        gives!(INVAL, rma job.ep, writemsg(&msg, 0));
-        gives!(INVAL, rma job.ep, readmsg(&msg, 0));
-        gives!(INVAL, rma job.ep, writemsg(&fi_msg_rma { rma_iov_count: 0, ..msg }, 0));
-        gives!(INVAL, rma job.ep, writemsg(null(), 0));
-        gives!(BADFLAGS, rma job.ep, writemsg(&msg, 1 << 40));
-        gives!(BADFLAGS, rma job.ep, readmsg(&msg, FI_REMOTE_CQ_DATA));
-        gives!(INVAL, rma job.ep, write(null(), 8, null_mut(), to, addr, key, null_mut()));
+        gives!(FI_EINVAL, rma job.ep, writemsg(&msg, 0));
+        gives!(FI_EINVAL, rma job.ep, readmsg(&msg, 0));
+        gives!(FI_EINVAL, rma job.ep, writemsg(&fi_msg_rma { rma_iov_count: 0, ..msg }, 0));
+        gives!(FI_EINVAL, rma job.ep, writemsg(null(), 0));
+        gives!(FI_EBADFLAGS, rma job.ep, writemsg(&msg, 1 << 40));
+        gives!(FI_EBADFLAGS, rma job.ep, readmsg(&msg, FI_REMOTE_CQ_DATA));
+        gives!(FI_EINVAL, rma job.ep, write(null(), 8, null_mut(), to, addr, key, null_mut()));
         job.tx.is_empty()?;
         job.meet();
         job.memory.holds(0, &[0; 256], "the memory")
@@ -249,8 +247,8 @@ fn regions(ctx: &Ctx) -> Verdict {
         let (mr, ep, domain) = (job.registered.mr, job.ep, job.station.domain);
         ok!(fid mr, bind(ep.cast(), 0));
         ok!(fid mr, control(FI_ENABLE, null_mut()));
-        gives!(INVAL, fid mr, bind(null_mut(), 0));
-        gives!(NOSYS, fid mr, bind(domain.cast(), 0));
+        gives!(FI_EINVAL, fid mr, bind(null_mut(), 0));
+        gives!(FI_ENOSYS, fid mr, bind(domain.cast(), 0));
         ensure_eq!(job.fetch(0, 8, SUM, 1)?, 0, "the word");
         Ok(())
     })

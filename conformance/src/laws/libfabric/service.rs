@@ -3,8 +3,6 @@
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::library::getinfo_at;
 use super::station::{Plan, Station, close};
@@ -371,7 +369,7 @@ fn texts(ctx: &Ctx) -> Verdict {
     }
     let mut short = [1 as c_char; 4];
     let mut less = short.len();
-    gives!(TOOSMALL, cm station.ep, getname(short.as_mut_ptr().cast(), &mut less));
+    gives!(FI_ETOOSMALL, cm station.ep, getname(short.as_mut_ptr().cast(), &mut less));
     ensure_eq!(less, len, "the length that is needed");
     ctx.tell(name);
     ctx.sync();

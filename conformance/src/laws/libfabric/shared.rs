@@ -2,9 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::message::pattern;
 use super::srx::*;
@@ -211,7 +208,7 @@ fn looked(ctx: &Ctx) -> Verdict {
             ..message(&part, 99, 3)
         };
         ok!(tagged shared.srx, recvmsg(&nothing, FI_PEEK));
-        first.rx.fails(Errno::NOMSG, "looking for nothing")?;
+        first.rx.fails(FI_ENOMSG, "looking for nothing")?;
         for (tag, flags, len) in [(5, 0, 100), (5, FI_CLAIM, 100), (6, FI_DISCARD, 50)] {
             let wanted = fi_msg_tagged { tag, ..nothing };
             let mut looks = Looks::for_the("a message");
@@ -226,14 +223,14 @@ fn looked(ctx: &Ctx) -> Verdict {
                     );
                     break;
                 }
-                first.rx.fails(Errno::NOMSG, "looking too early")?;
+                first.rx.fails(FI_ENOMSG, "looking too early")?;
                 looks.again();
             }
         }
         ok!(tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
         ensure_eq!(second.rx.of(3)?.len, 100, "the claimed one");
         buffer.holds(0, &pattern(1, 100), "the claimed one")?;
-        gives!(INVAL, tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
+        gives!(FI_EINVAL, tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
         // The next one is not the discarded one.
         ok!(tagged shared.srx, recv(buffer.base.cast(), 100, null_mut(), FI_ADDR_UNSPEC, 0, u64::MAX, cx(4)));
         ensure_eq!(second.rx.of(4)?.len, 20, "the one behind");
@@ -351,7 +348,7 @@ fn directed(ctx: &Ctx) -> Verdict {
         }
         let senders = [0, 8, 16, 24].map(|at| buffer.load(at, 1)[0] / 10);
         ensure_eq!(senders, [2, 1, 1, 2], "the senders");
-        gives!(INVAL, msg shared.srx, recv(null_mut(), 0, null_mut(), 99, null_mut()));
+        gives!(FI_EINVAL, msg shared.srx, recv(null_mut(), 0, null_mut(), 99, null_mut()));
         buffer.free();
         Ok(())
     })
@@ -367,17 +364,15 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         let buffer = Memory::new(16);
         shared.receive(buffer.base, 8, 6)?;
         shared.receive(buffer.at(8), 8, 7)?;
-        gives!(NOENT, obj shared.srx, cancel(cx(5)));
+        gives!(FI_ENOENT, obj shared.srx, cancel(cx(5)));
         ok!(obj shared.srx, cancel(cx(6)));
-        let error = shared.endpoints[0]
-            .rx
-            .fails(Errno::CANCELED, "the receive")?;
+        let error = shared.endpoints[0].rx.fails(FI_ECANCELED, "the receive")?;
         ensure_eq!(
             (error.op_context.addr(), error.flags),
             (6, FI_MSG | FI_RECV),
             "the failure"
         );
-        gives!(NOENT, obj shared.srx, cancel(cx(6)));
+        gives!(FI_ENOENT, obj shared.srx, cancel(cx(6)));
         job.meet();
         shared.endpoints[1].rx.of(7)?;
         buffer.holds(
@@ -385,7 +380,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
             &[0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3, 3, 3],
             "both buffers",
         )?;
-        gives!(NOENT, obj shared.srx, cancel(cx(7)));
+        gives!(FI_ENOENT, obj shared.srx, cancel(cx(7)));
         shared.endpoints[0].rx.is_empty()?;
         buffer.free();
         Ok(())
@@ -525,7 +520,7 @@ fn dead(ctx: &Ctx) -> Verdict {
         };
         ensure_eq!(
             (error.err, error.op_context.addr()),
-            (Errno::CONNRESET.0, 3),
+            (FI_ECONNRESET, 3),
             "the failure"
         );
         buffer.free();

@@ -2,8 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::shared::message;
@@ -68,27 +66,27 @@ fn wrong(ctx: &Ctx) -> Verdict {
     let plan = Plan::default();
     with(ctx, &plan, 256, |job| {
         let (domain, none) = (job.station.domain, null_mut());
-        gives!(INVAL, obj domain, srx_ctx(null_mut(), null_mut(), none));
-        gives!(INVAL, obj domain, stx_ctx(null_mut(), null_mut(), none));
+        gives!(FI_EINVAL, obj domain, srx_ctx(null_mut(), null_mut(), none));
+        gives!(FI_EINVAL, obj domain, stx_ctx(null_mut(), null_mut(), none));
         let (mut srx, mut stx): (*mut fid_ep, *mut fid_stx) = (null_mut(), null_mut());
         let mut asked = info(&plan, true, true)?;
         asked.receive().op_flags = 1 << 40;
         asked.transmit().op_flags = 1 << 40;
-        gives!(INVAL, obj domain, srx_ctx(asked.receive(), &mut srx, none));
-        gives!(INVAL, obj domain, stx_ctx(asked.transmit(), &mut stx, none));
+        gives!(FI_EINVAL, obj domain, srx_ctx(asked.receive(), &mut srx, none));
+        gives!(FI_EINVAL, obj domain, stx_ctx(asked.transmit(), &mut stx, none));
         // Attributes may be left out.
         ok!(obj domain, srx_ctx(null_mut(), &mut srx, none));
         ok!(obj domain, stx_ctx(null_mut(), &mut stx, none));
-        gives!(NOSYS, fid stx, bind(job.rx.0.cast(), FI_TRANSMIT));
-        gives!(NOSYS, fid srx, bind(job.rx.0.cast(), FI_RECV));
-        gives!(NOENT, obj srx, cancel(cx(1)));
+        gives!(FI_ENOSYS, fid stx, bind(job.rx.0.cast(), FI_TRANSMIT));
+        gives!(FI_ENOSYS, fid srx, bind(job.rx.0.cast(), FI_RECV));
+        gives!(FI_ENOENT, obj srx, cancel(cx(1)));
         // Nobody could tell of its end.
         ok!(msg srx, recv(null_mut(), 0, none, FI_ADDR_UNSPEC, cx(1)));
-        gives!(OPBADSTATE, obj srx, cancel(cx(1)));
+        gives!(FI_EOPBADSTATE, obj srx, cancel(cx(1)));
 
         let mut own = info(&plan, false, false)?;
         let ep = bare(job, &mut own, job.station.av)?;
-        gives!(INVAL, fid ep, bind(srx.cast(), 0));
+        gives!(FI_EINVAL, fid ep, bind(srx.cast(), 0));
         // Sandia OpenSHMEM binds a transmit context to what has one, and is enabled, and closes it first.
         ok!(fid ep, control(FI_ENABLE, null_mut()));
         ok!(fid ep, bind(stx.cast(), 0));
@@ -98,36 +96,36 @@ fn wrong(ctx: &Ctx) -> Verdict {
 
         let mut asked = info(&plan, true, true)?;
         let ep = bare(job, &mut asked, job.station.av)?;
-        gives!(BADFLAGS, fid ep, bind(srx.cast(), FI_RECV));
-        gives!(BADFLAGS, fid ep, bind(stx.cast(), FI_TRANSMIT));
-        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        gives!(FI_EBADFLAGS, fid ep, bind(srx.cast(), FI_RECV));
+        gives!(FI_EBADFLAGS, fid ep, bind(stx.cast(), FI_TRANSMIT));
+        gives!(FI_EOPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
         ok!(fid ep, bind(srx.cast(), 0));
-        gives!(INVAL, fid ep, bind(srx.cast(), 0));
-        gives!(OPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
+        gives!(FI_EINVAL, fid ep, bind(srx.cast(), 0));
+        gives!(FI_EOPBADSTATE, fid ep, control(FI_ENABLE, null_mut()));
         ok!(fid ep, bind(stx.cast(), 0));
-        gives!(INVAL, fid ep, bind(stx.cast(), 0));
-        gives!(BUSY, fid srx, close());
-        gives!(BUSY, fid stx, close());
+        gives!(FI_EINVAL, fid ep, bind(stx.cast(), 0));
+        gives!(FI_EBUSY, fid srx, close());
+        gives!(FI_EBUSY, fid stx, close());
         ok!(fid ep, control(FI_ENABLE, null_mut()));
-        gives!(BUSY, fid srx, close());
-        gives!(BUSY, fid stx, close());
+        gives!(FI_EBUSY, fid srx, close());
+        gives!(FI_EBUSY, fid stx, close());
 
         let mut word = 0u64;
         let base = (&raw mut word).cast();
-        gives!(OPNOTSUPP, msg ep, recv(base, 8, none, FI_ADDR_UNSPEC, none));
-        gives!(OPNOTSUPP, tagged ep, recv(base, 8, none, FI_ADDR_UNSPEC, 1, 0, none));
-        gives!(OPNOTSUPP, msg srx, send(base.cast_const(), 8, none, 0, none));
-        gives!(OPNOTSUPP, msg srx, inject(base.cast_const(), 8, 0));
-        gives!(OPNOTSUPP, tagged srx, send(base.cast_const(), 8, none, 0, 1, none));
-        gives!(OPNOTSUPP, tagged srx, inject(base.cast_const(), 8, 0, 1));
-        gives!(INVAL, msg srx, recv(null_mut(), 8, none, FI_ADDR_UNSPEC, none));
-        gives!(INVAL, msg srx, recvmsg(null(), 0));
+        gives!(FI_EOPNOTSUPP, msg ep, recv(base, 8, none, FI_ADDR_UNSPEC, none));
+        gives!(FI_EOPNOTSUPP, tagged ep, recv(base, 8, none, FI_ADDR_UNSPEC, 1, 0, none));
+        gives!(FI_EOPNOTSUPP, msg srx, send(base.cast_const(), 8, none, 0, none));
+        gives!(FI_EOPNOTSUPP, msg srx, inject(base.cast_const(), 8, 0));
+        gives!(FI_EOPNOTSUPP, tagged srx, send(base.cast_const(), 8, none, 0, 1, none));
+        gives!(FI_EOPNOTSUPP, tagged srx, inject(base.cast_const(), 8, 0, 1));
+        gives!(FI_EINVAL, msg srx, recv(null_mut(), 8, none, FI_ADDR_UNSPEC, none));
+        gives!(FI_EINVAL, msg srx, recvmsg(null(), 0));
         let part = libc::iovec {
             iov_base: base,
             iov_len: 8,
         };
-        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
-        gives!(BADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
+        gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
+        gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
 
         // Endpoints of one context have one vector.
         let (mut av, mut attr) = (
@@ -146,7 +144,7 @@ fn wrong(ctx: &Ctx) -> Verdict {
         let stranger = bare(job, &mut asked, av)?;
         ok!(fid stranger, bind(srx.cast(), 0));
         ok!(fid stranger, bind(stx.cast(), 0));
-        gives!(INVAL, fid stranger, control(FI_ENABLE, null_mut()));
+        gives!(FI_EINVAL, fid stranger, control(FI_ENABLE, null_mut()));
         close(stranger)?;
         close(av)?;
 
@@ -154,8 +152,8 @@ fn wrong(ctx: &Ctx) -> Verdict {
         let mut foreign: *mut fid_ep = null_mut();
         ok!(obj other.domain, srx_ctx(null_mut(), &mut foreign, none));
         let apart = bare(job, &mut asked, job.station.av)?;
-        gives!(DOMAIN, fid apart, bind(foreign.cast(), 0));
-        gives!(BUSY, fid other.domain, close());
+        gives!(FI_EDOMAIN, fid apart, bind(foreign.cast(), 0));
+        gives!(FI_EBUSY, fid other.domain, close());
         close(foreign)?;
         other.close_the_rest()?;
         close(apart)?;
@@ -221,7 +219,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
         for (ep, queue, counter) in own {
             queue.is_empty()?;
             ensure_eq!(call!(obj counter, read()), 2 * each as u64, "its counter");
-            gives!(BUSY, fid stx, close());
+            gives!(FI_EBUSY, fid stx, close());
             close(ep)?;
             close(queue.0)?;
             close(counter)?;

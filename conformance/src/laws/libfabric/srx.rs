@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::library::{Info, getinfo};
 use super::station::{Plan, close, name_of, open_queue};

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::law::{Ctx, Verdict};
@@ -100,7 +97,7 @@ fn matching(ctx: &Ctx) -> Verdict {
             for (nth, taken) in expected.iter().enumerate() {
                 if taken.is_none() {
                     ok!(obj job.ep, cancel(cx(nth)));
-                    job.rx.fails(Errno::CANCELED, "a receive that is left")?;
+                    job.rx.fails(FI_ECANCELED, "a receive that is left")?;
                 }
             }
             job.meet();
@@ -274,7 +271,7 @@ fn cut(ctx: &Ctx) -> Verdict {
         let mut buffer = [0u8; 60];
         trecv(job, &mut buffer[..50], (9, 0), 2)?;
         tsend(job, 9, &[7; 80], 3)?;
-        let error = job.rx.fails(Errno::TRUNC, "a long message")?;
+        let error = job.rx.fails(FI_ETRUNC, "a long message")?;
         ensure_eq!(
             (error.op_context.addr(), error.tag, error.len, error.olen),
             (2, 9, 50, 30),

@@ -3,9 +3,6 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::death::{WAITS, ended, victim, waited};
 use super::kit::*;
 use super::station::Plan;
@@ -212,11 +209,11 @@ fn matched(ctx: &Ctx) -> Verdict {
 
 fn failing(ctx: &Ctx) -> Verdict {
     // Offsets of two elements in a buffer of three, and what becomes of them.
-    const CASES: [(u64, Errno); 4] = [
-        (16, Errno::TRUNC),
-        (1 << 40, Errno::TRUNC),
-        (u64::MAX - 7, Errno::TRUNC),
-        (4, Errno::INVAL),
+    const CASES: [(u64, i32); 4] = [
+        (16, FI_ETRUNC),
+        (1 << 40, FI_ETRUNC),
+        (u64::MAX - 7, FI_ETRUNC),
+        (4, FI_EINVAL),
     ];
     with(ctx, &Plan::default(), 256, |job| {
         for (nth, (offset, errno)) in CASES.into_iter().enumerate() {
@@ -265,7 +262,7 @@ fn failing(ctx: &Ctx) -> Verdict {
             context: cx(1),
             data: 0,
         };
-        gives!(MSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
+        gives!(FI_EMSGSIZE, atomic job.ep, writemsg(&msg, FI_TAGGED));
         job.tx.is_empty()?;
         job.meet();
         job.rx.is_empty()

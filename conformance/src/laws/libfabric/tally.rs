@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Registered, close};
 use crate::ensure_eq;
@@ -75,10 +73,7 @@ fn endpoint(ctx: &Ctx) -> Verdict {
             }
             // Refused ones are not counted.
             job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
-            job.tx.fails(
-                unipgas::libfabric::status::Errno::NOKEY,
-                "a write to no memory",
-            )?;
+            job.tx.fails(FI_ENOKEY, "a write to no memory")?;
             settle(job)?;
         }
         job.meet();
@@ -264,14 +259,14 @@ fn woken(ctx: &Ctx) -> Verdict {
 fn refused(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let (memory, mr) = (Memory::new(256), null_mut::<fid_mr>());
-        gives!(INVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
+        gives!(FI_EINVAL, fid job.registered.mr, bind(mr.cast(), FI_REMOTE_WRITE));
         let registered = job.station.register(memory, 100)?;
         let bound = job.station.counter()?;
-        gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), 0));
-        gives!(BADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
+        gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), 0));
+        gives!(FI_EBADFLAGS, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE | FI_WRITE));
         ok!(fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
-        gives!(INVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
-        gives!(BUSY, fid bound, close());
+        gives!(FI_EINVAL, fid registered.mr, bind(bound.cast(), FI_REMOTE_WRITE));
+        gives!(FI_EBUSY, fid bound, close());
         ensure_eq!(
             call!(obj bound, read()),
             0,

@@ -3,8 +3,6 @@
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use super::value::{FAMILIES, Family};

@@ -2,9 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::libfabric::status::Errno;
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::{Plan, Station, close};
 use crate::law::{Ctx, Verdict};
@@ -151,7 +148,7 @@ fn local(ctx: &Ctx) -> Verdict {
         let mut events: *mut fid_eq = null_mut();
         ok!(obj job.station.fabric, eq_open(&mut attr, &mut events, null_mut()));
         for timeout in [0, 5] {
-            gives!(TIMEDOUT, obj set, wait(timeout));
+            gives!(FI_ETIMEDOUT, obj set, wait(timeout));
         }
         let (there, of_events) = (counter.addr(), events.addr());
         for counts in [true, false, true] {
@@ -180,7 +177,7 @@ fn local(ctx: &Ctx) -> Verdict {
                 let got = call!(obj events, read(&mut kind, (&raw mut byte).cast(), 1, 0));
                 ensure_eq!((got, kind), (1, 7), "the event");
             }
-            gives!(TIMEDOUT, obj set, wait(0));
+            gives!(FI_ETIMEDOUT, obj set, wait(0));
         }
         close(events)?;
         close(counter)?;
@@ -210,11 +207,7 @@ fn dead(ctx: &Ctx) -> Verdict {
             (code, _) => ensure_eq!(code, AGAIN, "reading"),
         }
     }
-    ensure_eq!(
-        listener.rx.take_error()?.err,
-        Errno::CONNRESET.0,
-        "the failure"
-    );
+    ensure_eq!(listener.rx.take_error()?.err, FI_ECONNRESET, "the failure");
     word.free();
     listener.close()?;
     super::death::ended(job)
@@ -224,43 +217,43 @@ fn refused(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let (fabric, domain, none) = (job.station.fabric, job.station.domain, null_mut());
         let mut set: *mut fid_wait = null_mut();
-        gives!(INVAL, obj fabric, wait_open(null_mut(), null_mut()));
+        gives!(FI_EINVAL, obj fabric, wait_open(null_mut(), null_mut()));
         for (wait_obj, flags, code) in [
-            (FI_WAIT_UNSPEC, 1, Errno::INVAL),
-            (FI_WAIT_NONE, 0, Errno::INVAL),
-            (FI_WAIT_SET, 0, Errno::INVAL),
-            (FI_WAIT_FD, 0, Errno::NOSYS),
-            (99, 0, Errno::NOSYS),
+            (FI_WAIT_UNSPEC, 1, FI_EINVAL),
+            (FI_WAIT_NONE, 0, FI_EINVAL),
+            (FI_WAIT_SET, 0, FI_EINVAL),
+            (FI_WAIT_FD, 0, FI_ENOSYS),
+            (99, 0, FI_ENOSYS),
         ] {
             let mut attr = fi_wait_attr { wait_obj, flags };
             let seen = call!(obj fabric, wait_open(&mut attr, &mut set));
-            ensure_eq!(seen, -code.0, "wait object {wait_obj}, flags {flags}");
+            ensure_eq!(seen, -code, "wait object {wait_obj}, flags {flags}");
         }
         // Attributes may be left out.
         ok!(obj fabric, wait_open(null_mut(), &mut set));
         let mut kind = 0i32;
         ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
         ensure_eq!(kind, FI_WAIT_UNSPEC, "the object");
-        gives!(NODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
-        gives!(NOSYS, fid set, control(9999, null_mut()));
+        gives!(FI_ENODATA, fid set, control(FI_GETWAIT, (&raw mut kind).cast()));
+        gives!(FI_ENOSYS, fid set, control(9999, null_mut()));
 
         let (mut cq, mut cntr): (*mut fid_cq, *mut fid_cntr) = (null_mut(), null_mut());
-        gives!(INVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
-        gives!(INVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
+        gives!(FI_EINVAL, obj domain, cq_open(&mut queue_attr(null_mut()), &mut cq, none));
+        gives!(FI_EINVAL, obj domain, cntr_open(&mut counter_attr(null_mut()), &mut cntr, none));
         let other = Station::open(&Plan::default())?;
-        gives!(INVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
-        gives!(INVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
+        gives!(FI_EINVAL, obj other.domain, cq_open(&mut queue_attr(set), &mut cq, none));
+        gives!(FI_EINVAL, obj other.domain, cntr_open(&mut counter_attr(set), &mut cntr, none));
         other.close()?;
 
         let (rx, counter) = (queue(job, set)?, counter(job, set)?);
         ok!(fid rx.0, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
         ensure_eq!(kind, FI_WAIT_SET, "the queue's object");
         let mut entry = blank();
-        gives!(INVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
-        gives!(INVAL, obj counter, wait(0, 0));
-        gives!(BUSY, fid set, close());
+        gives!(FI_EINVAL, obj rx.0, sread((&raw mut entry).cast(), 1, null(), 0));
+        gives!(FI_EINVAL, obj counter, wait(0, 0));
+        gives!(FI_EBUSY, fid set, close());
         close(rx.0)?;
-        gives!(BUSY, fid set, close());
+        gives!(FI_EBUSY, fid set, close());
         close(counter)?;
         ensure!(!set.is_null(), "the set");
         close(set)

@@ -3,8 +3,6 @@
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 use super::station::Plan;
 use crate::law::{Ctx, Verdict};
@@ -96,7 +94,7 @@ fn threshold(ctx: &Ctx) -> Verdict {
         let mut entries = [blank(); 8];
         add(job, 1, 0)?;
         let start = Instant::now();
-        gives!(AGAIN, obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(2), 60));
+        gives!(FI_EAGAIN, obj job.tx.0, sread(entries.as_mut_ptr().cast(), 8, cx(2), 60));
         ensure!(
             start.elapsed() >= Duration::from_millis(60),
             "a wait for two ended early"
@@ -155,7 +153,7 @@ fn descriptor(ctx: &Ctx) -> Verdict {
         job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
         job.tx.next()?;
         job.meet();
-        gives!(AGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
+        gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
         job.rx.next().map(drop)
     })
 }

@@ -3,8 +3,6 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use unipgas::libfabric::sys::*;
-
 use super::kit::*;
 
 /// Work that waits until `trigger` has come so far.

@@ -5,8 +5,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::Comm;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -114,7 +112,7 @@ unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
 
 fn parts(ctx: &Ctx) -> Verdict {
     let (_, counters) = registers()?;
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(parity), null_mut(), &mut comm));
     let flag = new_flag()?;
     let (me, partner) = (ctx.rank as i32, (ctx.rank as i32 + 2) % 4);

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -45,7 +43,7 @@ fn ids(_: &Ctx) -> Verdict {
     let bytes = Bytes::filled(64, 1);
     let (ptr, mut number) = (bytes.ptr(), -7);
     let (area, flag) = (c!(iRCCE_malloc(64)), new_flag()?);
-    let id = code(Code::Id);
+    let id = RCCE_ERROR_ID;
     for wrong in WRONG {
         gives!(id, RCCE_send(ptr, 8, wrong));
         gives!(id, RCCE_send(ptr, 0, wrong));
@@ -139,11 +137,11 @@ fn buffers(ctx: &Ctx) -> Verdict {
         RCCE_allreduce(data.ptr(), null_mut(), 1, int, sum, world())
     );
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         RCCE_recv_test(data.ptr(), 8, other, null_mut())
     );
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         iRCCE_srecv_test(data.ptr(), 8, other, null_mut())
     );
     gives!(SUCCESS, iRCCE_isend_push());
@@ -166,9 +164,9 @@ fn copies(ctx: &Ctx) -> Verdict {
     let area = c!(iRCCE_malloc(MPB));
     let bytes = Bytes::filled(MPB + 64, 0x61);
     let (target, source, length) = (
-        code(Code::Target),
-        code(Code::Source),
-        code(Code::MessageLength),
+        RCCE_ERROR_TARGET,
+        RCCE_ERROR_SOURCE,
+        RCCE_ERROR_MESSAGE_LENGTH,
     );
     for (wrong, size) in [
         (null_mut(), 8),
@@ -211,12 +209,11 @@ fn copies(ctx: &Ctx) -> Verdict {
 fn flags(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let [undefined, elsewhere, unallocated, value_place] = [
-        Code::FlagUndefined,
-        Code::FlagNotInCommBuffer,
-        Code::FlagNotAllocated,
-        Code::ValUndefined,
-    ]
-    .map(code);
+        RCCE_ERROR_FLAG_UNDEFINED,
+        RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
+        RCCE_ERROR_FLAG_NOT_ALLOCATED,
+        RCCE_ERROR_VAL_UNDEFINED,
+    ];
     let flag = new_flag()?;
     let (mut value, mut result) = (-7, -7);
     gives!(undefined, RCCE_flag_alloc(null_mut()));
@@ -338,8 +335,8 @@ fn failed_requests(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let (out, into) = (Send::new(), Recv::new());
     let bytes = Bytes::filled(4, 0);
-    gives!(code(Code::Id), iRCCE_isend(bytes.ptr(), 4, 77, out.0));
-    gives!(code(Code::Id), iRCCE_irecv(bytes.ptr(), 4, 77, into.0));
+    gives!(RCCE_ERROR_ID, iRCCE_isend(bytes.ptr(), 4, 77, out.0));
+    gives!(RCCE_ERROR_ID, iRCCE_irecv(bytes.ptr(), 4, 77, into.0));
     c!(iRCCE_isend_wait(out.0));
     c!(iRCCE_irecv_wait(into.0));
     gives!(ERROR, iRCCE_isend(null_mut(), 4, other, out.0));

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -290,13 +288,13 @@ fn longer(ctx: &Ctx) -> Verdict {
         let bytes = Bytes::filled(len + 64, 0xc3);
         if nth % 2 == 0 {
             gives!(
-                code(Code::MessageLength),
+                RCCE_ERROR_MESSAGE_LENGTH,
                 iRCCE_srecv(bytes.ptr(), room as isize, 0)
             );
         } else if room > 0 {
-            gives!(code(Code::MessageLength), RCCE_recv(bytes.ptr(), room, 0));
+            gives!(RCCE_ERROR_MESSAGE_LENGTH, RCCE_recv(bytes.ptr(), room, 0));
         } else {
-            gives!(code(Code::MessageLength), iRCCE_srecv(bytes.ptr(), 0, 0));
+            gives!(RCCE_ERROR_MESSAGE_LENGTH, iRCCE_srecv(bytes.ptr(), 0, 0));
         }
         bytes.holds(
             &expected[..room],

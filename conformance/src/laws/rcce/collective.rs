@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::Comm;
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -68,7 +65,7 @@ unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
 }
 
 fn bcast_parts(ctx: &Ctx) -> Verdict {
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comm));
     ensure_eq!(
         (comm.size, comm.my_rank),
@@ -105,7 +102,7 @@ unsafe extern "C" fn parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
 
 fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    let mut part = Comm::UNDEFINED;
+    let mut part = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(parity), null_mut(), &mut part));
     let mut random = ctx.random(8);
     for nth in 0..24 {
@@ -198,7 +195,7 @@ fn multicast_within(ctx: &Ctx) -> Verdict {
             0 => ok!(iRCCE_msend(Bytes::of(&expected).ptr(), len as isize)),
             1 => {
                 gives!(
-                    code(Code::MessageLength),
+                    RCCE_ERROR_MESSAGE_LENGTH,
                     iRCCE_mrecv_within(bytes.ptr(), ANY_LENGTH, 0, 60)
                 );
                 bytes.holds(&expected[..60], 0x51, "60 bytes of it")?;
@@ -293,13 +290,11 @@ fn barrier_world(ctx: &Ctx) -> Verdict {
     for round in 1..24 {
         ok!(RCCE_flag_write(&mut { flag }, round, ctx.rank as i32));
         let mut copy = world();
-        let comm: *mut Comm = match (round as u32 + ctx.rank) % 3 {
+        let comm: *mut RCCE_COMM = match (round as u32 + ctx.rank) % 3 {
             0 => null_mut(),
             1 => &mut copy,
             // The program's own variable, as its address.
-            _ => (&raw const unipgas::ircce::ffi::RCCE_COMM_WORLD)
-                .cast::<Comm>()
-                .cast_mut(),
+            _ => offered(library().rcce_variables.RCCE_COMM_WORLD, "RCCE_COMM_WORLD").as_ptr(),
         };
         if round % 2 == 0 {
             ok!(RCCE_barrier(comm));

@@ -3,9 +3,6 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use unipgas::ircce::Comm;
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -34,7 +31,7 @@ unsafe extern "C" fn modulo(id: i32, aux: *mut c_void) -> i32 {
     id % unsafe { *aux.cast::<i32>() }
 }
 
-fn split_by(by: i32, comm: &mut Comm) -> Verdict {
+fn split_by(by: i32, comm: &mut RCCE_COMM) -> Verdict {
     let mut by = by;
     ok!(RCCE_comm_split(Some(modulo), (&raw mut by).cast(), comm));
     Ok(())
@@ -43,7 +40,7 @@ fn split_by(by: i32, comm: &mut Comm) -> Verdict {
 fn split(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     for by in 1..=6 {
-        let mut comm = Comm::UNDEFINED;
+        let mut comm = RCCE_COMM::UNDEFINED;
         split_by(by, &mut comm)?;
         let members: Vec<i32> = (0..n).filter(|id| id % by == me % by).collect();
         let rank = members
@@ -74,7 +71,7 @@ fn split(ctx: &Ctx) -> Verdict {
 }
 
 fn barriers(ctx: &Ctx) -> Verdict {
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     split_by(2, &mut comm)?;
     // UE 3 comes late; 0 and 2 do not care.
     ctx.sync();
@@ -109,7 +106,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-fn works(comm: Comm) -> Verdict {
+fn works(comm: RCCE_COMM) -> Verdict {
     let mut comm = comm;
     ok!(RCCE_barrier(&mut comm));
     for root in 0..comm.size {
@@ -129,7 +126,7 @@ fn many(ctx: &Ctx) -> Verdict {
     let (kept, dropped) = if ctx.is_quick() { (30, 100) } else { (10, 20) };
     let mut comms = Vec::new();
     for nth in 0..kept {
-        let mut comm = Comm::UNDEFINED;
+        let mut comm = RCCE_COMM::UNDEFINED;
         split_by(1 + nth % 3, &mut comm)?;
         comms.push(comm);
     }
@@ -139,7 +136,7 @@ fn many(ctx: &Ctx) -> Verdict {
     for comm in comms.iter_mut().step_by(2) {
         ok!(RCCE_comm_free(comm));
     }
-    let mut again = Comm::UNDEFINED;
+    let mut again = RCCE_COMM::UNDEFINED;
     for nth in 0..dropped {
         split_by(1 + nth % 3, &mut again)?;
     }
@@ -151,7 +148,7 @@ fn many(ctx: &Ctx) -> Verdict {
 }
 
 fn copies(_: &Ctx) -> Verdict {
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     let mut copies = Vec::new();
     for by in 1..=3 {
         split_by(by, &mut comm)?;
@@ -164,12 +161,12 @@ fn copies(_: &Ctx) -> Verdict {
 }
 
 fn free(_: &Ctx) -> Verdict {
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     split_by(1, &mut comm)?;
     let mut copy = comm;
     works(comm)?;
     ok!(RCCE_comm_free(&mut comm));
-    let undefined = code(Code::CommUndefined);
+    let undefined = RCCE_ERROR_COMM_UNDEFINED;
     let mut size = -7;
     for mut freed in [comm, copy] {
         gives!(undefined, RCCE_comm_size(freed, &mut size));
@@ -179,14 +176,14 @@ fn free(_: &Ctx) -> Verdict {
         gives!(undefined, RCCE_bcast(null_mut(), 0, 0, freed));
     }
     ensure_eq!(size, -7, "a size was told");
-    gives!(code(Code::CommInitialized), RCCE_comm_free(&mut comm));
-    gives!(code(Code::CommInitialized), RCCE_comm_free(&mut copy));
+    gives!(RCCE_ERROR_COMM_INITIALIZED, RCCE_comm_free(&mut comm));
+    gives!(RCCE_ERROR_COMM_INITIALIZED, RCCE_comm_free(&mut copy));
     gives!(undefined, RCCE_comm_free(&mut world()));
     barrier()
 }
 
 fn overlapping(ctx: &Ctx) -> Verdict {
-    let (mut pairs, mut all) = (Comm::UNDEFINED, Comm::UNDEFINED);
+    let (mut pairs, mut all) = (RCCE_COMM::UNDEFINED, RCCE_COMM::UNDEFINED);
     split_by(2, &mut pairs)?;
     split_by(1, &mut all)?;
     let mut random = ctx.random(90);
@@ -221,20 +218,20 @@ fn overlapping(ctx: &Ctx) -> Verdict {
 }
 
 fn wrong(_: &Ctx) -> Verdict {
-    let undefined = code(Code::CommUndefined);
-    let mut comm = Comm::UNDEFINED;
+    let undefined = RCCE_ERROR_COMM_UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     gives!(undefined, RCCE_comm_split(None, null_mut(), &mut comm));
     gives!(
         undefined,
         RCCE_comm_split(Some(modulo), null_mut(), null_mut())
     );
     gives!(undefined, RCCE_comm_free(null_mut()));
-    let mut shifted = [0u8; size_of::<Comm>()];
+    let mut shifted = [0u8; size_of::<RCCE_COMM>()];
     shifted.fill(0xa7);
     // SAFETY:
-    // - any bytes are a `Comm`: integers.
-    let noise: Comm = unsafe { std::mem::transmute(shifted) };
-    for mut wrong in [Comm::UNDEFINED, noise] {
+    // - any bytes are a `RCCE_COMM`: integers.
+    let noise: RCCE_COMM = unsafe { std::mem::transmute(shifted) };
+    for mut wrong in [RCCE_COMM::UNDEFINED, noise] {
         let mut number = -7;
         gives!(undefined, RCCE_comm_size(wrong, &mut number));
         gives!(undefined, RCCE_comm_rank(wrong, &mut number));
@@ -242,15 +239,15 @@ fn wrong(_: &Ctx) -> Verdict {
         gives!(undefined, iRCCE_barrier(&mut wrong));
         gives!(undefined, RCCE_bcast(null_mut(), 0, 0, wrong));
         gives!(undefined, iRCCE_bcast(null_mut(), 0, 0, wrong));
-        gives!(code(Code::CommInitialized), RCCE_comm_free(&mut wrong));
+        gives!(RCCE_ERROR_COMM_INITIALIZED, RCCE_comm_free(&mut wrong));
         ensure_eq!(number, -7, "a number was told");
     }
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         RCCE_comm_size(world(), null_mut())
     );
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         RCCE_comm_rank(world(), null_mut())
     );
     barrier()

@@ -1,8 +1,5 @@
 //! As many UEs as the chip has cores.
 
-use unipgas::ircce::launch::Wishes;
-use unipgas::ircce::{Failure, Ue};
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -16,9 +13,6 @@ laws! {
         "one UE takes the messages of 47 others from any source";
     counters: "crowd.counters", "iRCCE 2.0 §4.5", 48, [iRCCE_atomic_inc, RCCE_acquire_lock, RCCE_flag_write],
         "48 UEs count at one register, take turns at one lock, and write each other's flags";
-    connections: "crowd.connections", "unipgas core: World::connections", 48,
-        [iRCCE_barrier, RCCE_barrier, RCCE_shmalloc, iRCCE_atomic_alloc, RCCE_put] + bare,
-        "a start connects nobody; a barrier of n UEs connects each to about log n others, and a call to the UE that it names";
 }
 
 fn collectives(ctx: &Ctx) -> Verdict {
@@ -134,47 +128,4 @@ fn counters(ctx: &Ctx) -> Verdict {
     ok!(RCCE_flag_write(&mut { flag }, me + 1000, (me + 1) % n));
     ok!(RCCE_wait_until(flag, (me + n - 1) % n + 1000));
     barrier()
-}
-
-fn connections(ctx: &Ctx) -> Verdict {
-    // C programs find the addresses of all MPBs in a variable, for which everybody is connected.
-    let wishes = Wishes::from_env()?;
-    let ue = Ue::start(&wishes, &[]).map_err(|failure| failure.to_string())?;
-    let told = |result: Result<(), Failure>| result.map_err(|failure| failure.to_string());
-    let n = ue.num();
-    let so_far = || ue.world().connections();
-    ensure_eq!(so_far(), 0, "connections after the start");
-    let world = ue.comm_world();
-    for _ in 0..3 {
-        told(ue.air_barrier(&world))?;
-    }
-    // The counters' UE, and those below in the tree.
-    ensure!(so_far() <= 3, "{} connections for iRCCE_barrier", so_far());
-    for _ in 0..3 {
-        told(ue.barrier(&world))?;
-    }
-    let log = n.next_power_of_two().trailing_zeros();
-    let of_barriers = so_far();
-    ensure!(
-        of_barriers <= 3 + log + 1,
-        "{of_barriers} connections for barriers of {n} UEs"
-    );
-    // UE 0 has the registers and the shared memory.
-    let register = ue.atomic_alloc().ok_or("no register")?;
-    told(ue.atomic_inc(register).map(drop))?;
-    // None where the memory of other processes is not mapped.
-    let shared = ue.shmalloc(64);
-    ensure_eq!(so_far(), of_barriers, "connections after allocations");
-    let place = ue.malloc(64).ok_or("no room in the MPB")?;
-    let to = (ctx.rank + n / 2 + 5) % n;
-    told(ue.put(place, &[7; 64], to))?;
-    ensure!(
-        so_far() <= of_barriers + 1,
-        "a put has connected {} UEs",
-        so_far() - of_barriers
-    );
-    if let Some(shared) = shared {
-        ensure!(ue.shfree(shared.as_ptr()), "RCCE_shfree");
-    }
-    told(ue.finalize())
 }

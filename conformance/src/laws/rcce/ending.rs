@@ -2,7 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
 use unipgas_launcher::{Exit, RankOutcome};
 
 use super::failure::job;
@@ -123,7 +122,7 @@ pub const JOBS: &[Law] = &[
         returns()
     }),
     hidden("rcce.job.too-many", 49, |_| {
-        gives!(code(Code::NumUes), RCCE_init(null_mut(), null_mut()));
+        gives!(RCCE_ERROR_NUM_UES, RCCE_init(null_mut(), null_mut()));
         Ok(())
     }),
 ];
@@ -273,7 +272,7 @@ fn cores(_: &Ctx) -> Verdict {
 
 fn other_launcher(_: &Ctx) -> Verdict {
     without_job(|| {
-        let failed = code(Code::CoreNotInHostfile);
+        let failed = RCCE_ERROR_CORE_NOT_IN_HOSTFILE;
         for (size, expected) in [("2", failed), ("1", 0)] {
             with("OMPI_COMM_WORLD_SIZE", size, || {
                 let seen = c!(RCCE_init(null_mut(), null_mut()));
@@ -299,7 +298,7 @@ fn wrong_environment(_: &Ctx) -> Verdict {
             let seen = c!(RCCE_init(null_mut(), null_mut()));
             ensure_eq!(
                 seen,
-                code(Code::CoreNotInHostfile),
+                RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
                 "RCCE_init with {name}={value}"
             );
             Ok(())

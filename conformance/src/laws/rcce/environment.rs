@@ -3,8 +3,6 @@
 use std::ffi::{CStr, CString, c_char};
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::kit::printed;
 use crate::law::{Ctx, Verdict};
@@ -55,20 +53,17 @@ fn numbers(ctx: &Ctx) -> Verdict {
 }
 
 fn variables(ctx: &Ctx) -> Verdict {
-    use unipgas::ircce::ffi::{RC_COREID, RCCE_IAM, RCCE_NP, iRCCE_ANY_LENGTH, iRCCE_ANY_SOURCE};
-    // SAFETY:
-    // - variables of these types, written by RCCE_init alone.
-    let (iam, np, cores) = unsafe {
-        (
-            (&raw const RCCE_IAM).cast::<i32>().read(),
-            (&raw const RCCE_NP).cast::<i32>().read(),
-            (&raw const RC_COREID).cast::<[i32; 48]>().read(),
-        )
-    };
+    let all = &library().rcce_variables;
+    let iam = variable(all.RCCE_IAM, "RCCE_IAM");
+    let np = variable(all.RCCE_NP, "RCCE_NP");
+    let cores = variable(all.RC_COREID, "RC_COREID");
     ensure_eq!((iam, np), place(ctx), "RCCE_IAM and RCCE_NP");
     ensure_eq!(&cores[..3], &[0, 1, 2], "the first cores");
     ensure_eq!(
-        (iRCCE_ANY_SOURCE, iRCCE_ANY_LENGTH),
+        (
+            variable(all.iRCCE_ANY_SOURCE, "iRCCE_ANY_SOURCE"),
+            variable(all.iRCCE_ANY_LENGTH, "iRCCE_ANY_LENGTH")
+        ),
         (-1, -1),
         "the wildcards"
     );
@@ -141,12 +136,9 @@ impl Args {
 }
 
 fn launcher_words(_: &Ctx) -> Verdict {
-    use unipgas::ircce::ffi::RC_COREID;
     let left = Args::new("program 2 0.533 07 03 1000 x").init()?;
     ensure_eq!(left, "program 1000 x", "the arguments");
-    // SAFETY:
-    // - written by RCCE_init alone.
-    let cores = unsafe { (&raw const RC_COREID).cast::<[i32; 48]>().read() };
+    let cores = variable(library().rcce_variables.RC_COREID, "RC_COREID");
     ensure_eq!(&cores[..2], &[3, 7], "the cores, ascending");
     ok!(RCCE_finalize());
     Ok(())
@@ -177,7 +169,7 @@ fn own_words(_: &Ctx) -> Verdict {
 }
 
 fn before_init(ctx: &Ctx) -> Verdict {
-    let id = code(Code::Id);
+    let id = RCCE_ERROR_ID;
     if ctx.life_cycle == 1 {
         ensure_eq!(
             (c!(RCCE_ue()), c!(RCCE_num_ues())),
@@ -213,7 +205,7 @@ fn after_finalize(ctx: &Ctx) -> Verdict {
         place(ctx),
         "number and count"
     );
-    let id = code(Code::Id);
+    let id = RCCE_ERROR_ID;
     gives!(id, RCCE_barrier(null_mut()));
     gives!(id, iRCCE_init());
     gives!(id, RCCE_finalize());
@@ -239,8 +231,8 @@ fn finalize_waits(ctx: &Ctx) -> Verdict {
 
 fn texts(_: &Ctx) -> Verdict {
     let mut seen = Vec::new();
-    let last = code(Code::CommInitialized);
-    for number in std::iter::once(0).chain(code(Code::Target)..=last) {
+    let last = RCCE_ERROR_COMM_INITIALIZED;
+    for number in std::iter::once(0).chain(RCCE_ERROR_TARGET..=last) {
         let text = Bytes::filled(45, 0x55);
         let mut len = -7;
         ok!(RCCE_error_string(number, text.ptr(), &mut len));
@@ -264,12 +256,12 @@ fn texts(_: &Ctx) -> Verdict {
         let text = Bytes::filled(45, 0x55);
         let mut len = -7;
         gives!(
-            code(Code::InvalidErrorCode),
+            RCCE_ERROR_INVALID_ERROR_CODE,
             RCCE_error_string(wrong, text.ptr(), &mut len)
         );
         ensure_eq!((len, text.get()[0]), (0, 0), "length and text of {wrong}");
         gives!(
-            code(Code::InvalidErrorCode),
+            RCCE_ERROR_INVALID_ERROR_CODE,
             RCCE_error_string(wrong, null_mut(), null_mut())
         );
     }
@@ -281,13 +273,13 @@ fn debug_flags(_: &Ctx) -> Verdict {
     // An error of each class.
     let calls = || {
         printed(|| {
-            gives!(code(Code::Id), RCCE_acquire_lock(99));
-            gives!(code(Code::Id), RCCE_send(null_mut(), 1, 99));
+            gives!(RCCE_ERROR_ID, RCCE_acquire_lock(99));
+            gives!(RCCE_ERROR_ID, RCCE_send(null_mut(), 1, 99));
             gives!(
-                code(Code::NoActiveRpcRequest),
+                RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
                 RCCE_wait_power(&mut Default::default())
             );
-            gives!(code(Code::DebugFlag), RCCE_debug_set(5));
+            gives!(RCCE_ERROR_DEBUG_FLAG, RCCE_debug_set(5));
             Ok(())
         })
     };
@@ -297,8 +289,12 @@ fn debug_flags(_: &Ctx) -> Verdict {
         let text = String::from_utf8_lossy(&text.get()).into_owned();
         format!("Error on UE 0: {}\n", text.trim_end_matches('\0'))
     };
-    let [id, power, debug] =
-        [Code::Id, Code::NoActiveRpcRequest, Code::DebugFlag].map(|c| text(code(c)));
+    let [id, power, debug] = [
+        RCCE_ERROR_ID,
+        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
+        RCCE_ERROR_DEBUG_FLAG,
+    ]
+    .map(text);
     ensure_eq!(calls()?, "", "with no flag set");
     for (flag, lines) in [
         (SYNCH, vec![&id]),
@@ -314,8 +310,8 @@ fn debug_flags(_: &Ctx) -> Verdict {
         ensure_eq!(calls()?, "", "with flag {flag} unset again");
     }
     for wrong in [0, 1, 111_112, -1, i32::MIN] {
-        gives!(code(Code::DebugFlag), RCCE_debug_set(wrong));
-        gives!(code(Code::DebugFlag), RCCE_debug_unset(wrong));
+        gives!(RCCE_ERROR_DEBUG_FLAG, RCCE_debug_set(wrong));
+        gives!(RCCE_ERROR_DEBUG_FLAG, RCCE_debug_unset(wrong));
     }
     Ok(())
 }

@@ -6,7 +6,6 @@
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use unipgas::ircce::Comm;
 use unipgas_launcher::Launch;
 use unipgas_launcher::{Exit, Outcome, Output};
 
@@ -283,7 +282,7 @@ waits! {
         Ok(())
     };
     "comm-split", [RCCE_comm_split], "RCCE_comm_split", |_, _, _| {
-        let mut comm = Comm::UNDEFINED;
+        let mut comm = RCCE_COMM::UNDEFINED;
         ok!(RCCE_comm_split(Some(one_colour), null_mut(), &mut comm));
         ok!(RCCE_barrier(&mut comm));
         ok!(RCCE_comm_free(&mut comm));
@@ -365,14 +364,15 @@ pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
     let mut launch = Launch::new(size, program);
     let item = format!("{law}@{}+1", ctx.seed);
+    let library = library().path.to_string_lossy();
     launch.args = [
-        "conform",
         "--worker",
         "/dev/null",
         "-",
         &ctx.backend,
         &LONG.as_secs().to_string(),
         "0",
+        &library,
         &item,
     ]
     .map(Into::into)

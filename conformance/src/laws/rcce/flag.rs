@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -97,15 +95,15 @@ fn test(ctx: &Ctx) -> Verdict {
     }
     let mut outside = 0;
     gives!(
-        code(Code::FlagNotAllocated),
+        RCCE_ERROR_FLAG_NOT_ALLOCATED,
         RCCE_test_flag(null_mut(), 1, &mut found)
     );
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         RCCE_test_flag(flag, 1, null_mut())
     );
     gives!(
-        code(Code::FlagNotInCommBuffer),
+        RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
         iRCCE_test_flag(&mut outside, 1, &mut found)
     );
     barrier()
@@ -116,11 +114,11 @@ fn gory(ctx: &Ctx) -> Verdict {
     let flag = new_flag()?;
     for wrong in [2, -1, i32::MAX, i32::MIN] {
         gives!(
-            code(Code::FlagStatusUndefined),
+            RCCE_ERROR_FLAG_STATUS_UNDEFINED,
             RCCE_flag_write_gory(&mut { flag }, wrong, other)
         );
         gives!(
-            code(Code::FlagStatusUndefined),
+            RCCE_ERROR_FLAG_STATUS_UNDEFINED,
             RCCE_wait_until_gory(flag, wrong)
         );
     }
@@ -177,15 +175,15 @@ fn as_many(_: &Ctx) -> Verdict {
         flags.push(flag);
     }
     let mut none = flags[0];
-    gives!(code(Code::FlagUndefined), RCCE_flag_alloc(&mut none));
+    gives!(RCCE_ERROR_FLAG_UNDEFINED, RCCE_flag_alloc(&mut none));
     ensure!(none.is_null(), "a flag that does not exist");
     gives!(
-        code(Code::FlagUndefined),
+        RCCE_ERROR_FLAG_UNDEFINED,
         iRCCE_flag_alloc_tagged(&mut none)
     );
     ok!(RCCE_flag_free(&mut flags[100]));
     gives!(
-        code(Code::FlagUndefined),
+        RCCE_ERROR_FLAG_UNDEFINED,
         RCCE_flag_free(&mut flags[100].clone())
     );
     ok!(RCCE_flag_alloc(&mut none));

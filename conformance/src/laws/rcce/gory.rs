@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -197,7 +195,7 @@ fn bad(ctx: &Ctx) -> Verdict {
     let mut none = null_mut();
     let (data, window, chunk) = (bytes.ptr(), way.window, way.chunk);
     for wrong in [-1, 2, 48, i32::MIN] {
-        let id = code(Code::Id);
+        let id = RCCE_ERROR_ID;
         gives!(
             id,
             RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong)
@@ -214,7 +212,7 @@ fn bad(ctx: &Ctx) -> Verdict {
         );
     }
     for wrong in [null_mut(), bytes.raw()] {
-        let target = code(Code::Target);
+        let target = RCCE_ERROR_TARGET;
         gives!(
             target,
             RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
@@ -224,7 +222,7 @@ fn bad(ctx: &Ctx) -> Verdict {
             RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
         );
     }
-    let undefined = code(Code::FlagUndefined);
+    let undefined = RCCE_ERROR_FLAG_UNDEFINED;
     gives!(
         undefined,
         RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other)
@@ -241,7 +239,7 @@ fn bad(ctx: &Ctx) -> Verdict {
         undefined,
         RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other)
     );
-    let elsewhere = code(Code::FlagNotInCommBuffer);
+    let elsewhere = RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER;
     gives!(
         elsewhere,
         RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other)
@@ -259,11 +257,11 @@ fn bad(ctx: &Ctx) -> Verdict {
         RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other)
     );
     gives!(
-        code(Code::MessageLength),
+        RCCE_ERROR_MESSAGE_LENGTH,
         RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other)
     );
     gives!(
-        code(Code::ValUndefined),
+        RCCE_ERROR_VAL_UNDEFINED,
         RCCE_recv_test_gory(
             data,
             window,

@@ -3,14 +3,13 @@
 //! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. Requests and buffers live as long
 //! as the process: the library may hold them.
 
-use std::ffi::{c_char, c_void};
+use std::ptr::NonNull;
 
-use unipgas::ircce::Comm;
-use unipgas::ircce::request::{RecvRequest, SendRequest};
-use unipgas::ircce::status::Code;
+pub(crate) use unipgas_ircce_sys::*;
 
 pub(crate) use crate::kit::{pause, until_ok as until};
 use crate::law::{Ctx, Verdict};
+pub(crate) use crate::library::{library, offered};
 
 pub(crate) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
@@ -50,7 +49,7 @@ macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
         // - pointers are null, or lead to places as large as the function's contract asks for, which live long enough.
-        unsafe { unipgas::ircce::ffi::$name($($arg),*) }
+        unsafe { $crate::library::offered($crate::library::library().rcce.$name, stringify!($name))($($arg),*) }
     };
 }
 
@@ -94,14 +93,9 @@ pub(crate) fn code_name(code: i32) -> String {
     }
 }
 
-/// A code's number.
-pub(crate) const fn code(code: Code) -> i32 {
-    code as i32
-}
-
 /// An `iRCCE_SEND_REQUEST`.
 #[derive(Clone, Copy)]
-pub(crate) struct Send(pub(crate) *mut SendRequest);
+pub(crate) struct Send(pub(crate) *mut iRCCE_SEND_REQUEST);
 
 impl Send {
     /// All zeros.
@@ -128,7 +122,7 @@ impl Send {
 
 /// An `iRCCE_RECV_REQUEST`.
 #[derive(Clone, Copy)]
-pub(crate) struct Recv(pub(crate) *mut RecvRequest);
+pub(crate) struct Recv(pub(crate) *mut iRCCE_RECV_REQUEST);
 
 impl Recv {
     /// All zeros.
@@ -289,14 +283,15 @@ pub(crate) fn place(ctx: &Ctx) -> (i32, i32) {
 }
 
 /// `RCCE_COMM_WORLD`, as programs see it.
-pub(crate) fn world() -> Comm {
+pub(crate) fn world() -> RCCE_COMM {
+    variable(library().rcce_variables.RCCE_COMM_WORLD, "RCCE_COMM_WORLD")
+}
+
+/// The value of a variable of the library.
+pub(crate) fn variable<T: Copy>(place: Option<NonNull<T>>, name: &'static str) -> T {
     // SAFETY:
-    // - the variable is a `Comm`, which RCCE_init has written.
-    unsafe {
-        (&raw const unipgas::ircce::ffi::RCCE_COMM_WORLD)
-            .cast::<Comm>()
-            .read()
-    }
+    // - a variable of this type, which RCCE_init alone writes.
+    unsafe { offered(place, name).read() }
 }
 
 pub(crate) fn barrier() -> Verdict {

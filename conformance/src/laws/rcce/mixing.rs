@@ -271,7 +271,7 @@ unsafe extern "C" fn by_parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
 
 fn before_split(ctx: &Ctx) -> Verdict {
     let call = |_: usize| {
-        let mut comm = unipgas::ircce::Comm::UNDEFINED;
+        let mut comm = RCCE_COMM::UNDEFINED;
         ok!(RCCE_comm_split(Some(by_parity), null_mut(), &mut comm));
         ok!(RCCE_comm_free(&mut comm));
         Ok(())

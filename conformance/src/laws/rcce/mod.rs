@@ -22,7 +22,6 @@ mod power;
 mod put_get;
 mod reduce;
 mod requests;
-mod scope;
 mod shared;
 mod threads;
 mod wait_list;
@@ -46,7 +45,6 @@ pub fn laws() -> Vec<&'static Law> {
         requests::laws(),
         full_queue::laws(),
         details::laws(),
-        scope::laws(),
         order::laws(),
         wildcard::laws(),
         wait_list::laws(),

@@ -2,10 +2,8 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::power::PowerRequest;
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
+use crate::kit::printed;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -18,25 +16,27 @@ laws! {
         "there is one request at a time, and none is waited for twice";
     divider: "power.divider", "RCCE RCCE_set_frequency_divider", 1, [RCCE_set_frequency_divider, RCCE_iset_power],
         "dividers are 2 to 16; one that the voltage does not allow gives ERROR_FREQUENCY_EXCEEDED";
-    tiles: "power.tiles", "RCCE print_dividers", 1, [RCCE_set_frequency_divider],
+    tiles: "power.tiles", "RCCE print_dividers", 1, [RCCE_set_frequency_divider, print_dividers],
         "the tiles of this UE's domain have its divider, the others what they had at first";
 }
 
 fn tiles(_: &Ctx) -> Verdict {
-    let ue = unipgas::ircce::current().map_err(|failure| failure.to_string())?;
-    ensure_eq!(ue.dividers(), [3; 24], "the dividers at first");
+    let shown = || {
+        printed(|| {
+            c!(print_dividers());
+            Ok(())
+        })
+    };
+    let lines = |divider: fn(usize) -> i32| {
+        let line = |tile| format!("Clock divider for tile {tile} is {}\n", divider(tile));
+        (0..24).map(line).collect::<String>()
+    };
+    ensure_eq!(shown()?, lines(|_| 3), "the dividers at first");
     let mut divider = 0;
     ok!(RCCE_set_frequency_divider(7, &mut divider));
-    let dividers = ue.dividers();
-    for (tile, found) in dividers.into_iter().enumerate() {
-        // Core 0 is in the domain of the first two tiles of the first two rows of 6.
-        let mine = tile % 6 < 2 && tile / 6 < 2;
-        ensure_eq!(
-            found,
-            if mine { 7 } else { 3 },
-            "the divider of tile {tile}"
-        );
-    }
+    // Core 0 is in the domain of the first two tiles of the first two rows of 6.
+    let mine = |tile| if tile % 6 < 2 && tile / 6 < 2 { 7 } else { 3 };
+    ensure_eq!(shown()?, lines(mine), "the dividers then");
     Ok(())
 }
 
@@ -50,7 +50,7 @@ fn domains(ctx: &Ctx) -> Verdict {
 }
 
 fn request(ctx: &Ctx) -> Verdict {
-    let mut request = PowerRequest::default();
+    let mut request = RCCE_REQUEST::default();
     let (mut divider, mut level) = (-7, -7);
     ok!(RCCE_iset_power(4, &mut request, &mut divider, &mut level));
     if ctx.rank == 1 {
@@ -76,7 +76,7 @@ fn request(ctx: &Ctx) -> Verdict {
     );
     ok!(RCCE_wait_power(&mut request));
     ensure_eq!(request.release, 1, "the request after the wait");
-    let mut next = PowerRequest::default();
+    let mut next = RCCE_REQUEST::default();
     ok!(RCCE_iset_power(2, &mut next, null_mut(), null_mut()));
     ensure_eq!(
         (next.old_frequency_divider, next.old_voltage_level),
@@ -88,29 +88,29 @@ fn request(ctx: &Ctx) -> Verdict {
 }
 
 fn one_at_a_time(_: &Ctx) -> Verdict {
-    let mut request = PowerRequest::default();
+    let mut request = RCCE_REQUEST::default();
     gives!(
-        code(Code::NoActiveRpcRequest),
+        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
         RCCE_wait_power(&mut request)
     );
     ok!(RCCE_iset_power(8, &mut request, null_mut(), null_mut()));
-    let mut other = PowerRequest::default();
+    let mut other = RCCE_REQUEST::default();
     gives!(
-        code(Code::MultipleRpcRequests),
+        RCCE_ERROR_MULTIPLE_RPC_REQUESTS,
         RCCE_iset_power(8, &mut other, null_mut(), null_mut())
     );
     ok!(RCCE_wait_power(&mut request));
     gives!(
-        code(Code::NoActiveRpcRequest),
+        RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
         RCCE_wait_power(&mut request)
     );
     ok!(RCCE_iset_power(8, &mut other, null_mut(), null_mut()));
-    gives!(code(Code::StaleRpcRequest), RCCE_wait_power(&mut request));
+    gives!(RCCE_ERROR_STALE_RPC_REQUEST, RCCE_wait_power(&mut request));
     gives!(
-        code(Code::RpcNotAllocated),
+        RCCE_ERROR_RPC_NOT_ALLOCATED,
         RCCE_iset_power(8, null_mut(), null_mut(), null_mut())
     );
-    gives!(code(Code::RpcNotAllocated), RCCE_wait_power(null_mut()));
+    gives!(RCCE_ERROR_RPC_NOT_ALLOCATED, RCCE_wait_power(null_mut()));
     Ok(())
 }
 
@@ -125,14 +125,14 @@ fn divider(_: &Ctx) -> Verdict {
         (17, 16),
         (i32::MAX, 16),
     ] {
-        let mut request = PowerRequest::default();
+        let mut request = RCCE_REQUEST::default();
         ok!(RCCE_iset_power(wanted, &mut request, &mut seen, null_mut()));
         ensure_eq!(seen, given, "the divider for {wanted}");
         ok!(RCCE_wait_power(&mut request));
     }
     // The lowest voltage now.
     gives!(
-        code(Code::FrequencyExceeded),
+        RCCE_ERROR_FREQUENCY_EXCEEDED,
         RCCE_set_frequency_divider(2, &mut seen)
     );
     ok!(RCCE_set_frequency_divider(16, &mut seen));

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -71,14 +69,13 @@ fn gory_checks(ctx: &Ctx) -> Verdict {
     ensure!(!area.is_null(), "RCCE_malloc(1024) gave nothing");
     let mine = Bytes::of(&content(ctx, 1, 512));
     let [length, id, target, source, overlap, alignment] = [
-        Code::MessageLength,
-        Code::Id,
-        Code::Target,
-        Code::Source,
-        Code::DataOverlap,
-        Code::Alignment,
-    ]
-    .map(code);
+        RCCE_ERROR_MESSAGE_LENGTH,
+        RCCE_ERROR_ID,
+        RCCE_ERROR_TARGET,
+        RCCE_ERROR_SOURCE,
+        RCCE_ERROR_DATA_OVERLAP,
+        RCCE_ERROR_ALIGNMENT,
+    ];
     for size in [1, 31, 33, 100, -32, -1] {
         gives!(length, RCCE_put_gory(area, mine.raw(), size, 1));
         gives!(length, RCCE_get_gory(mine.raw(), area, size, 1));

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::Comm;
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -103,7 +100,7 @@ fn expected<T: Element>(op: i32, root: usize, of: &[Vec<T>]) -> Vec<T> {
 }
 
 /// Checks a reduction to a root, or with `None` to all; `of` is what each member gives.
-fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: Comm) -> Verdict {
+fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: RCCE_COMM) -> Verdict {
     let me = comm.my_rank as usize;
     let data = Bytes::of(&T::bytes(&of[me]));
     let result = Bytes::filled(data.len + 16, 0x3f);
@@ -205,7 +202,7 @@ unsafe extern "C" fn by_parity(id: i32, _: *mut std::ffi::c_void) -> i32 {
 }
 
 fn parts(ctx: &Ctx) -> Verdict {
-    let mut comm = Comm::UNDEFINED;
+    let mut comm = RCCE_COMM::UNDEFINED;
     ok!(RCCE_comm_split(Some(by_parity), null_mut(), &mut comm));
     let mut random = ctx.random(71 + u64::from(ctx.rank % 2));
     for round in 0..10 {
@@ -286,7 +283,7 @@ fn result_at_root(ctx: &Ctx) -> Verdict {
 fn wrong(_: &Ctx) -> Verdict {
     let (data, result) = (Bytes::filled(16, 0), Bytes::filled(16, 0x21));
     let (data, place) = (data.ptr(), result.ptr());
-    let (op, ty) = (code(Code::IllegalOp), code(Code::IllegalType));
+    let (op, ty) = (RCCE_ERROR_ILLEGAL_OP, RCCE_ERROR_ILLEGAL_TYPE);
     for wrong in [0, 1, -1, SUM - 1, PROD + 1, i32::MIN, i32::MAX] {
         gives!(op, RCCE_reduce(data, place, 1, wrong, wrong, 0, world()));
         gives!(op, RCCE_allreduce(data, place, 1, INT, wrong, world()));
@@ -295,19 +292,19 @@ fn wrong(_: &Ctx) -> Verdict {
     }
     for wrong in [-1, 2, 48, i32::MIN] {
         gives!(
-            code(Code::Id),
+            RCCE_ERROR_ID,
             RCCE_reduce(data, place, 1, INT, SUM, wrong, world())
         );
     }
-    let mut sized = Comm::UNDEFINED;
+    let mut sized = RCCE_COMM::UNDEFINED;
     sized.size = 7;
-    for wrong in [Comm::UNDEFINED, sized] {
+    for wrong in [RCCE_COMM::UNDEFINED, sized] {
         gives!(
-            code(Code::CommUndefined),
+            RCCE_ERROR_COMM_UNDEFINED,
             RCCE_reduce(data, place, 1, INT, SUM, 0, wrong)
         );
         gives!(
-            code(Code::CommUndefined),
+            RCCE_ERROR_COMM_UNDEFINED,
             RCCE_allreduce(data, place, 1, INT, SUM, wrong)
         );
     }

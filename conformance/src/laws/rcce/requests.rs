@@ -236,27 +236,23 @@ fn members(ctx: &Ctx) -> Verdict {
     // SAFETY:
     // - requests live as long as the process, and programs may read these members.
     unsafe {
-        ensure_eq!(
-            (*into.0).source(),
-            -1,
-            "the member source before the message"
-        );
+        ensure_eq!((*into.0).source, -1, "the member source before the message");
         ensure!(
-            !(*into.0).finished(),
+            (*into.0).finished == 0,
             "a receive is finished without a message"
         );
         ctx.sync();
         let bytes = Bytes::filled(5, 1);
         let out = isend(&bytes, other)?.0;
-        ensure_eq!((*out.0).dest(), other, "the member dest");
-        ensure_eq!((*out.0).privbuf().cast(), bytes.ptr(), "the member privbuf");
+        ensure_eq!((*out.0).dest, other, "the member dest");
+        ensure_eq!((*out.0).privbuf, bytes.ptr(), "the member privbuf");
         out.wait()?;
         into.wait()?;
-        ensure_eq!((*out.0).dest(), other, "the member dest at the end");
-        ensure_eq!((*into.0).source(), other, "the member source at the end");
-        ensure_eq!((*out.0).privbuf().cast(), bytes.ptr(), "privbuf at the end");
+        ensure_eq!((*out.0).dest, other, "the member dest at the end");
+        ensure_eq!((*into.0).source, other, "the member source at the end");
+        ensure_eq!((*out.0).privbuf, bytes.ptr(), "privbuf at the end");
         ensure!(
-            (*out.0).finished() && (*into.0).finished(),
+            (*out.0).finished != 0 && (*into.0).finished != 0,
             "the member finished at the end"
         );
     }

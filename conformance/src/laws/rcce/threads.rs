@@ -4,8 +4,6 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use unipgas::ircce::Comm;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -347,7 +345,7 @@ unsafe extern "C" fn halves(id: i32, _: *mut std::ffi::c_void) -> i32 {
 }
 
 fn collectives(ctx: &Ctx) -> Verdict {
-    let mut comms = [Comm::UNDEFINED; 2];
+    let mut comms = [RCCE_COMM::UNDEFINED; 2];
     ok!(RCCE_comm_split(Some(parity), null_mut(), &mut comms[0]));
     ok!(RCCE_comm_split(Some(halves), null_mut(), &mut comms[1]));
     threads(2, |nth| {

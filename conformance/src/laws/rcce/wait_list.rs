@@ -3,9 +3,6 @@
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use unipgas::ircce::ffi::WaitList;
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -33,11 +30,11 @@ laws! {
         "a message longer than its buffer is told by the list's calls";
 }
 
-struct List(*mut WaitList);
+struct List(*mut iRCCE_WAIT_LIST);
 
 impl List {
     fn new() -> List {
-        let list = Box::into_raw(Box::new(MaybeUninit::<WaitList>::uninit())).cast();
+        let list = Box::into_raw(Box::new(MaybeUninit::<iRCCE_WAIT_LIST>::uninit())).cast();
         c!(iRCCE_init_wait_list(list));
         List(list)
     }
@@ -324,7 +321,7 @@ fn too_long(ctx: &Ctx) -> Verdict {
         }
         return Ok(());
     }
-    let wrong = code(Code::MessageLength);
+    let wrong = RCCE_ERROR_MESSAGE_LENGTH;
     let list = List::new();
     let request = irecv(&Bytes::filled(10, 0), 0);
     list.add(None, Some(request));

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::ircce::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -222,7 +220,7 @@ fn known_size(ctx: &Ctx) -> Verdict {
             let bytes = Bytes::filled(len + 128, 0x6e);
             let request = Recv::new();
             let right = if len > room {
-                code(Code::MessageLength)
+                RCCE_ERROR_MESSAGE_LENGTH
             } else {
                 SUCCESS
             };
@@ -257,7 +255,7 @@ fn known_size(ctx: &Ctx) -> Verdict {
     }
     let bytes = Bytes::filled(100, 0x6f);
     gives!(
-        code(Code::MessageLength),
+        RCCE_ERROR_MESSAGE_LENGTH,
         iRCCE_srecv_within(bytes.ptr(), 50, 0, 20)
     );
     bytes.holds(&[1; 20], 0x6f, "a length beyond the buffer")
@@ -289,7 +287,7 @@ fn unknown_size(ctx: &Ctx) -> Verdict {
 }
 
 fn requests_by_length(ctx: &Ctx) -> Verdict {
-    let wrong = code(Code::MessageLength);
+    let wrong = RCCE_ERROR_MESSAGE_LENGTH;
     for (len, room) in [(33, 32), (9000, 100), (200_000, 65_536)] {
         let expected = content(ctx, len as u64, len);
         if ctx.rank == 0 {

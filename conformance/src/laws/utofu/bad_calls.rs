@@ -2,9 +2,6 @@
 
 use std::ptr::{null, null_mut};
 
-use unipgas::utofu::ffi::MrqNotice;
-use unipgas::utofu::status::Code;
-
 use super::functions::{Call, Function, Room, functions, right_call};
 use super::kit::*;
 use super::wrong::{freed, unassigned, wrong_handles, wrong_vcq_ids};
@@ -32,7 +29,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
     let gone = freed()?;
     for function in functions() {
         let has = |what: &str| function.takes.contains(what);
-        let expect = |code: Code, what: &str, wrong: Call| -> Verdict {
+        let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
             let seen = call(&function, &wrong);
             ensure!(
                 seen == code as i32,
@@ -44,19 +41,19 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         };
         for hdl in wrong_handles(gone) {
             expect(
-                Code::InvalidVcqHdl,
+                UTOFU_ERR_INVALID_VCQ_HDL,
                 "a wrong handle",
                 Call { hdl, ..*right },
             )?;
         }
         for flags in unassigned() {
             let what = format!("flags {flags:#x}");
-            expect(Code::InvalidFlags, &what, Call { flags, ..*right })?;
+            expect(UTOFU_ERR_INVALID_FLAGS, &what, Call { flags, ..*right })?;
         }
         for id in [13, 14, 128, 255] {
             let flags = path(id);
             expect(
-                Code::InvalidPathId,
+                UTOFU_ERR_INVALID_PATH_ID,
                 "a wrong path id",
                 Call { flags, ..*right },
             )?;
@@ -65,21 +62,25 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             // A VCQ at coordinates outside of the network is as wrong as no VCQ.
             for to in wrong_vcq_ids(right.to) {
                 let what = format!("VCQ id {to:#x}");
-                expect(Code::InvalidVcqId, &what, Call { to, ..*right })?;
+                expect(UTOFU_ERR_INVALID_VCQ_ID, &what, Call { to, ..*right })?;
             }
             for edata in [256, 1 << 32, u64::MAX] {
-                expect(Code::InvalidEdata, "a wide EDATA", Call { edata, ..*right })?;
+                expect(
+                    UTOFU_ERR_INVALID_EDATA,
+                    "a wide EDATA",
+                    Call { edata, ..*right },
+                )?;
             }
         }
         if function.most < usize::MAX {
             for len in [function.most + 1, 1 << 32, usize::MAX] {
                 let what = format!("length {len}");
-                expect(Code::InvalidSize, &what, Call { len, ..*right })?;
+                expect(UTOFU_ERR_INVALID_SIZE, &what, Call { len, ..*right })?;
             }
         }
         if has("data") {
             expect(
-                Code::InvalidPointer,
+                UTOFU_ERR_INVALID_POINTER,
                 "no data",
                 Call {
                     data: null(),
@@ -89,12 +90,16 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         }
         if has("op") {
             for op in [0, 6, 7, 255, u32::MAX] {
-                expect(Code::InvalidOp, "a wrong operation", Call { op, ..*right })?;
+                expect(
+                    UTOFU_ERR_INVALID_OP,
+                    "a wrong operation",
+                    Call { op, ..*right },
+                )?;
             }
         }
         if has("blocks") {
             expect(
-                Code::InvalidNumber,
+                UTOFU_ERR_INVALID_NUMBER,
                 "no blocks",
                 Call {
                     blocks: 0,
@@ -107,7 +112,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             for (mtu, gap) in [(1921, 0), (usize::MAX, 0), (1920, 256), (1, usize::MAX)] {
                 let seen = call(&function, &Call { mtu, gap, ..*right });
                 ensure!(
-                    (Code::InvalidData as i32..=Code::InvalidArg as i32).contains(&seen),
+                    (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&seen),
                     "{} with MTU {mtu} and gap {gap} gave {}",
                     function.name,
                     code_name(seen)
@@ -133,7 +138,7 @@ fn start_arguments(ctx: &Ctx) -> Verdict {
                 for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
                     let code = (function.start)(&Call { blocks, ..right });
                     ensure!(
-                        code == Code::InvalidNumber as i32 || code == BUSY,
+                        code == UTOFU_ERR_INVALID_NUMBER || code == BUSY,
                         "{} of {blocks} blocks gave {}",
                         function.name,
                         code_name(code)
@@ -181,7 +186,7 @@ fn prepare_arguments(ctx: &Ctx) -> Verdict {
                 size: null_mut(),
                 ..right
             };
-            let invalid = Code::InvalidPointer as i32;
+            let invalid = UTOFU_ERR_INVALID_POINTER;
             ensure_eq!(prepare(&no_desc), invalid, "{} without desc", function.name);
             ensure_eq!(
                 prepare(&no_size),
@@ -195,7 +200,7 @@ fn prepare_arguments(ctx: &Ctx) -> Verdict {
                     ..right
                 });
                 ensure!(
-                    (Code::InvalidData as i32..=Code::InvalidArg as i32).contains(&code),
+                    (UTOFU_ERR_INVALID_DATA..=UTOFU_ERR_INVALID_ARG).contains(&code),
                     "{} with a misaligned desc gave {}",
                     function.name,
                     code_name(code)
@@ -215,19 +220,19 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         let right = right_call(job, &mut room, &mut size);
         let put = functions()[0];
         let post = |hdl: usize, desc: *const u8, size: usize| {
-            c!(utofu_post_toq(hdl, desc.cast(), size, cb(9)))
+            c!(utofu_post_toq(hdl, desc.cast_mut().cast(), size, cb(9)))
         };
         let gone = freed()?;
         for wrong in wrong_handles(gone) {
             ensure_eq!(
                 post(wrong, right.desc, 0),
-                Code::InvalidVcqHdl as i32,
+                UTOFU_ERR_INVALID_VCQ_HDL,
                 "a wrong handle"
             );
         }
         ensure_eq!(
             post(job.hdl, null(), 64),
-            Code::InvalidPointer as i32,
+            UTOFU_ERR_INVALID_POINTER,
             "no descriptors"
         );
         ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
@@ -240,9 +245,9 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         ensure_eq!(size, DESC, "the size of a descriptor");
         let good: [u8; DESC] = room.0[..DESC].try_into().expect("as long");
         let invalid = [
-            Code::InvalidDesc as i32,
-            Code::InvalidSize as i32,
-            Code::InvalidPointer as i32,
+            UTOFU_ERR_INVALID_DESC,
+            UTOFU_ERR_INVALID_SIZE,
+            UTOFU_ERR_INVALID_POINTER,
         ];
         let mut random = ctx.random(u64::from(job.rank));
         for nth in 0..300 {
@@ -283,7 +288,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         // Of another VCQ, in both directions.
         ensure_eq!(
             post(other.hdl, base, DESC),
-            Code::InvalidDesc as i32,
+            UTOFU_ERR_INVALID_DESC,
             "a descriptor of another VCQ"
         );
         ensure_eq!(
@@ -296,7 +301,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         );
         ensure_eq!(
             post(job.hdl, room.0.as_ptr(), DESC),
-            Code::InvalidDesc as i32,
+            UTOFU_ERR_INVALID_DESC,
             "a descriptor of another VCQ"
         );
         job.queue.tcq_is_empty()?;
@@ -317,46 +322,76 @@ fn poll_arguments(_ctx: &Ctx) -> Verdict {
     let gone = freed()?;
     let queue = Queue::with_component(TNI, 0, 0)?;
     let (mut cbdata, mut count) = (cb(0x77), 7usize);
-    let mut notice = MrqNotice {
+    let mut notice = utofu_mrq_notice {
         edata: 0x77,
-        ..MrqNotice::default()
+        ..utofu_mrq_notice::default()
     };
     for wrong in wrong_handles(gone) {
-        gives!(InvalidVcqHdl, utofu_poll_tcq(wrong, 0, &mut cbdata));
-        gives!(InvalidVcqHdl, utofu_poll_mrq(wrong, 0, &mut notice));
-        gives!(InvalidVcqHdl, utofu_query_num_unread_tcq(wrong, &mut count));
-        gives!(InvalidVcqHdl, utofu_query_num_unread_mrq(wrong, &mut count));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_poll_tcq(wrong, 0, &mut cbdata)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_poll_mrq(wrong, 0, &mut notice)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_query_num_unread_tcq(wrong, &mut count)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_query_num_unread_mrq(wrong, &mut count)
+        );
     }
     for bit in 0..64 {
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_poll_tcq(queue.hdl, 1 << bit, &mut cbdata)
         );
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_poll_mrq(queue.hdl, 1 << bit, &mut notice)
         );
     }
-    gives!(InvalidPointer, utofu_poll_tcq(queue.hdl, 0, null_mut()));
-    gives!(InvalidPointer, utofu_poll_mrq(queue.hdl, 0, null_mut()));
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_tcq(queue.hdl, 0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_mrq(queue.hdl, 0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_num_unread_tcq(queue.hdl, null_mut())
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_num_unread_mrq(queue.hdl, null_mut())
     );
-    gives!(NotFound, utofu_poll_tcq(queue.hdl, 0, &mut cbdata));
-    gives!(NotFound, utofu_poll_mrq(queue.hdl, 0, &mut notice));
+    gives!(
+        UTOFU_ERR_NOT_FOUND,
+        utofu_poll_tcq(queue.hdl, 0, &mut cbdata)
+    );
+    gives!(
+        UTOFU_ERR_NOT_FOUND,
+        utofu_poll_mrq(queue.hdl, 0, &mut notice)
+    );
     ensure!(
         cbdata == cb(0x77) && notice.edata == 0x77 && count == 7,
         "something was written"
     );
     // A refused poll takes nothing out.
     ok!(utofu_nop(queue.hdl, TCQ, cb(5)));
-    gives!(InvalidPointer, utofu_poll_tcq(queue.hdl, 0, null_mut()));
-    gives!(InvalidFlags, utofu_poll_tcq(queue.hdl, 1, &mut cbdata));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_tcq(queue.hdl, 0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_FLAGS,
+        utofu_poll_tcq(queue.hdl, 1, &mut cbdata)
+    );
     ensure_eq!(queue.tcq()?, 5, "cbdata after refused polls");
     queue.free()
 }

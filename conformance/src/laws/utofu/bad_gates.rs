@@ -1,9 +1,6 @@
 //! Wrong arguments of VBG management and barriers (§3.4, §3.8).
 
-use std::ptr::{null, null_mut};
-
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
+use std::ptr::null_mut;
 
 use super::circuit::NULL;
 use super::kit::*;
@@ -18,8 +15,8 @@ laws! {
         "barrier functions refuse null pointers, wrong VBG ids, operations, numbers and flags";
 }
 
-fn setting(id: u64) -> VbgSetting {
-    VbgSetting {
+fn setting(id: u64) -> utofu_vbg_setting {
+    utofu_vbg_setting {
         vbg_id: id,
         src_lcl_vbg_id: id,
         src_rmt_vbg_id: NULL,
@@ -49,43 +46,76 @@ fn wrong_vbg_ids(right: u64) -> [u64; 9] {
 fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     let mut ids = [7u64; 4];
     for tni in [6, 7, 255, u16::MAX] {
-        gives!(InvalidTniId, utofu_alloc_vbg(tni, 1, 0, ids.as_mut_ptr()));
+        gives!(
+            UTOFU_ERR_INVALID_TNI_ID,
+            utofu_alloc_vbg(tni, 1, 0, ids.as_mut_ptr())
+        );
     }
-    gives!(InvalidNumber, utofu_alloc_vbg(0, 0, 0, ids.as_mut_ptr()));
+    gives!(
+        UTOFU_ERR_INVALID_NUMBER,
+        utofu_alloc_vbg(0, 0, 0, ids.as_mut_ptr())
+    );
     for bit in 1..64 {
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_alloc_vbg(0, 1, 1 << bit, ids.as_mut_ptr())
         );
     }
-    gives!(InvalidPointer, utofu_alloc_vbg(0, 1, 0, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_alloc_vbg(0, 1, 0, null_mut())
+    );
     ensure_eq!(ids, [7; 4], "ids after errors");
     let mut other = [0u64; 3];
     ok!(utofu_alloc_vbg(0, 3, 0, ids.as_mut_ptr()));
     ok!(utofu_alloc_vbg(0, 3, 0, other.as_mut_ptr()));
     ensure_eq!(ids[3], 7, "the place behind the ids");
     // Freeing: all of one allocation, or nothing.
-    gives!(InvalidPointer, utofu_free_vbg(null(), 3));
+    gives!(UTOFU_ERR_INVALID_POINTER, utofu_free_vbg(null_mut(), 3));
     for number in [0, 1, 2, 4, 48] {
         let mut all = [ids[0]; 48];
         all[..3].copy_from_slice(&ids[..3]);
-        gives!(InvalidNumber, utofu_free_vbg(all.as_ptr(), number));
+        gives!(
+            UTOFU_ERR_INVALID_NUMBER,
+            utofu_free_vbg(all.as_ptr().cast_mut(), number)
+        );
     }
     let mixed = [ids[0], ids[1], other[2]];
-    gives!(InvalidVbgId, utofu_free_vbg(mixed.as_ptr(), 3));
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_free_vbg(mixed.as_ptr().cast_mut(), 3)
+    );
     let turned = [ids[1], ids[2], ids[0]];
-    gives!(InvalidVbgId, utofu_free_vbg(turned.as_ptr(), 3));
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_free_vbg(turned.as_ptr().cast_mut(), 3)
+    );
     // Setting.
-    gives!(InvalidPointer, utofu_set_vbg(null(), 1));
+    gives!(UTOFU_ERR_INVALID_POINTER, utofu_set_vbg(null_mut(), 1));
     let right = setting(ids[0]);
     let four = [right, setting(ids[1]), setting(ids[2]), setting(ids[2])];
-    gives!(InvalidNumber, utofu_set_vbg(four.as_ptr(), 0));
-    gives!(InvalidNumber, utofu_set_vbg(four.as_ptr(), 4));
-    gives!(InvalidVbgId, utofu_set_vbg(four[1..].as_ptr(), 1));
+    gives!(
+        UTOFU_ERR_INVALID_NUMBER,
+        utofu_set_vbg(four.as_ptr().cast_mut(), 0)
+    );
+    gives!(
+        UTOFU_ERR_INVALID_NUMBER,
+        utofu_set_vbg(four.as_ptr().cast_mut(), 4)
+    );
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg(four[1..].as_ptr().cast_mut(), 1)
+    );
     let twice = [right, setting(ids[1]), setting(ids[1])];
-    gives!(InvalidVbgId, utofu_set_vbg(twice.as_ptr(), 3));
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg(twice.as_ptr().cast_mut(), 3)
+    );
     let foreign = [right, setting(other[1])];
-    gives!(InvalidVbgId, utofu_set_vbg(foreign.as_ptr(), 2));
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg(foreign.as_ptr().cast_mut(), 2)
+    );
     for wrong in wrong_vbg_ids(ids[0]) {
         for field in 0..5 {
             let mut settings = [right, setting(ids[1])];
@@ -97,21 +127,24 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
                 &mut s.dst_lcl_vbg_id,
                 &mut s.dst_rmt_vbg_id,
             ][field] = wrong;
-            let code = c!(utofu_set_vbg(settings.as_ptr(), 2));
+            let code = c!(utofu_set_vbg(settings.as_ptr().cast_mut(), 2));
             ensure!(
-                code == Code::InvalidVbgId as i32,
+                code == UTOFU_ERR_INVALID_VBG_ID,
                 "{wrong:#x} in field {field}: {}",
                 code_name(code)
             );
         }
     }
     for path in [[2, 0, 0], [0, 3, 0], [0, 0, 2]] {
-        let with = VbgSetting {
+        let with = utofu_vbg_setting {
             dst_rmt_vbg_id: other[0],
             dst_path_coords: path,
             ..right
         };
-        gives!(InvalidPath, utofu_set_vbg(&with, 1));
+        gives!(
+            UTOFU_ERR_INVALID_PATH,
+            utofu_set_vbg(std::ptr::from_ref(&with).cast_mut(), 1)
+        );
     }
     // Nothing was set: there is no circuit.
     let code = c!(utofu_barrier(ids[0], 0));
@@ -123,35 +156,41 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     let (mut at, mut tni, mut bg, mut extra) = ([9u8; 6], 9u16, 99u16, 9u16);
     for wrong in wrong_vbg_ids(ids[0]) {
         gives!(
-            InvalidVbgId,
+            UTOFU_ERR_INVALID_VBG_ID,
             utofu_query_vbg_info(wrong, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra)
         );
     }
     gives!(
-        InvalidVbgId,
+        UTOFU_ERR_INVALID_VBG_ID,
         utofu_query_vbg_info(NULL, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vbg_info(ids[0], null_mut(), &mut tni, &mut bg, &mut extra)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vbg_info(ids[0], at.as_mut_ptr(), null_mut(), &mut bg, &mut extra)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, null_mut(), &mut extra)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, &mut bg, null_mut())
     );
     ensure_eq!((at, tni, bg), ([9; 6], 9, 99), "places after errors");
-    ok!(utofu_free_vbg(ids.as_ptr(), 3));
-    gives!(InvalidVbgId, utofu_free_vbg(ids.as_ptr(), 3));
-    gives!(InvalidVbgId, utofu_set_vbg(&right, 1));
-    ok!(utofu_free_vbg(other.as_ptr(), 3));
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_free_vbg(ids.as_ptr().cast_mut(), 3)
+    );
+    gives!(
+        UTOFU_ERR_INVALID_VBG_ID,
+        utofu_set_vbg(std::ptr::from_ref(&right).cast_mut(), 1)
+    );
+    ok!(utofu_free_vbg(other.as_ptr().cast_mut(), 3));
     Ok(())
 }
 
@@ -160,96 +199,114 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
     ok!(utofu_alloc_vbg(1, 2, 0, ids.as_mut_ptr()));
     // A circuit of one: the start signals to the relay, which signals back.
     let pair = [
-        VbgSetting {
+        utofu_vbg_setting {
             src_lcl_vbg_id: ids[1],
             dst_lcl_vbg_id: ids[1],
             ..setting(ids[0])
         },
-        VbgSetting {
+        utofu_vbg_setting {
             src_lcl_vbg_id: ids[0],
             dst_lcl_vbg_id: ids[0],
             ..setting(ids[1])
         },
     ];
-    ok!(utofu_set_vbg(pair.as_ptr(), 2));
+    ok!(utofu_set_vbg(pair.as_ptr().cast_mut(), 2));
     let (data, reals) = ([1u64; 8], [1f64; 8]);
     let (mut out, mut real) = ([7u64; 8], [7f64; 8]);
     let mut wrong: Vec<u64> = wrong_vbg_ids(ids[0]).to_vec();
     wrong.extend([ids[1], NULL]);
     for id in wrong {
-        gives!(InvalidVbgId, utofu_barrier(id, 0));
+        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(id, 0));
         gives!(
-            InvalidVbgId,
-            utofu_reduce_uint64(id, 7, data.as_ptr(), 1, 0)
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 1, 0)
         );
         gives!(
-            InvalidVbgId,
-            utofu_reduce_double(id, 8, reals.as_ptr(), 1, 0)
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_reduce_double(id, 8, reals.as_ptr().cast_mut(), 1, 0)
         );
-        gives!(InvalidVbgId, utofu_poll_barrier(id, 0));
+        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(id, 0));
         gives!(
-            InvalidVbgId,
+            UTOFU_ERR_INVALID_VBG_ID,
             utofu_poll_reduce_uint64(id, 0, out.as_mut_ptr())
         );
         gives!(
-            InvalidVbgId,
+            UTOFU_ERR_INVALID_VBG_ID,
             utofu_poll_reduce_double(id, 0, real.as_mut_ptr())
         );
     }
     let end = ids[0];
     for flags in [1, 2, 1 << 63, u64::MAX] {
-        gives!(InvalidFlags, utofu_barrier(end, flags));
+        gives!(UTOFU_ERR_INVALID_FLAGS, utofu_barrier(end, flags));
         gives!(
-            InvalidFlags,
-            utofu_reduce_uint64(end, 7, data.as_ptr(), 1, flags)
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, flags)
         );
         gives!(
-            InvalidFlags,
-            utofu_reduce_double(end, 8, reals.as_ptr(), 1, flags)
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), 1, flags)
         );
-        gives!(InvalidFlags, utofu_poll_barrier(end, flags));
+        gives!(UTOFU_ERR_INVALID_FLAGS, utofu_poll_barrier(end, flags));
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_poll_reduce_uint64(end, flags, out.as_mut_ptr())
         );
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_poll_reduce_double(end, flags, real.as_mut_ptr())
         );
     }
     for op in [0, 1, 8, 9, 255, u32::MAX] {
-        gives!(InvalidOp, utofu_reduce_uint64(end, op, data.as_ptr(), 1, 0));
+        gives!(
+            UTOFU_ERR_INVALID_OP,
+            utofu_reduce_uint64(end, op, data.as_ptr().cast_mut(), 1, 0)
+        );
     }
     for op in (0..8).chain([9, u32::MAX]) {
         gives!(
-            InvalidOp,
-            utofu_reduce_double(end, op, reals.as_ptr(), 1, 0)
+            UTOFU_ERR_INVALID_OP,
+            utofu_reduce_double(end, op, reals.as_ptr().cast_mut(), 1, 0)
         );
     }
     for number in [0, 7, 8, 1 << 40, usize::MAX] {
         gives!(
-            InvalidNumber,
-            utofu_reduce_uint64(end, 7, data.as_ptr(), number, 0)
+            UTOFU_ERR_INVALID_NUMBER,
+            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), number, 0)
         );
     }
     for number in [0, 4, 8, 1 << 40, usize::MAX] {
         gives!(
-            InvalidNumber,
-            utofu_reduce_double(end, 8, reals.as_ptr(), number, 0)
+            UTOFU_ERR_INVALID_NUMBER,
+            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), number, 0)
         );
     }
-    gives!(InvalidPointer, utofu_reduce_uint64(end, 7, null(), 1, 0));
-    gives!(InvalidPointer, utofu_reduce_double(end, 8, null(), 1, 0));
-    gives!(InvalidPointer, utofu_poll_reduce_uint64(end, 0, null_mut()));
-    gives!(InvalidPointer, utofu_poll_reduce_double(end, 0, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_reduce_uint64(end, 7, null_mut(), 1, 0)
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_reduce_double(end, 8, null_mut(), 1, 0)
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_reduce_uint64(end, 0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_reduce_double(end, 0, null_mut())
+    );
     ensure_eq!((out, real), ([7; 8], [7.0; 8]), "results after errors");
     // Nothing has been started, and the circuit works.
-    ok!(utofu_reduce_uint64(end, 7, data.as_ptr(), 2, 0));
-    gives!(InvalidPointer, utofu_poll_reduce_uint64(end, 0, null_mut()));
+    ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 2, 0));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_poll_reduce_uint64(end, 0, null_mut())
+    );
     ok!(utofu_poll_reduce_uint64(end, 0, out.as_mut_ptr()));
     ensure_eq!(out, [1, 1, 7, 7, 7, 7, 7, 7], "the result");
-    ok!(utofu_free_vbg(ids.as_ptr(), 2));
-    gives!(InvalidVbgId, utofu_barrier(end, 0));
-    gives!(InvalidVbgId, utofu_poll_barrier(end, 0));
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 2));
+    gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(end, 0));
+    gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(end, 0));
     Ok(())
 }

@@ -1,8 +1,6 @@
 //! Wrong arguments of the management of TNIs, VCQs, paths and STADDs (§3.2, §3.3, §3.5, §3.6).
 
-use std::ptr::{null, null_mut};
-
-use unipgas::utofu::status::Code;
+use std::ptr::null_mut;
 
 use super::kit::*;
 use super::wrong::{freed, wrong_handles, wrong_vcq_ids};
@@ -25,31 +23,46 @@ laws! {
 fn tni_arguments(_ctx: &Ctx) -> Verdict {
     let (mut ids, mut number) = (null_mut::<u16>(), 77usize);
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_get_onesided_tnis(null_mut(), &mut number)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_get_barrier_tnis(null_mut(), &mut number)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_get_onesided_tnis(&mut ids, null_mut())
     );
-    gives!(InvalidPointer, utofu_get_barrier_tnis(&mut ids, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_get_barrier_tnis(&mut ids, null_mut())
+    );
     ensure!(ids.is_null() && number == 77, "something was written");
-    let (mut onesided, mut barrier) = (null(), null());
+    let (mut onesided, mut barrier) = (null_mut(), null_mut());
     for tni in [6, 7, 9, 255, 256, u16::MAX] {
-        gives!(InvalidTniId, utofu_query_onesided_caps(tni, &mut onesided));
-        gives!(InvalidTniId, utofu_query_barrier_caps(tni, &mut barrier));
+        gives!(
+            UTOFU_ERR_INVALID_TNI_ID,
+            utofu_query_onesided_caps(tni, &mut onesided)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_TNI_ID,
+            utofu_query_barrier_caps(tni, &mut barrier)
+        );
     }
     ensure!(
         onesided.is_null() && barrier.is_null(),
         "something was written"
     );
-    gives!(InvalidPointer, utofu_query_onesided_caps(0, null_mut()));
-    gives!(InvalidPointer, utofu_query_barrier_caps(0, null_mut()));
-    gives!(InvalidPointer, utofu_query_my_coords(null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_query_onesided_caps(0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_query_barrier_caps(0, null_mut())
+    );
+    gives!(UTOFU_ERR_INVALID_POINTER, utofu_query_my_coords(null_mut()));
     // These have no code.
     c!(utofu_query_tofu_version(null_mut(), null_mut()));
     c!(utofu_query_utofu_version(null_mut(), null_mut()));
@@ -59,97 +72,112 @@ fn tni_arguments(_ctx: &Ctx) -> Verdict {
 fn vcq_arguments(_ctx: &Ctx) -> Verdict {
     let mut hdl = 7;
     for tni in [6, 7, 256, u16::MAX] {
-        gives!(InvalidTniId, utofu_create_vcq(tni, 0, &mut hdl));
+        gives!(UTOFU_ERR_INVALID_TNI_ID, utofu_create_vcq(tni, 0, &mut hdl));
         gives!(
-            InvalidTniId,
+            UTOFU_ERR_INVALID_TNI_ID,
             utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
         );
     }
     for component in [8, 9, 256, u16::MAX] {
         gives!(
-            InvalidCmpId,
+            UTOFU_ERR_INVALID_CMP_ID,
             utofu_create_vcq_with_cmp_id(0, component, 0, &mut hdl)
         );
     }
     for bit in 3..64 {
-        gives!(InvalidFlags, utofu_create_vcq(0, 1 << bit, &mut hdl));
         gives!(
-            InvalidFlags,
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_create_vcq(0, 1 << bit, &mut hdl)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_FLAGS,
             utofu_create_vcq_with_cmp_id(0, 0, 1 << bit, &mut hdl)
         );
     }
     gives!(
-        InvalidFlags,
+        UTOFU_ERR_INVALID_FLAGS,
         utofu_create_vcq(0, EXCLUSIVE | SESSION_MODE, &mut hdl)
     );
     gives!(
-        InvalidFlags,
+        UTOFU_ERR_INVALID_FLAGS,
         utofu_create_vcq_with_cmp_id(0, 0, EXCLUSIVE, &mut hdl)
     );
     gives!(
-        InvalidFlags,
+        UTOFU_ERR_INVALID_FLAGS,
         utofu_create_vcq_with_cmp_id(0, 0, SESSION_MODE, &mut hdl)
     );
     ensure_eq!(hdl, 7, "the handle after errors");
-    gives!(InvalidPointer, utofu_create_vcq(0, 0, null_mut()));
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_create_vcq(0, 0, null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
         utofu_create_vcq_with_cmp_id(0, 0, 0, null_mut())
     );
     // Nothing was created by all that.
     let queue = Queue::with_component(0, 0, 0)?;
     let mut id = 7;
     for wrong in wrong_handles(freed()?) {
-        gives!(InvalidVcqHdl, utofu_free_vcq(wrong));
-        gives!(InvalidVcqHdl, utofu_query_vcq_id(wrong, &mut id));
+        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(wrong));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_query_vcq_id(wrong, &mut id)
+        );
     }
-    gives!(InvalidPointer, utofu_query_vcq_id(queue.hdl, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_query_vcq_id(queue.hdl, null_mut())
+    );
     let at = coords(0)?;
     gives!(
-        InvalidPointer,
-        utofu_construct_vcq_id(null(), 0, 0, 0, &mut id)
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_construct_vcq_id(null_mut(), 0, 0, 0, &mut id)
     );
     gives!(
-        InvalidPointer,
-        utofu_construct_vcq_id(at.as_ptr(), 0, 0, 0, null_mut())
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 0, null_mut())
     );
     for axis in 0..6 {
         let mut outside = at;
         outside[axis] = u8::MAX;
         gives!(
-            InvalidCoords,
-            utofu_construct_vcq_id(outside.as_ptr(), 0, 0, 0, &mut id)
+            UTOFU_ERR_INVALID_COORDS,
+            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id)
         );
     }
     gives!(
-        InvalidTniId,
-        utofu_construct_vcq_id(at.as_ptr(), 6, 0, 0, &mut id)
+        UTOFU_ERR_INVALID_TNI_ID,
+        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 6, 0, 0, &mut id)
     );
     gives!(
-        InvalidCqId,
-        utofu_construct_vcq_id(at.as_ptr(), 0, 9, 0, &mut id)
+        UTOFU_ERR_INVALID_CQ_ID,
+        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 9, 0, &mut id)
     );
     gives!(
-        InvalidCmpId,
-        utofu_construct_vcq_id(at.as_ptr(), 0, 0, 8, &mut id)
+        UTOFU_ERR_INVALID_CMP_ID,
+        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 8, &mut id)
     );
     ensure_eq!(id, 7, "the id after errors");
     let (mut place, mut tni, mut cq, mut extra) = ([9u8; 6], 9u16, 9u16, 9u16);
     for wrong in wrong_vcq_ids(queue.id) {
         gives!(
-            InvalidVcqId,
+            UTOFU_ERR_INVALID_VCQ_ID,
             utofu_query_vcq_info(wrong, place.as_mut_ptr(), &mut tni, &mut cq, &mut extra)
         );
         let mut id = wrong;
-        gives!(InvalidVcqId, utofu_set_vcq_id_path(&mut id, null()));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_ID,
+            utofu_set_vcq_id_path(&mut id, null_mut())
+        );
         ensure_eq!(id, wrong, "a wrong id after set_vcq_id_path");
     }
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vcq_info(queue.id, null_mut(), &mut tni, &mut cq, &mut extra)
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vcq_info(
             queue.id,
             place.as_mut_ptr(),
@@ -159,7 +187,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         )
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vcq_info(
             queue.id,
             place.as_mut_ptr(),
@@ -169,7 +197,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         )
     );
     gives!(
-        InvalidPointer,
+        UTOFU_ERR_INVALID_POINTER,
         utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, &mut cq, null_mut())
     );
     ensure_eq!(
@@ -177,9 +205,12 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         ([9; 6], 9, 9, 9),
         "places after errors"
     );
-    gives!(InvalidPointer, utofu_set_vcq_id_path(null_mut(), null()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_set_vcq_id_path(null_mut(), null_mut())
+    );
     queue.free()?;
-    gives!(InvalidVcqHdl, utofu_free_vcq(queue.hdl));
+    gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(queue.hdl));
     Ok(())
 }
 
@@ -187,9 +218,12 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
     let id = vcq_of(0, 0, 0)?;
     let (mut path, mut at) = (99u8, [99u8; 3]);
     for wrong in wrong_vcq_ids(id) {
-        gives!(InvalidVcqId, utofu_get_path_id(wrong, null(), &mut path));
         gives!(
-            InvalidVcqId,
+            UTOFU_ERR_INVALID_VCQ_ID,
+            utofu_get_path_id(wrong, null_mut(), &mut path)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_ID,
             utofu_get_path_coords(wrong, 1, at.as_mut_ptr())
         );
     }
@@ -201,27 +235,33 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
         [0, 0, 255],
     ] {
         gives!(
-            InvalidPath,
-            utofu_get_path_id(id, outside.as_ptr(), &mut path)
+            UTOFU_ERR_INVALID_PATH,
+            utofu_get_path_id(id, outside.as_ptr().cast_mut(), &mut path)
         );
         let mut with = id;
         gives!(
-            InvalidPath,
-            utofu_set_vcq_id_path(&mut with, outside.as_ptr())
+            UTOFU_ERR_INVALID_PATH,
+            utofu_set_vcq_id_path(&mut with, outside.as_ptr().cast_mut())
         );
         ensure_eq!(with, id, "the VCQ id after a wrong path");
     }
     for wrong in [0, 13, 14, 128, 255] {
         let code = c!(utofu_get_path_coords(id, wrong, at.as_mut_ptr()));
         ensure!(
-            code == Code::InvalidPathId as i32,
+            code == UTOFU_ERR_INVALID_PATH_ID,
             "path id {wrong}: {}",
             code_name(code)
         );
     }
     ensure_eq!((path, at), (99, [99; 3]), "places after errors");
-    gives!(InvalidPointer, utofu_get_path_id(id, null(), null_mut()));
-    gives!(InvalidPointer, utofu_get_path_coords(id, 1, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_get_path_id(id, null_mut(), null_mut())
+    );
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_get_path_coords(id, 1, null_mut())
+    );
     Ok(())
 }
 
@@ -232,27 +272,33 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     let base = memory.base;
     let mut stadd = 7u64;
     for wrong in wrong_handles(gone) {
-        gives!(InvalidVcqHdl, utofu_reg_mem(wrong, base, 8, 0, &mut stadd));
         gives!(
-            InvalidVcqHdl,
-            utofu_reg_mem_with_stag(wrong, base, 256, 3, 0, &mut stadd)
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_reg_mem(wrong, base.cast(), 8, 0, &mut stadd)
         );
-        gives!(InvalidVcqHdl, utofu_dereg_mem(wrong, 1 << 62, 0));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_reg_mem_with_stag(wrong, base.cast(), 256, 3, 0, &mut stadd)
+        );
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_dereg_mem(wrong, 1 << 62, 0)
+        );
     }
     gives!(
-        InvalidPointer,
-        utofu_reg_mem(queue.hdl, base, 8, 0, null_mut())
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_reg_mem(queue.hdl, base.cast(), 8, 0, null_mut())
     );
     gives!(
-        InvalidPointer,
-        utofu_reg_mem_with_stag(queue.hdl, base, 256, 3, 0, null_mut())
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 0, null_mut())
     );
     gives!(
-        InvalidSize,
-        utofu_reg_mem(queue.hdl, base, 0, 0, &mut stadd)
+        UTOFU_ERR_INVALID_SIZE,
+        utofu_reg_mem(queue.hdl, base.cast(), 0, 0, &mut stadd)
     );
     for size in [usize::MAX, 1 << 63, 1 << 47] {
-        let code = c!(utofu_reg_mem(queue.hdl, base, size, 0, &mut stadd));
+        let code = c!(utofu_reg_mem(queue.hdl, base.cast(), size, 0, &mut stadd));
         ensure!(
             code < 0,
             "{size:#x} bytes were registered: {}",
@@ -261,47 +307,56 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     }
     let code = c!(utofu_reg_mem(queue.hdl, null_mut(), 8, 0, &mut stadd));
     ensure!(
-        code == Code::InvalidAddress as i32 || code == Code::InvalidPointer as i32,
+        code == UTOFU_ERR_INVALID_ADDRESS || code == UTOFU_ERR_INVALID_POINTER,
         "memory at 0: {}",
         code_name(code)
     );
     for bit in 1..64 {
         gives!(
-            InvalidFlags,
-            utofu_reg_mem(queue.hdl, base, 8, 1 << bit, &mut stadd)
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_reg_mem(queue.hdl, base.cast(), 8, 1 << bit, &mut stadd)
         );
         gives!(
-            InvalidFlags,
-            utofu_reg_mem_with_stag(queue.hdl, base, 256, 3, 1 << bit, &mut stadd)
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 1 << bit, &mut stadd)
         );
     }
     for off in [1, 8, 128, 255] {
         let at = base.wrapping_add(off);
         gives!(
-            InvalidAddress,
-            utofu_reg_mem_with_stag(queue.hdl, at, 256, 3, 0, &mut stadd)
+            UTOFU_ERR_INVALID_ADDRESS,
+            utofu_reg_mem_with_stag(queue.hdl, at.cast(), 256, 3, 0, &mut stadd)
         );
         gives!(
-            InvalidSize,
-            utofu_reg_mem_with_stag(queue.hdl, base, 256 + off, 3, 0, &mut stadd)
+            UTOFU_ERR_INVALID_SIZE,
+            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256 + off, 3, 0, &mut stadd)
         );
     }
     gives!(
-        InvalidSize,
-        utofu_reg_mem_with_stag(queue.hdl, base, 0, 3, 0, &mut stadd)
+        UTOFU_ERR_INVALID_SIZE,
+        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 0, 3, 0, &mut stadd)
     );
     for stag in [256, 257, 1 << 20, u32::MAX] {
         gives!(
-            InvalidStag,
-            utofu_reg_mem_with_stag(queue.hdl, base, 256, stag, 0, &mut stadd)
+            UTOFU_ERR_INVALID_STAG,
+            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, stag, 0, &mut stadd)
         );
-        gives!(InvalidStag, utofu_query_stadd(queue.id, stag, &mut stadd));
+        gives!(
+            UTOFU_ERR_INVALID_STAG,
+            utofu_query_stadd(queue.id, stag, &mut stadd)
+        );
     }
     for wrong in wrong_vcq_ids(queue.id) {
-        gives!(InvalidVcqId, utofu_query_stadd(wrong, 3, &mut stadd));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_ID,
+            utofu_query_stadd(wrong, 3, &mut stadd)
+        );
     }
     ensure_eq!(stadd, 7, "the STADD after errors");
-    gives!(InvalidPointer, utofu_query_stadd(queue.id, 3, null_mut()));
+    gives!(
+        UTOFU_ERR_INVALID_POINTER,
+        utofu_query_stadd(queue.id, 3, null_mut())
+    );
     let real = queue.register(memory)?;
     let named = queue.register_as(memory, 3)?;
     let fourth = stadd_of(queue.id, 4)?;
@@ -318,17 +373,23 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     ] {
         let code = c!(utofu_dereg_mem(queue.hdl, wrong, 0));
         ensure!(
-            code == Code::InvalidStadd as i32,
+            code == UTOFU_ERR_INVALID_STADD,
             "deregistering {wrong:#x}: {}",
             code_name(code)
         );
     }
     for bit in 0..64 {
-        gives!(InvalidFlags, utofu_dereg_mem(queue.hdl, real, 1 << bit));
+        gives!(
+            UTOFU_ERR_INVALID_FLAGS,
+            utofu_dereg_mem(queue.hdl, real, 1 << bit)
+        );
     }
     queue.deregister(real)?;
-    gives!(InvalidStadd, utofu_dereg_mem(queue.hdl, real, 0));
+    gives!(UTOFU_ERR_INVALID_STADD, utofu_dereg_mem(queue.hdl, real, 0));
     queue.deregister(named)?;
-    gives!(InvalidStadd, utofu_dereg_mem(queue.hdl, named, 0));
+    gives!(
+        UTOFU_ERR_INVALID_STADD,
+        utofu_dereg_mem(queue.hdl, named, 0)
+    );
     queue.free()
 }

@@ -1,8 +1,5 @@
 //! Calls with arguments from a heap of strange numbers (§3.1.2.1).
 
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::circuit::NULL;
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
@@ -84,8 +81,7 @@ fn anything(ctx: &Ctx) -> Verdict {
         ];
         let all = functions();
         let data = canary.base.wrapping_add(64);
-        let known =
-            |code: i32| code == SUCCESS || Code::ALL.iter().any(|known| *known as i32 == code);
+        let known = |code: i32| return_codes().any(|(_, known)| known == code);
         for turn in 0..4000 {
             let r = &mut random;
             let call = Call {
@@ -135,7 +131,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                     if prepared == SUCCESS {
                         c!(utofu_post_toq(
                             call.hdl,
-                            room.0.as_ptr().cast(),
+                            room.0.as_ptr().cast_mut().cast(),
                             size,
                             cb(1)
                         ))
@@ -144,7 +140,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                     }
                 }
                 5 => {
-                    let setting = VbgSetting {
+                    let setting = utofu_vbg_setting {
                         vbg_id: strange_gate(r, &gates),
                         src_lcl_vbg_id: strange_gate(r, &gates),
                         src_rmt_vbg_id: strange_gate(r, &gates),
@@ -152,12 +148,12 @@ fn anything(ctx: &Ctx) -> Verdict {
                         dst_rmt_vbg_id: strange_gate(r, &gates),
                         dst_path_coords: [r.next() as u8 | 0x80, 0, 0],
                     };
-                    let first = VbgSetting {
+                    let first = utofu_vbg_setting {
                         vbg_id: ids[0],
                         ..setting
                     };
                     c!(utofu_set_vbg(
-                        [first, setting].as_ptr(),
+                        [first, setting].as_ptr().cast_mut(),
                         1 + r.below(2) as usize
                     ))
                 }
@@ -169,7 +165,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                         1 => c!(utofu_reduce_uint64(
                             end,
                             strange(r, &[2, 7]) as u32,
-                            words.as_ptr(),
+                            words.as_ptr().cast_mut(),
                             r.below(7) as usize,
                             0
                         )),
@@ -204,7 +200,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                 }
             };
             ensure!(
-                known(code) && code != Code::Fatal as i32,
+                known(code) && code != UTOFU_ERR_FATAL,
                 "turn {turn}: code {}",
                 code_name(code)
             );
@@ -219,7 +215,7 @@ fn anything(ctx: &Ctx) -> Verdict {
         canary.all(0, 4096, 0xc5, "memory that nobody has registered")?;
         canary.all(4352, 8192 - 4352, 0xc5, "memory that nobody has registered")?;
         session.free()?;
-        ok!(utofu_free_vbg(ids.as_ptr(), 4));
+        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
         job.queue.deregister(registered)
     })
 }

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::utofu::status::Code;
-
 use super::circuit::*;
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
@@ -28,7 +26,7 @@ laws! {
 }
 
 /// The code that polling ends with.
-fn ends_with(what: &str, code: Code, poll: impl FnMut() -> i32) -> Verdict {
+fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
     ensure!(
         seen == code as i32,
@@ -145,7 +143,13 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                     ok!(utofu_barrier(end, 0));
                 } else {
                     let data = [round + *nth as u64, u64::from(ctx.rank)];
-                    ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 2, 0));
+                    ok!(utofu_reduce_uint64(
+                        end,
+                        SUM,
+                        data.as_ptr().cast_mut(),
+                        2,
+                        0
+                    ));
                 }
             }
             let mut left: Vec<usize> = order;
@@ -182,8 +186,20 @@ pub(super) fn start_any(end: u64, op: u32, count: usize) -> i32 {
     let (integers, doubles) = ([1u64; 6], [1f64; 3]);
     match op {
         0 => c!(utofu_barrier(end, 0)),
-        BFPSUM => c!(utofu_reduce_double(end, op, doubles.as_ptr(), count, 0)),
-        _ => c!(utofu_reduce_uint64(end, op, integers.as_ptr(), count, 0)),
+        BFPSUM => c!(utofu_reduce_double(
+            end,
+            op,
+            doubles.as_ptr().cast_mut(),
+            count,
+            0
+        )),
+        _ => c!(utofu_reduce_uint64(
+            end,
+            op,
+            integers.as_ptr().cast_mut(),
+            count,
+            0
+        )),
     }
 }
 
@@ -226,7 +242,7 @@ fn mismatch(ctx: &Ctx) -> Verdict {
                     let code = poll_any(end, op)?;
                     ensure_eq!(
                         code,
-                        Code::BarrierMismatch as i32,
+                        UTOFU_ERR_BARRIER_MISMATCH,
                         "{usual:?}, but {other:?} at rank {odd}"
                     );
                 }
@@ -247,7 +263,13 @@ fn beside(ctx: &Ctx) -> Verdict {
         let value = |rank: u32, round: u64| u64::from(rank) * 1000 + round;
         let start = |round: u64| {
             let data = [value(job.rank, round), 1];
-            ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 2, 0));
+            ok!(utofu_reduce_uint64(
+                end,
+                SUM,
+                data.as_ptr().cast_mut(),
+                2,
+                0
+            ));
             Ok(())
         };
         let finish = |round: u64| {
@@ -289,7 +311,13 @@ fn asleep(ctx: &Ctx) -> Verdict {
             for awake in 0..4 {
                 let mark = (nth * 4 + awake as usize + 1) as u64;
                 let data = [u64::from(job.rank) + 1];
-                ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 1, 0));
+                ok!(utofu_reduce_uint64(
+                    end,
+                    SUM,
+                    data.as_ptr().cast_mut(),
+                    1,
+                    0
+                ));
                 let mut sum = [0];
                 let mut finish = || {
                     completed("the reduction", || {
@@ -328,7 +356,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
                     ok!(utofu_barrier(end, 0));
                     let start = Instant::now();
                     while start.elapsed().as_millis() < 20 {
-                        gives!(NotCompleted, utofu_poll_barrier(end, 0));
+                        gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(end, 0));
                     }
                 }
                 job.meet();
@@ -338,7 +366,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
                 completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
                 job.meet();
             }
-            ends_with("a poll behind it", Code::Busy, || {
+            ends_with("a poll behind it", UTOFU_ERR_BUSY, || {
                 c!(utofu_poll_barrier(end, 0))
             })?;
             job.meet();

@@ -1,7 +1,5 @@
 //! §3.4: gates that are set, asked, freed and used again, and gates in use.
 
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::barrier::{poll_any, start_any};
 use super::circuit::*;
 use super::kit::*;
@@ -25,12 +23,15 @@ fn busy(ctx: &Ctx) -> Verdict {
         let end = circuit.ends()[0];
         let (mut integers, mut doubles) = ([UNTOUCHED; 6], [7f64; 3]);
         let nothing_started = |integers: &mut [u64; 6], doubles: &mut [f64; 3]| -> Verdict {
-            gives!(Busy, utofu_poll_barrier(end, 0));
+            gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
             gives!(
-                Busy,
+                UTOFU_ERR_BUSY,
                 utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
             );
-            gives!(Busy, utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr()));
+            gives!(
+                UTOFU_ERR_BUSY,
+                utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr())
+            );
             ensure_eq!(*integers, [UNTOUCHED; 6], "data of a poll without a start");
             ensure_eq!(*doubles, [7f64; 3], "data of a poll without a start");
             Ok(())
@@ -44,11 +45,11 @@ fn busy(ctx: &Ctx) -> Verdict {
             }
             // What was started is not what another function polls.
             if op != 0 {
-                gives!(Busy, utofu_poll_barrier(end, 0));
+                gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
             }
             if op != SUM {
                 gives!(
-                    Busy,
+                    UTOFU_ERR_BUSY,
                     utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
                 );
             }
@@ -60,7 +61,7 @@ fn busy(ctx: &Ctx) -> Verdict {
         // Completed, but not looked at: still in use.
         ok!(utofu_barrier(end, 0));
         job.meet();
-        gives!(Busy, utofu_barrier(end, 0));
+        gives!(UTOFU_ERR_BUSY, utofu_barrier(end, 0));
         completed("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
         job.meet();
         circuit.free()
@@ -68,7 +69,7 @@ fn busy(ctx: &Ctx) -> Verdict {
 }
 
 /// A gate that gets nothing and sends nothing.
-fn take_apart(setting: &mut VbgSetting) {
+fn take_apart(setting: &mut utofu_vbg_setting) {
     setting.src_lcl_vbg_id = NULL;
     setting.src_rmt_vbg_id = NULL;
     setting.dst_lcl_vbg_id = NULL;

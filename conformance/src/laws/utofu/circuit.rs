@@ -1,8 +1,5 @@
 //! Circuits of barrier gates: their shapes, and how laws set them up and wait for them.
 
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::kit::*;
 use crate::law::Verdict;
 use crate::{ensure, ensure_eq};
@@ -25,7 +22,7 @@ pub(super) const BFPSUM: u32 = 8;
 /// `UTOFU_VBG_ID_NULL`.
 pub(super) const NULL: u64 = u64::MAX;
 
-pub(super) const NOT_COMPLETED: i32 = Code::NotCompleted as i32;
+pub(super) const NOT_COMPLETED: i32 = UTOFU_ERR_NOT_COMPLETED;
 
 /// VBGs of a participant, at the most.
 pub(super) const ROW: usize = 16;
@@ -277,15 +274,15 @@ impl Circuit {
     }
 
     /// The settings of the own gates, which `change` may put into another order, the first one staying where it is.
-    pub(super) fn set(&self, change: impl Fn(&mut Vec<VbgSetting>)) -> Verdict {
+    pub(super) fn set(&self, change: impl Fn(&mut Vec<utofu_vbg_setting>)) -> Verdict {
         for who in &self.mine {
             let id = |gate: Option<usize>| gate.map_or(NULL, |gate| self.ids[*who][gate]);
             let far =
                 |end: Option<(usize, usize)>| end.map_or(NULL, |(who, gate)| self.ids[who][gate]);
-            let mut settings: Vec<VbgSetting> = self.plan.0[*who]
+            let mut settings: Vec<utofu_vbg_setting> = self.plan.0[*who]
                 .iter()
                 .enumerate()
-                .map(|(gate, links)| VbgSetting {
+                .map(|(gate, links)| utofu_vbg_setting {
                     vbg_id: self.ids[*who][gate],
                     src_lcl_vbg_id: id(links.src_signal),
                     src_rmt_vbg_id: far(links.src_packet),
@@ -295,7 +292,7 @@ impl Circuit {
                 })
                 .collect();
             change(&mut settings);
-            ok!(utofu_set_vbg(settings.as_ptr(), settings.len()));
+            ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
         }
         Ok(())
     }
@@ -312,7 +309,7 @@ impl Circuit {
     pub(super) fn free(self) -> Verdict {
         for who in &self.mine {
             let ids = &self.ids[*who];
-            ok!(utofu_free_vbg(ids.as_ptr(), ids.len()));
+            ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), ids.len()));
         }
         Ok(())
     }
@@ -341,7 +338,7 @@ impl Circuit {
             ok!(utofu_reduce_uint64(
                 self.ids[*who][0],
                 op,
-                data.as_ptr(),
+                data.as_ptr().cast_mut(),
                 count,
                 0
             ));
@@ -382,7 +379,7 @@ impl Circuit {
             ok!(utofu_reduce_double(
                 self.ids[*who][0],
                 BFPSUM,
-                data.as_ptr(),
+                data.as_ptr().cast_mut(),
                 count,
                 0
             ));

@@ -5,8 +5,6 @@
 
 use std::time::Instant;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -18,7 +16,7 @@ laws! {
         "so do commands with 20 ms between two of them: within 2 s that is a hundred";
 }
 
-const PEER: i32 = Code::MrqPeer as i32;
+const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 /// Seconds after which a command that still succeeds would do so for ever.
 const FOREVER: u64 = 200;
 /// Commands with a pause after each that may succeed after the death.

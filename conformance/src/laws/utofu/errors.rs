@@ -1,10 +1,9 @@
 //! Errors that queues report (§2.2.12, §3.1.2.1).
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use super::wrong::TOO_LONG;
 use crate::law::{Ctx, Verdict};
+use crate::library::{library, offered};
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -28,20 +27,35 @@ fn send_errors(ctx: &Ctx) -> Verdict {
         let right = job.vcq(job.right());
         let remote = job.at(job.right(), 512);
         let cases = [
-            (0, 8, Code::TcqStadd, "0"),
-            (u64::MAX, 8, Code::TcqStadd, "all ones"),
+            (0, 8, UTOFU_ERR_TCQ_STADD, "0"),
+            (u64::MAX, 8, UTOFU_ERR_TCQ_STADD, "all ones"),
             (
                 stadd_of(job.vcq(job.rank), 99)?,
                 8,
-                Code::TcqStadd,
+                UTOFU_ERR_TCQ_STADD,
                 "an unused STag",
             ),
-            (job.stadd - 1, 8, Code::TcqStadd, "one before the begin"),
-            (end, 8, Code::TcqStadd, "the end"),
-            (end + 4096, 8, Code::TcqStadd, "past the end"),
-            (end - 7, 8, Code::TcqLength, "7 before the end"),
-            (job.stadd, LEN + 1, Code::TcqLength, "the begin, too long"),
-            (job.stadd + 8, TOO_LONG - 1, Code::TcqLength, "far too long"),
+            (
+                job.stadd - 1,
+                8,
+                UTOFU_ERR_TCQ_STADD,
+                "one before the begin",
+            ),
+            (end, 8, UTOFU_ERR_TCQ_STADD, "the end"),
+            (end + 4096, 8, UTOFU_ERR_TCQ_STADD, "past the end"),
+            (end - 7, 8, UTOFU_ERR_TCQ_LENGTH, "7 before the end"),
+            (
+                job.stadd,
+                LEN + 1,
+                UTOFU_ERR_TCQ_LENGTH,
+                "the begin, too long",
+            ),
+            (
+                job.stadd + 8,
+                TOO_LONG - 1,
+                UTOFU_ERR_TCQ_LENGTH,
+                "far too long",
+            ),
         ];
         for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
             for (nth, (local, len, code, what)) in cases.iter().enumerate() {
@@ -97,7 +111,13 @@ fn send_errors(ctx: &Ctx) -> Verdict {
         let mut readable = 0;
         let fixed = Memory::new(256);
         fixed.set(0, 77);
-        ok!(utofu_reg_mem(job.hdl, fixed.base, 256, 1, &mut readable));
+        ok!(utofu_reg_mem(
+            job.hdl,
+            fixed.base.cast(),
+            256,
+            1,
+            &mut readable
+        ));
         ok!(utofu_put(
             job.hdl,
             right,
@@ -124,7 +144,12 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
         fixed.fill(0x3c);
         let mut stadd = 0;
         ok!(utofu_reg_mem_with_stag(
-            job.hdl, fixed.base, 512, 8, 1, &mut stadd
+            job.hdl,
+            fixed.base.cast(),
+            512,
+            8,
+            1,
+            &mut stadd
         ));
         job.memory.fill(0x3c);
         job.meet();
@@ -155,7 +180,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                     c!(utofu_put_piggyback(
                         job.hdl,
                         right,
-                        bytes.as_ptr(),
+                        bytes.as_ptr().cast_mut().cast(),
                         to,
                         32,
                         0xe1,
@@ -248,17 +273,17 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
         ];
         for (name, kind, bytes, writes, aligned, call) in &calls {
             let mut cases = vec![
-                (0, Code::MrqRmtStadd, "0"),
-                (u64::MAX, Code::MrqRmtStadd, "all ones"),
-                (unused, Code::MrqRmtStadd, "an unused STag"),
-                (end, Code::MrqRmtStadd, "the end"),
-                (end + (1 << 30), Code::MrqRmtStadd, "past the end"),
+                (0, UTOFU_ERR_MRQ_RMT_STADD, "0"),
+                (u64::MAX, UTOFU_ERR_MRQ_RMT_STADD, "all ones"),
+                (unused, UTOFU_ERR_MRQ_RMT_STADD, "an unused STag"),
+                (end, UTOFU_ERR_MRQ_RMT_STADD, "the end"),
+                (end + (1 << 30), UTOFU_ERR_MRQ_RMT_STADD, "past the end"),
             ];
             if !aligned {
-                cases.push((end - bytes + 1, Code::MrqRmtLength, "a byte too far"));
+                cases.push((end - bytes + 1, UTOFU_ERR_MRQ_RMT_LENGTH, "a byte too far"));
             }
             if *writes {
-                cases.push((fixed_there, Code::MrqRmtMemory, "read-only memory"));
+                cases.push((fixed_there, UTOFU_ERR_MRQ_RMT_MEMORY, "read-only memory"));
             }
             for (to, code, what) in cases {
                 for flags in [LOCAL, LOCAL | TCQ | REMOTE, 0, REMOTE] {
@@ -285,7 +310,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                     ensure_eq!(call(begin + off, LOCAL), SUCCESS, "posting {name}");
                     let (seen, notice) = job.queue.next_mrq()?;
                     ensure!(
-                        (Code::MrqRmtLength as i32..=Code::MrqOther as i32).contains(&seen),
+                        (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&seen),
                         "{name} at a misaligned word gave {}",
                         code_name(seen)
                     );
@@ -324,7 +349,13 @@ fn local_errors(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
         let fixed = Memory::new(512);
         let mut read_only = 0;
-        ok!(utofu_reg_mem(job.hdl, fixed.base, 512, 1, &mut read_only));
+        ok!(utofu_reg_mem(
+            job.hdl,
+            fixed.base.cast(),
+            512,
+            1,
+            &mut read_only
+        ));
         job.memory.fill(0x77);
         job.meet();
         let right = job.vcq(job.right());
@@ -332,12 +363,12 @@ fn local_errors(ctx: &Ctx) -> Verdict {
         let end = job.stadd + LEN as u64;
         for flags in [0, LOCAL, LOCAL | TCQ, REMOTE] {
             for (local, len, code, what) in [
-                (0, 8, Code::MrqLclStadd, "0"),
-                (u64::MAX, 8, Code::MrqLclStadd, "all ones"),
-                (end, 8, Code::MrqLclStadd, "the end"),
-                (end + 4096, 8, Code::MrqLclStadd, "past the end"),
-                (end - 7, 8, Code::MrqLclLength, "a byte too far"),
-                (read_only, 8, Code::MrqLclMemory, "read-only memory"),
+                (0, 8, UTOFU_ERR_MRQ_LCL_STADD, "0"),
+                (u64::MAX, 8, UTOFU_ERR_MRQ_LCL_STADD, "all ones"),
+                (end, 8, UTOFU_ERR_MRQ_LCL_STADD, "the end"),
+                (end + 4096, 8, UTOFU_ERR_MRQ_LCL_STADD, "past the end"),
+                (end - 7, 8, UTOFU_ERR_MRQ_LCL_LENGTH, "a byte too far"),
+                (read_only, 8, UTOFU_ERR_MRQ_LCL_MEMORY, "read-only memory"),
             ] {
                 ok!(utofu_get(
                     job.hdl,
@@ -433,7 +464,7 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
             job.queue.deregister(named)?;
             job.meet();
             for remote in theirs {
-                let gone = Code::MrqRmtStadd as i32;
+                let gone = UTOFU_ERR_MRQ_RMT_STADD;
                 ensure_eq!(
                     all(remote)?,
                     [gone; 3],
@@ -453,7 +484,7 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
                 ));
                 ensure_eq!(
                     job.queue.next_tcq()?,
-                    (Code::TcqStadd as i32, 6),
+                    (UTOFU_ERR_TCQ_STADD, 6),
                     "a put from it"
                 );
                 ok!(utofu_get(
@@ -468,7 +499,7 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
                 ));
                 ensure_eq!(
                     job.queue.next_mrq()?.0,
-                    Code::MrqLclStadd as i32,
+                    UTOFU_ERR_MRQ_LCL_STADD,
                     "a get to it"
                 );
             }
@@ -481,9 +512,10 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
 /// The text, and that nothing behind it was touched.
 fn text_of_last_error() -> Result<String, String> {
     let mut room = [b'#'; 512];
+    let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
     // SAFETY:
     // - room for more than the 256 bytes that the header asks for.
-    unsafe { unipgas::utofu::ffi::utofu_get_last_error(room.as_mut_ptr().cast()) };
+    unsafe { get(room.as_mut_ptr().cast()) };
     let end = room.iter().position(|byte| *byte == 0);
     let end = end.ok_or("the text has no end")?;
     ensure!(end < 256, "a text of {end} bytes");
@@ -517,7 +549,7 @@ fn last_error(ctx: &Ctx) -> Verdict {
         ));
         ensure_eq!(
             job.queue.next_tcq()?.0,
-            Code::TcqStadd as i32,
+            UTOFU_ERR_TCQ_STADD,
             "a put from nowhere"
         );
         let seen = text_of_last_error()?;
@@ -525,7 +557,7 @@ fn last_error(ctx: &Ctx) -> Verdict {
             "utofu_poll_tcq",
             "UTOFU_ERR_TCQ_STADD",
             "-131",
-            Code::TcqStadd.meaning().trim_end_matches('.'),
+            "The local STADD is outside of registered memory",
         ] {
             ensure!(seen.contains(part), "{seen:?} has no {part:?}");
         }
@@ -534,15 +566,16 @@ fn last_error(ctx: &Ctx) -> Verdict {
         job.write(job.right(), 8, 1)?;
         ensure_eq!(text_of_last_error()?, seen, "after calls that succeed");
         threads(1, |_| none())?;
-        gives!(InvalidVcqHdl, utofu_free_vcq(0));
+        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(0));
         let seen = text_of_last_error()?;
         ensure!(
             seen.starts_with("utofu_free_vcq: UTOFU_ERR_INVALID_VCQ_HDL"),
             "{seen:?} after another error"
         );
+        let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
         // SAFETY:
         // - null is allowed, and nothing happens.
-        unsafe { unipgas::utofu::ffi::utofu_get_last_error(std::ptr::null_mut()) };
+        unsafe { get(std::ptr::null_mut()) };
         Ok(())
     })
 }

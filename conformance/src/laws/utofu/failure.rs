@@ -1,8 +1,5 @@
 //! §2.2.12, §3.1.2.1 and chapter 7: what becomes of communication when processes die or do not look.
 
-use unipgas::utofu::ffi::MrqNotice;
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -17,7 +14,7 @@ laws! {
         "a put to a VCQ that nobody has created gives MRQ_PEER, and works as soon as it is there";
 }
 
-pub(super) const PEER: i32 = Code::MrqPeer as i32;
+pub(super) const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 
 fn peer_dies(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
@@ -57,7 +54,7 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
                 c!(utofu_put_piggyback(
                     queue.hdl,
                     to,
-                    bytes.as_ptr(),
+                    bytes.as_ptr().cast_mut().cast(),
                     remote,
                     32,
                     0x5a,
@@ -320,7 +317,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
                 )),
             };
             ensure_eq!(code, SUCCESS, "posting to a VCQ that may not be there");
-            let (code, notice): (i32, MrqNotice) = queue.next_mrq()?;
+            let (code, notice): (i32, utofu_mrq_notice) = queue.next_mrq()?;
             ensure!(
                 code == expected,
                 "operation {nth} gave {} instead of {}",
@@ -337,7 +334,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
         let late = Queue::with_component(TNI, 5, 0)?;
         ctx.sync();
         // The VCQ is there, its memory is not.
-        expect(Code::MrqRmtStadd as i32)?;
+        expect(UTOFU_ERR_MRQ_RMT_STADD)?;
         ctx.sync();
         let place = Memory::new(256);
         late.register_as(place, 17)?;

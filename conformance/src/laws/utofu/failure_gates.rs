@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use unipgas::utofu::status::Code;
-
 use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
@@ -59,7 +57,7 @@ fn with_a_death_in(
 }
 
 pub(super) fn is_barrier_error(code: i32) -> bool {
-    (-320..=Code::BarrierOther as i32).contains(&code)
+    (-320..=UTOFU_ERR_BARRIER_OTHER).contains(&code)
 }
 
 fn barrier_ends(ctx: &Ctx) -> Verdict {
@@ -116,7 +114,7 @@ fn reduction_ends(ctx: &Ctx) -> Verdict {
             ctx.dies();
         }
         let mut data = [5u64; 2];
-        let code = match c!(utofu_reduce_uint64(end, 7, data.as_ptr(), 1, 0)) {
+        let code = match c!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, 0)) {
             SUCCESS => ended("the reduction", || {
                 c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
             })?,
@@ -155,7 +153,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     }
     job.meet();
     let id = |who: u32, gate: usize| job.memory.get((who as usize * 3 + gate) * 8);
-    let setting = |gate: usize, from: [u64; 2], to: [u64; 2]| unipgas::utofu::vbg::VbgSetting {
+    let setting = |gate: usize, from: [u64; 2], to: [u64; 2]| utofu_vbg_setting {
         vbg_id: ids[gate],
         src_lcl_vbg_id: from[0],
         src_rmt_vbg_id: from[1],
@@ -177,7 +175,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         )],
     };
     // Gate 1 sends before rank 2 has come: what rank 1 learns is that rank 0 and itself have come; that is all this circuit promises.
-    ok!(utofu_set_vbg(settings.as_ptr(), settings.len()));
+    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
     job.meet();
     for _ in 0..2 {
         if job.rank == 2 {
@@ -194,7 +192,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         );
         job.meet();
     }
-    ok!(utofu_free_vbg(ids.as_ptr(), 3));
+    ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
     Ok(())
 }
 

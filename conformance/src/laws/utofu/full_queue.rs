@@ -1,7 +1,5 @@
 //! §3.7: queues that are full on all sides at once, towards a process that does nothing, and towards one that dies.
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
 use crate::law::{Ctx, Verdict};
@@ -16,7 +14,7 @@ laws! {
         "a process dies to which a queue is full: each command ends, with MRQ_PEER at last, and those to others go on";
 }
 
-const PEER: i32 = Code::MrqPeer as i32;
+const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 const ROUNDS: usize = 3;
 /// A put of so many bytes is neither short nor inline.
 const LONG: usize = 2000;

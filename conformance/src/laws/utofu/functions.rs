@@ -114,7 +114,7 @@ pub(super) fn functions() -> Vec<Function> {
             "target data",
             32,
             |a| a.to,
-            a.data,
+            a.data.cast_mut().cast(),
             a.remote,
             a.len,
             a.edata,

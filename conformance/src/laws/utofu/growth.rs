@@ -4,8 +4,6 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas::utofu::status::Code;
-
 use super::circuit::completed;
 use super::kit::*;
 use crate::growth::stays_small;
@@ -152,7 +150,7 @@ fn peers(ctx: &Ctx) -> Verdict {
             memory.set(0, 0);
             until("the next program's mark", || {
                 let data = null_mut();
-                let code = c!(utofu_get(own.hdl, first, here, there, 8, 0, LOCAL, data));
+                let code = c!(utofu_get(own.hdl, first, here, there, 24, 0, LOCAL, data));
                 let _ = (own.next_mrq(), own.poll_tcq());
                 pause(1);
                 code != SUCCESS || memory.get(0) == life
@@ -188,11 +186,9 @@ fn holdings() -> Result<usize, String> {
     Ok(maps.lines().count() + descriptors.count())
 }
 
-/// The first VBG of a rank, in a circuit of two with that of another rank.
-fn gate_beside(rank: u32, other: u32) -> Result<u64, String> {
-    let id = |rank| Ok::<_, String>(unipgas::utofu::VbgId::new(&coords(rank)?, TNI, 0).bits());
-    let (own, peer) = (id(rank)?, id(other)?);
-    let setting = unipgas::utofu::vbg::VbgSetting {
+/// Makes the own VBG part of a circuit with another one.
+fn gate_beside(own: u64, peer: u64) -> Verdict {
+    let setting = utofu_vbg_setting {
         vbg_id: own,
         src_lcl_vbg_id: own,
         src_rmt_vbg_id: peer,
@@ -200,8 +196,8 @@ fn gate_beside(rank: u32, other: u32) -> Result<u64, String> {
         dst_rmt_vbg_id: peer,
         dst_path_coords: [u8::MAX; 3],
     };
-    ok!(utofu_set_vbg(&setting, 1));
-    Ok(own)
+    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
+    Ok(())
 }
 
 fn allocate_first(tni: u16) -> Result<u64, String> {
@@ -219,9 +215,14 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
     const LIVES: u64 = 48;
     let words = Memory::new(4096);
     let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
+    let mut gate = 0;
     if own.is_some() {
-        allocate_first(TNI)?;
+        gate = allocate_first(TNI)?;
+        ctx.tell(&gate.to_le_bytes());
     }
+    ctx.sync();
+    let told = ctx.told(1).ok_or("rank 1 has told nothing")?;
+    let gate_of_1 = u64::from_le_bytes(told.try_into().map_err(|_| "no VBG ID")?);
     let mut before = 0;
     for life in 1..=LIVES {
         if let Some(own) = own {
@@ -231,13 +232,14 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
             words.set(0, 0);
             until("the next program's mark", || {
                 let data = null_mut();
-                let code = c!(utofu_get(own.hdl, first, here, there, 8, 0, LOCAL, data));
+                let code = c!(utofu_get(own.hdl, first, here, there, 24, 0, LOCAL, data));
                 let _ = (own.next_mrq(), own.poll_tcq());
                 std::thread::yield_now();
                 code != SUCCESS || words.get(0) == life
             })?;
             ensure_eq!(words.get(0), life, "the mark");
-            let gate = gate_beside(1, 0)?;
+            // The mark comes with the number of the other gate.
+            gate_beside(gate, words.get(16))?;
             put_word(own, first, there + 8, life)?;
             one_barrier(gate)?;
             own.deregister(here)?;
@@ -247,8 +249,9 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
         } else {
             let (status, text) = child(&[], || {
                 let queue = Queue::with_component(TNI, 0, 0)?;
-                allocate_first(TNI)?;
-                let gate = gate_beside(0, 1)?;
+                let gate = allocate_first(TNI)?;
+                gate_beside(gate, gate_of_1)?;
+                words.set(16, gate);
                 words.set(0, life);
                 words.set(8, 0);
                 queue.register_as(words, STAG)?;
@@ -277,7 +280,7 @@ fn own_gates(_ctx: &Ctx) -> Verdict {
         let mut ids = [0; 3];
         let tni = TNI + (nth % 6) as u16;
         ok!(utofu_alloc_vbg(tni, 3, 0, ids.as_mut_ptr()));
-        let setting = |at: usize, from: usize, to: usize| unipgas::utofu::vbg::VbgSetting {
+        let setting = |at: usize, from: usize, to: usize| utofu_vbg_setting {
             vbg_id: ids[at],
             src_lcl_vbg_id: ids[from],
             src_rmt_vbg_id: u64::MAX,
@@ -286,9 +289,9 @@ fn own_gates(_ctx: &Ctx) -> Verdict {
             dst_path_coords: [u8::MAX; 3],
         };
         let ring = [setting(0, 2, 1), setting(1, 0, 2), setting(2, 1, 0)];
-        ok!(utofu_set_vbg(ring.as_ptr(), 3));
+        ok!(utofu_set_vbg(ring.as_ptr().cast_mut(), 3));
         one_barrier(ids[0])?;
-        ok!(utofu_free_vbg(ids.as_ptr(), 3));
+        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
         Ok(())
     })
 }
@@ -341,7 +344,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                     round += 1;
                     let code = try_word(queue, there, at + 8 * thread as u64, round)?;
                     ensure!(
-                        [SUCCESS, Code::MrqPeer as i32, Code::MrqRmtStadd as i32,].contains(&code),
+                        [SUCCESS, UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD,].contains(&code),
                         "a put gave {}",
                         code_name(code)
                     );

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::kit::Child;
 use crate::law::{Ctx, Verdict};
@@ -48,14 +46,14 @@ fn no_descriptors(_: &Ctx) -> Verdict {
             let codes = [
                 c!(utofu_reg_mem(
                     queue.hdl,
-                    memory.base,
+                    memory.base.cast(),
                     memory.len,
                     0,
                     &mut stadds[0]
                 )),
                 c!(utofu_reg_mem_with_stag(
                     queue.hdl,
-                    memory.base,
+                    memory.base.cast(),
                     4096,
                     9,
                     0,
@@ -63,7 +61,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
                 )),
             ];
             for (code, stadd) in codes.into_iter().zip(stadds) {
-                let out = code == Code::OutOfResource as i32 && stadd == 7;
+                let out = code == UTOFU_ERR_OUT_OF_RESOURCE && stadd == 7;
                 ensure!(
                     out || code == SUCCESS,
                     "round {round} gave {}, STADD {stadd:#x}",
@@ -127,8 +125,8 @@ fn no_memory(_: &Ctx) -> Verdict {
                 loop {
                     match c!(utofu_create_vcq(tni, 0, &mut hdl)) {
                         SUCCESS => more.push(hdl),
-                        code if code == Code::OutOfMemory as i32 => break seen[0] += 1,
-                        code if code == Code::Full as i32 => break seen[1] += 1,
+                        code if code == UTOFU_ERR_OUT_OF_MEMORY => break seen[0] += 1,
+                        code if code == UTOFU_ERR_FULL => break seen[1] += 1,
                         code => return Err(format!("creating a VCQ gave {}", code_name(code))),
                     }
                     hdl = 7;

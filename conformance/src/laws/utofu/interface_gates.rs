@@ -4,9 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::circuit::{Circuit, NULL, TABLE, completed, ring};
 use super::interface_management::every_path;
 use super::kit::*;
@@ -60,9 +57,9 @@ fn all_gates(_: &Ctx) -> Verdict {
             ensure!(everywhere.insert(id), "{id:#x} twice");
         }
         ensure!(gates.into_iter().eq(0..48), "BGs of TNI {tni}");
-        ok!(utofu_free_vbg(ids.as_ptr(), 33));
+        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 33));
         for id in &ids[33..] {
-            ok!(utofu_free_vbg(id, 1));
+            ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
         }
     }
     Ok(())
@@ -121,26 +118,26 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
             job.write(job.right(), TABLE, ids[0] & 0x3f)?;
             job.meet();
             let peer = put_together(coords(job.right())?, tni, job.memory.get(TABLE) as u16);
-            let setting = VbgSetting {
+            let setting = utofu_vbg_setting {
                 src_rmt_vbg_id: peer,
                 dst_rmt_vbg_id: peer,
                 ..alone(ids[0])
             };
-            ok!(utofu_set_vbg(&setting, 1));
+            ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
             job.meet();
             for _ in 0..5 {
                 ok!(utofu_barrier(ids[0], 0));
                 completed("a barrier", || c!(utofu_poll_barrier(ids[0], 0)))?;
             }
             job.meet();
-            ok!(utofu_free_vbg(ids.as_ptr(), 4));
+            ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 4));
         }
         Ok(())
     })
 }
 
-fn alone(id: u64) -> VbgSetting {
-    VbgSetting {
+fn alone(id: u64) -> utofu_vbg_setting {
+    utofu_vbg_setting {
         vbg_id: id,
         src_lcl_vbg_id: id,
         src_rmt_vbg_id: NULL,
@@ -163,27 +160,33 @@ fn foreign(ctx: &Ctx) -> Verdict {
         circuit.barrier()?;
         let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
         let wrong = || -> Verdict {
-            gives!(InvalidVbgId, utofu_free_vbg(&theirs, 1));
-            gives!(InvalidVbgId, utofu_set_vbg(&alone(theirs), 1));
-            gives!(InvalidVbgId, utofu_barrier(theirs, 0));
-            gives!(InvalidVbgId, utofu_poll_barrier(theirs, 0));
+            gives!(
+                UTOFU_ERR_INVALID_VBG_ID,
+                utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1)
+            );
+            gives!(
+                UTOFU_ERR_INVALID_VBG_ID,
+                utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1)
+            );
+            gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(theirs, 0));
+            gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(theirs, 0));
             Ok(())
         };
         wrong()?;
         gives!(
-            InvalidVbgId,
-            utofu_reduce_uint64(theirs, SUM, integers.as_ptr(), 1, 0)
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_reduce_uint64(theirs, SUM, integers.as_ptr().cast_mut(), 1, 0)
         );
         gives!(
-            InvalidVbgId,
-            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr(), 1, 0)
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr().cast_mut(), 1, 0)
         );
         gives!(
-            InvalidVbgId,
+            UTOFU_ERR_INVALID_VBG_ID,
             utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr())
         );
         gives!(
-            InvalidVbgId,
+            UTOFU_ERR_INVALID_VBG_ID,
             utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr())
         );
         ensure_eq!((integers, doubles), ([7; 6], [7.0; 3]), "data after errors");
@@ -196,13 +199,16 @@ fn foreign(ctx: &Ctx) -> Verdict {
                 } else {
                     setting.dst_lcl_vbg_id = far;
                 }
-                gives!(InvalidVbgId, utofu_set_vbg(&setting, 1));
+                gives!(
+                    UTOFU_ERR_INVALID_VBG_ID,
+                    utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
+                );
             }
         }
         // A VBG is named with those that were allocated with it.
         gives!(
-            InvalidVbgId,
-            utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr(), 2)
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr().cast_mut(), 2)
         );
         job.meet();
         for _ in 0..20 {
@@ -220,7 +226,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
         }
         completed("the barrier", || c!(utofu_poll_barrier(own, 0)))?;
         job.meet();
-        ok!(utofu_free_vbg(&elsewhere, 1));
+        ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
         circuit.free()
     })
 }
@@ -237,17 +243,17 @@ fn pair<T>(
     job.write(job.right(), TABLE, id)?;
     job.meet();
     let peer = job.memory.get(TABLE);
-    let setting = VbgSetting {
+    let setting = utofu_vbg_setting {
         src_rmt_vbg_id: peer,
         dst_rmt_vbg_id: peer,
         dst_path_coords: path,
         ..alone(id)
     };
-    ok!(utofu_set_vbg(&setting, 1));
+    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
     job.meet();
     let done = body(id)?;
     job.meet();
-    ok!(utofu_free_vbg(&id, 1));
+    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
     Ok(done)
 }
 
@@ -275,9 +281,21 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
         for (late, wide) in [(0, true), (1, false), (2, true), (0, false), (1, true)] {
             let start = || {
                 if wide {
-                    c!(utofu_reduce_uint64(id, SUM, [1u64, 2].as_ptr(), 2, 0))
+                    c!(utofu_reduce_uint64(
+                        id,
+                        SUM,
+                        [1u64, 2].as_ptr().cast_mut(),
+                        2,
+                        0
+                    ))
                 } else {
-                    c!(utofu_reduce_double(id, BFPSUM, [0.25, 2.0].as_ptr(), 2, 0))
+                    c!(utofu_reduce_double(
+                        id,
+                        BFPSUM,
+                        [0.25, 2.0].as_ptr().cast_mut(),
+                        2,
+                        0
+                    ))
                 }
             };
             let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
@@ -304,7 +322,7 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
                 ensure_eq!(start(), SUCCESS, "starting");
                 let begin = Instant::now();
                 while begin.elapsed() < Duration::from_millis(20) {
-                    ensure_eq!(poll()?, Code::NotCompleted as i32, "polling too early");
+                    ensure_eq!(poll()?, UTOFU_ERR_NOT_COMPLETED, "polling too early");
                 }
             }
             job.meet();
@@ -325,8 +343,20 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
 fn started(id: u64, kind: usize) -> Result<bool, String> {
     let code = match kind {
         0 => c!(utofu_barrier(id, 0)),
-        1 => c!(utofu_reduce_uint64(id, SUM, [21u64].as_ptr(), 1, 0)),
-        _ => c!(utofu_reduce_double(id, BFPSUM, [0.75].as_ptr(), 1, 0)),
+        1 => c!(utofu_reduce_uint64(
+            id,
+            SUM,
+            [21u64].as_ptr().cast_mut(),
+            1,
+            0
+        )),
+        _ => c!(utofu_reduce_double(
+            id,
+            BFPSUM,
+            [0.75].as_ptr().cast_mut(),
+            1,
+            0
+        )),
     };
     ensure!(
         code == SUCCESS || code == BUSY,
@@ -356,7 +386,7 @@ fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
             Ok(false)
         }
         code => {
-            let expected = Code::NotCompleted as i32;
+            let expected = UTOFU_ERR_NOT_COMPLETED;
             ensure_eq!(code_name(code), code_name(expected), "polling kind {kind}");
             Ok(false)
         }
@@ -405,7 +435,7 @@ fn other_kinds(_: &Ctx) -> Verdict {
     const ROUNDS: usize = 12_000;
     let mut id = 0;
     ok!(utofu_alloc_vbg(TNI, 1, 1, &mut id));
-    ok!(utofu_set_vbg(&alone(id), 1));
+    ok!(utofu_set_vbg(std::ptr::from_ref(&alone(id)).cast_mut(), 1));
     let ended = [const { AtomicUsize::new(0) }; 3];
     let count = |kind: usize| ended[kind].load(Ordering::Acquire);
     threads(3, |thread| {
@@ -436,6 +466,6 @@ fn other_kinds(_: &Ctx) -> Verdict {
         [ROUNDS / 3; 3],
         "rounds that ended as each kind"
     );
-    ok!(utofu_free_vbg(&id, 1));
+    ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
     Ok(())
 }

@@ -40,18 +40,27 @@ fn is_a_share() -> Verdict {
         "{mine:?} of 54 CQs for 48 processes"
     );
     for tni in 0..TNIS {
-        let (mut caps, mut hdl) = (null(), 77);
+        let (mut caps, mut hdl) = (null_mut(), 77);
         if mine.contains(&tni) {
             ok!(utofu_query_onesided_caps(tni, &mut caps));
             Queue::create(tni, 0)?.free()?;
             Queue::with_component(tni, 0, 0)?.free()?;
             continue;
         }
-        gives!(InvalidTniId, utofu_query_onesided_caps(tni, &mut caps));
-        gives!(Full, utofu_create_vcq(tni, 0, &mut hdl));
-        gives!(Full, utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl));
+        gives!(
+            UTOFU_ERR_INVALID_TNI_ID,
+            utofu_query_onesided_caps(tni, &mut caps)
+        );
+        gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, 0, &mut hdl));
+        gives!(
+            UTOFU_ERR_FULL,
+            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
+        );
         for flags in [EXCLUSIVE, SESSION_MODE] {
-            gives!(NotAvailable, utofu_create_vcq(tni, flags, &mut hdl));
+            gives!(
+                UTOFU_ERR_NOT_AVAILABLE,
+                utofu_create_vcq(tni, flags, &mut hdl)
+            );
         }
         ensure!(caps.is_null() && hdl == 77, "something was written");
     }
@@ -148,7 +157,7 @@ fn all_different(ctx: &Ctx) -> Verdict {
         let mut seen = BTreeSet::new();
         for path in every_path() {
             let mut with = id;
-            ok!(utofu_set_vcq_id_path(&mut with, path.as_ptr()));
+            ok!(utofu_set_vcq_id_path(&mut with, path.as_ptr().cast_mut()));
             ensure_eq!(
                 with == id,
                 path == own,
@@ -158,7 +167,7 @@ fn all_different(ctx: &Ctx) -> Verdict {
         }
         // What the program leaves open is one of them.
         let mut chosen = id;
-        ok!(utofu_set_vcq_id_path(&mut chosen, null()));
+        ok!(utofu_set_vcq_id_path(&mut chosen, null_mut()));
         ensure!(
             seen.contains(&chosen),
             "{chosen:#x} has no path of the network"
@@ -173,11 +182,14 @@ fn two_paths(ctx: &Ctx) -> Verdict {
         let mut value = 0;
         for embedded in every_path() {
             let mut vcq = job.vcq(peer);
-            ok!(utofu_set_vcq_id_path(&mut vcq, embedded.as_ptr()));
+            ok!(utofu_set_vcq_id_path(
+                &mut vcq,
+                embedded.as_ptr().cast_mut()
+            ));
             for asked in every_path().map(Some).chain([None]) {
                 let coords = asked.as_ref().map_or(null(), |path| path.as_ptr());
                 let (mut id, mut seen) = (0, [0xee; 4]);
-                ok!(utofu_get_path_id(vcq, coords, &mut id));
+                ok!(utofu_get_path_id(vcq, coords.cast_mut(), &mut id));
                 ok!(utofu_get_path_coords(vcq, id, seen.as_mut_ptr()));
                 ensure_eq!(seen[3], 0xee, "the byte behind the coordinates");
                 if let Some(path) = asked {

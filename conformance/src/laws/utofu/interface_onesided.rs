@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
@@ -83,8 +81,8 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                 // - the place that `right` names, which nobody writes now.
                 let size = unsafe { size.read() };
                 gives!(
-                    Busy,
-                    utofu_post_toq(job.hdl, desc.as_ptr().cast(), size, cb(1))
+                    UTOFU_ERR_BUSY,
+                    utofu_post_toq(job.hdl, desc.as_ptr().cast_mut().cast(), size, cb(1))
                 );
             }
         }
@@ -182,7 +180,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                 let size = unsafe { size.read() };
                 ok!(utofu_post_toq(
                     job.hdl,
-                    desc.as_ptr().cast(),
+                    desc.as_ptr().cast_mut().cast(),
                     size,
                     cb(!cbdata)
                 ));
@@ -195,7 +193,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
 }
 
 fn in_range(ctx: &Ctx) -> Verdict {
-    let (size, argument) = (Code::InvalidSize as i32, Code::InvalidArg as i32);
+    let (size, argument) = (UTOFU_ERR_INVALID_SIZE, UTOFU_ERR_INVALID_ARG);
     let cases = [
         (1, 0, SUCCESS),
         (1, 255, SUCCESS),
@@ -228,7 +226,12 @@ fn in_range(ctx: &Ctx) -> Verdict {
                     // SAFETY:
                     // - the place that `right` names, which nobody writes now.
                     let size = unsafe { written.read() };
-                    ok!(utofu_post_toq(job.hdl, desc.as_ptr().cast(), size, cb(9)));
+                    ok!(utofu_post_toq(
+                        job.hdl,
+                        desc.as_ptr().cast_mut().cast(),
+                        size,
+                        cb(9)
+                    ));
                     counts(job, right.flags, commands, commands, 9)?;
                 }
             }

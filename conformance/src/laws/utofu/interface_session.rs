@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::functions::{Call, functions};
 use super::interface_onesided::{BLOCKS, with_calls};
 use super::kit::*;
@@ -39,7 +37,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
             let expected = if puts.contains(&function.name) {
                 SUCCESS
             } else {
-                Code::NotSupported as i32
+                UTOFU_ERR_NOT_SUPPORTED
             };
             let code = (function.start)(&call);
             ensure!(
@@ -52,7 +50,12 @@ fn no_others(ctx: &Ctx) -> Verdict {
                 // SAFETY:
                 // - the place that `right` names, which nobody writes now.
                 let size = unsafe { size.read() };
-                let code = c!(utofu_post_toq(queue.hdl, desc.as_ptr().cast(), size, cb(1)));
+                let code = c!(utofu_post_toq(
+                    queue.hdl,
+                    desc.as_ptr().cast_mut().cast(),
+                    size,
+                    cb(1)
+                ));
                 ensure!(
                     code == expected,
                     "prepared {} gave {}",

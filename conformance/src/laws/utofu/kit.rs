@@ -3,10 +3,9 @@
 //! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag
 //! [`STAG`], so that peers compute everything.
 
-use std::ffi::c_void;
+pub(crate) use unipgas_utofu_sys::*;
 
-use unipgas::utofu::ffi::MrqNotice;
-use unipgas::utofu::status::Code;
+use super::network::Network;
 
 pub(crate) use crate::kit::{Memory, pause, random_bytes, threads, until};
 use crate::law::{Ctx, Verdict};
@@ -15,9 +14,9 @@ pub(crate) use crate::stall::Looks;
 /// `UTOFU_SUCCESS`.
 pub(crate) const SUCCESS: i32 = 0;
 /// `UTOFU_ERR_NOT_FOUND`.
-pub(crate) const NOT_FOUND: i32 = Code::NotFound as i32;
+pub(crate) const NOT_FOUND: i32 = UTOFU_ERR_NOT_FOUND;
 /// `UTOFU_ERR_BUSY`.
-pub(crate) const BUSY: i32 = Code::Busy as i32;
+pub(crate) const BUSY: i32 = UTOFU_ERR_BUSY;
 
 /// `UTOFU_ONESIDED_FLAG_STRONG_ORDER`.
 pub(crate) const STRONG_ORDER: u64 = 1;
@@ -80,7 +79,7 @@ macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
         // - pointers are null, or lead to places as large as the function's contract asks for; they outlive the call.
-        unsafe { unipgas::utofu::ffi::$name($($arg),*) }
+        unsafe { ($crate::library::utofu().$name)($($arg),*) }
     };
 }
 
@@ -91,13 +90,13 @@ macro_rules! ok {
     };
 }
 
-/// Calls a function; the law fails unless it gives this code: `gives!(NotFound, utofu_poll_tcq(..))`.
+/// Calls a function; the law fails unless it gives this code: `gives!(UTOFU_ERR_NOT_FOUND, utofu_poll_tcq(..))`.
 macro_rules! gives {
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(
             $name,
             c!($name($($arg),*)),
-            unipgas::utofu::status::Code::$code as i32,
+            $code,
             $crate::laws::utofu::kit::code_name
         )
     };
@@ -114,8 +113,8 @@ pub(crate) use {c, gives, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
-    match Code::ALL.iter().find(|known| **known as i32 == code) {
-        Some(known) => format!("{code} ({known:?})"),
+    match return_codes().find(|(_, known)| *known == code) {
+        Some((name, _)) => format!("{code} ({name})"),
         None if code == SUCCESS => "0 (success)".into(),
         None => code.to_string(),
     }
@@ -123,28 +122,17 @@ pub(crate) fn code_name(code: i32) -> String {
 
 /// Coordinates of a rank's node.
 pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
-    if unipgas::utofu::is_native() {
-        // The machine that is played has the shape that the environment says, as ours would.
-        let (shape, per_node) = unipgas::utofu::process::wished()?;
-        return Ok(shape.coords(rank / per_node));
-    }
-    let process =
-        unipgas::utofu::current().map_err(|code| format!("no process of uTofu: {code:?}"))?;
-    Ok(process.shape().coords(rank / process.processes_per_node()))
+    let network = Network::from_env()?;
+    Ok(network.coords(rank / network.per_node))
 }
 
-/// This process's place.
+/// This process's place, where each process has a node to itself; else the first place on its node.
 pub(crate) fn own_place() -> Result<u32, String> {
-    if unipgas::utofu::is_native() {
-        let mut at = [0; 6];
-        ok!(utofu_query_my_coords(at.as_mut_ptr()));
-        let (shape, per_node) = unipgas::utofu::process::wished()?;
-        let node = shape.node(&at).ok_or("a place beyond the shape")?;
-        return Ok(node * per_node);
-    }
-    let process =
-        unipgas::utofu::current().map_err(|code| format!("no process of uTofu: {code:?}"))?;
-    Ok(process.place())
+    let mut at = [0; 6];
+    ok!(utofu_query_my_coords(at.as_mut_ptr()));
+    let network = Network::from_env()?;
+    let node = network.node(&at).ok_or("a place beyond the shape")?;
+    Ok(node * network.per_node)
 }
 
 /// Id of the VCQ of a component on the first CQ of a TNI of a rank's node.
@@ -152,7 +140,7 @@ pub(crate) fn vcq_of(rank: u32, tni: u16, component: u16) -> Result<u64, String>
     let coords = coords(rank)?;
     let mut id = 0;
     ok!(utofu_construct_vcq_id(
-        coords.as_ptr(),
+        coords.as_ptr().cast_mut(),
         tni,
         0,
         component,
@@ -209,7 +197,7 @@ impl Queue {
         ));
         let (at, mut id) = (coords(rank)?, 0);
         ok!(utofu_construct_vcq_id(
-            at.as_ptr(),
+            at.as_ptr().cast_mut(),
             tni,
             cq,
             component,
@@ -228,7 +216,7 @@ impl Queue {
         let mut stadd = 0;
         ok!(utofu_reg_mem(
             self.hdl,
-            memory.base,
+            memory.base.cast(),
             memory.len,
             0,
             &mut stadd
@@ -240,7 +228,7 @@ impl Queue {
         let mut stadd = 0;
         ok!(utofu_reg_mem_with_stag(
             self.hdl,
-            memory.base,
+            memory.base.cast(),
             memory.len,
             stag,
             0,
@@ -262,8 +250,8 @@ impl Queue {
     }
 
     /// One look at the MRQ: the code and the notice.
-    pub(crate) fn poll_mrq(&self) -> (i32, MrqNotice) {
-        let mut notice = MrqNotice::default();
+    pub(crate) fn poll_mrq(&self) -> (i32, utofu_mrq_notice) {
+        let mut notice = utofu_mrq_notice::default();
         let code = c!(utofu_poll_mrq(self.hdl, 0, &mut notice));
         (code, notice)
     }
@@ -274,7 +262,7 @@ impl Queue {
     }
 
     /// The next entry of the MRQ, whatever its code.
-    pub(crate) fn next_mrq(&self) -> Result<(i32, MrqNotice), String> {
+    pub(crate) fn next_mrq(&self) -> Result<(i32, utofu_mrq_notice), String> {
         next("a notice in the MRQ", || self.poll_mrq())
     }
 
@@ -287,7 +275,7 @@ impl Queue {
     }
 
     /// The next notice of the MRQ, a success.
-    pub(crate) fn mrq(&self) -> Result<MrqNotice, String> {
+    pub(crate) fn mrq(&self) -> Result<utofu_mrq_notice, String> {
         match self.next_mrq()? {
             (SUCCESS, notice) => Ok(notice),
             (code, _) => Err(format!("utofu_poll_mrq gave {}", code_name(code))),
@@ -295,7 +283,7 @@ impl Queue {
     }
 
     /// The next notice, a success of this type.
-    pub(crate) fn notice(&self, kind: u8) -> Result<MrqNotice, String> {
+    pub(crate) fn notice(&self, kind: u8) -> Result<utofu_mrq_notice, String> {
         let notice = self.mrq()?;
         crate::ensure_eq!(notice.notice_type, kind, "the type of the notice");
         Ok(notice)

@@ -1,9 +1,6 @@
 //! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: what needs the
 //! other side ends with the guide's codes, and the processes of one side go on.
 
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::circuit::{Circuit, TABLE, butterfly, ended};
 use super::failure_gates::is_barrier_error;
 use super::kit::*;
@@ -26,7 +23,7 @@ laws! {
         "polling a barrier ends with an error when the launcher of some participants is killed; a circuit of the others works";
 }
 
-const PEER: i32 = Code::MrqPeer as i32;
+const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 
 /// Posts a command: the VCQ, own memory, another VCQ, memory there, EDATA.
 type Command = fn(usize, u64, u64, u64, u64) -> i32;
@@ -292,7 +289,7 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         job.meet();
         let told = ctx.told(near.sides.around().0).unwrap_or_default();
         let other = u64::from_le_bytes(told.try_into().map_err(|_| "no VBG was told")?);
-        let setting = VbgSetting {
+        let setting = utofu_vbg_setting {
             vbg_id: own[0],
             src_lcl_vbg_id: own[0],
             src_rmt_vbg_id: other,
@@ -300,14 +297,14 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             dst_rmt_vbg_id: other,
             dst_path_coords: [u8::MAX; 3],
         };
-        ok!(utofu_set_vbg(&setting, 1));
+        ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
         job.meet();
         for _ in 0..50 {
             let code = once(own[0])?;
             ensure_eq!(code, SUCCESS, "a barrier of one side's processes");
         }
         job.meet();
-        ok!(utofu_free_vbg(own.as_ptr(), 1));
+        ok!(utofu_free_vbg(own.as_ptr().cast_mut(), 1));
         near.end()
     })
 }

@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::kit::{Child, child, shared_words};
 use crate::law::{Ctx, Verdict};
@@ -29,8 +27,8 @@ laws! {
 const SOON: u128 = 3000;
 /// What has begun and takes longer never ends, however slow the machine is.
 const FOREVER: u128 = 200_000;
-const PEER: i32 = Code::MrqPeer as i32;
-const AWAY: i32 = Code::NotAvailable as i32;
+const PEER: i32 = UTOFU_ERR_MRQ_PEER;
+const AWAY: i32 = UTOFU_ERR_NOT_AVAILABLE;
 
 const COMMANDS: usize = 15;
 const PART: usize = 192 << 10;
@@ -54,7 +52,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
         ));
         let (at, mut id) = (coords(rank)?, 0);
         ok!(utofu_construct_vcq_id(
-            at.as_ptr(),
+            at.as_ptr().cast_mut(),
             tni,
             cq,
             component,
@@ -226,13 +224,13 @@ fn forked(ctx: &Ctx) -> Verdict {
                 queue.poll_tcq().0,
                 queue.poll_mrq().0,
                 c!(utofu_query_num_unread_tcq(queue.hdl, &mut count)),
-                c!(utofu_reg_mem(queue.hdl, base, 256, 0, &mut again)),
+                c!(utofu_reg_mem(queue.hdl, base.cast(), 256, 0, &mut again)),
                 c!(utofu_dereg_mem(queue.hdl, stadd, 0)),
                 c!(utofu_free_vcq(queue.hdl)),
                 c!(utofu_alloc_vbg(TNI, 1, 0, tail)),
                 c!(utofu_barrier(vbg, 0)),
                 c!(utofu_poll_barrier(vbg, 0)),
-                c!(utofu_free_vbg(&vbg, 1)),
+                c!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1)),
             ];
             for (nth, code) in answers.into_iter().enumerate() {
                 ensure!(code == AWAY, "call {nth} in a child: {}", code_name(code));
@@ -261,7 +259,7 @@ fn forked(ctx: &Ctx) -> Verdict {
         while queue.poll_tcq().0 == SUCCESS {}
         ctx.sync();
     }
-    ok!(utofu_free_vbg(&vbg, 1));
+    ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
     queue.deregister(stadd)?;
     queue.free()
 }

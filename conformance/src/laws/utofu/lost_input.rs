@@ -1,8 +1,5 @@
 //! Chapter 7: a barrier gate that gets what it cannot keep.
 
-use unipgas::utofu::status::Code;
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::circuit::NULL;
 use super::kit::*;
 use crate::kit::child;
@@ -21,12 +18,12 @@ laws! {
 /// Bytes 0 to 7 of each rank's memory: a VBG of the other's plus 1, and behind it whether the other is ready.
 const ID: usize = 0;
 const READY: usize = 8;
-const BUSY: i32 = Code::Busy as i32;
+const BUSY: i32 = UTOFU_ERR_BUSY;
 /// More rounds than a gate keeps.
 const MANY: usize = 100;
 
-fn setting(vbg_id: u64, src_packet: u64, dst_packet: u64) -> VbgSetting {
-    VbgSetting {
+fn setting(vbg_id: u64, src_packet: u64, dst_packet: u64) -> utofu_vbg_setting {
+    utofu_vbg_setting {
         vbg_id,
         src_lcl_vbg_id: NULL,
         src_rmt_vbg_id: src_packet,
@@ -117,14 +114,14 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
         0 => [setting(ids[0], source, NULL), setting(ids[1], NULL, NULL)],
         // What comes to the relay waits for a signal that never comes.
         _ => {
-            let relay = VbgSetting {
+            let relay = utofu_vbg_setting {
                 src_lcl_vbg_id: ids[0],
                 ..setting(ids[1], source, NULL)
             };
             [setting(ids[0], peer + 16, NULL), relay]
         }
     };
-    ok!(utofu_set_vbg(settings.as_ptr(), 2));
+    ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), 2));
     side.tell_id(ids[gate])?;
     side.hear(READY)?;
     let mut code = SUCCESS;
@@ -133,7 +130,7 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
             SUCCESS | BUSY => c!(utofu_poll_barrier(ids[0], 0)),
             code => code,
         };
-        code < 0 && code != Code::NotCompleted as i32
+        code < 0 && code != UTOFU_ERR_NOT_COMPLETED
     })?;
     Err(format!("the gate gave {}", code_name(code)))
 }
@@ -164,7 +161,10 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
         // The other computes the relay's name from that of the start/end VBG.
         side.tell_id(ids[0])?;
         let target = side.hear_id()?;
-        ok!(utofu_set_vbg(&setting(ids[0], NULL, target), 1));
+        ok!(utofu_set_vbg(
+            std::ptr::from_ref(&setting(ids[0], NULL, target)).cast_mut(),
+            1
+        ));
         let code = (0..MANY).find_map(|_| {
             let code = match c!(utofu_barrier(ids[0], 0)) {
                 SUCCESS => c!(utofu_poll_barrier(ids[0], 0)),
@@ -172,7 +172,7 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
             };
             (code != SUCCESS).then_some(code)
         });
-        ensure_eq!(code, Some(Code::BarrierOther as i32), "running ahead");
+        ensure_eq!(code, Some(UTOFU_ERR_BARRIER_OTHER), "running ahead");
         side.tell(READY, 1)?;
     }
     ctx.sync();

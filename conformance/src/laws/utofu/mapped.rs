@@ -66,8 +66,8 @@ fn not_accessible(_: &Ctx) -> Verdict {
     .enumerate()
     {
         let mut stadd = 7;
-        let code = c!(utofu_reg_mem(queue.hdl, base, len, 0, &mut stadd));
-        let expected = unipgas::utofu::status::Code::InvalidAddress as i32;
+        let code = c!(utofu_reg_mem(queue.hdl, base.cast(), len, 0, &mut stadd));
+        let expected = UTOFU_ERR_INVALID_ADDRESS;
         ensure!(
             code == expected && stadd == 7,
             "range {nth} gave {}, STADD {stadd}",
@@ -75,7 +75,7 @@ fn not_accessible(_: &Ctx) -> Verdict {
         );
         let code = c!(utofu_reg_mem_with_stag(
             queue.hdl,
-            base,
+            base.cast(),
             len.next_multiple_of(256),
             9,
             0,
@@ -86,7 +86,7 @@ fn not_accessible(_: &Ctx) -> Verdict {
             "range {nth} with a STag gave {}",
             code_name(code)
         );
-        let code = c!(utofu_reg_mem(queue.hdl, base, len, 1, &mut stadd));
+        let code = c!(utofu_reg_mem(queue.hdl, base.cast(), len, 1, &mut stadd));
         ensure!(
             code == if reads { SUCCESS } else { expected },
             "range {nth}, read-only, gave {}",
@@ -138,8 +138,8 @@ fn of_any_kind(_: &Ctx) -> Verdict {
             }
             let (mut from, mut to) = (0, 0);
             let flags = u64::from(!writable);
-            ok!(utofu_reg_mem(queue.hdl, base, 64, flags, &mut from));
-            ok!(utofu_reg_mem(queue.hdl, other, 64, 0, &mut to));
+            ok!(utofu_reg_mem(queue.hdl, base.cast(), 64, flags, &mut from));
+            ok!(utofu_reg_mem(queue.hdl, other.cast(), 64, 0, &mut to));
             ok!(utofu_put(
                 queue.hdl,
                 queue.id,

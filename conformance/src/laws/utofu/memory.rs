@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -56,7 +54,7 @@ fn put_code(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize) -> R
 }
 
 fn is_error(code: i32) -> bool {
-    (Code::MrqRmtLength as i32..=Code::MrqOther as i32).contains(&code)
+    (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&code)
 }
 
 /// Tells the left rank a STADD and gets that of the right one.
@@ -248,12 +246,12 @@ fn used(ctx: &Ctx) -> Verdict {
         for round in 0..300 {
             let first = job.queue.register_as(one, 200)?;
             gives!(
-                Used,
-                utofu_reg_mem_with_stag(job.hdl, two.base, 512, 200, 0, &mut stadd)
+                UTOFU_ERR_USED,
+                utofu_reg_mem_with_stag(job.hdl, two.base.cast(), 512, 200, 0, &mut stadd)
             );
             gives!(
-                Used,
-                utofu_reg_mem_with_stag(job.hdl, one.base, 256, 200, 0, &mut stadd)
+                UTOFU_ERR_USED,
+                utofu_reg_mem_with_stag(job.hdl, one.base.cast(), 256, 200, 0, &mut stadd)
             );
             job.queue.deregister(first)?;
             let second = job.queue.register_as(two, 200)?;
@@ -272,23 +270,23 @@ fn aligned(ctx: &Ctx) -> Verdict {
         let mut stadd = 0;
         let odd = memory.base.wrapping_add(128);
         gives!(
-            InvalidAddress,
-            utofu_reg_mem_with_stag(job.hdl, odd, 256, 1, 0, &mut stadd)
+            UTOFU_ERR_INVALID_ADDRESS,
+            utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
         );
         gives!(
-            InvalidSize,
-            utofu_reg_mem_with_stag(job.hdl, memory.base, 257, 1, 0, &mut stadd)
+            UTOFU_ERR_INVALID_SIZE,
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd)
         );
         gives!(
-            InvalidSize,
-            utofu_reg_mem_with_stag(job.hdl, memory.base, 0, 1, 0, &mut stadd)
+            UTOFU_ERR_INVALID_SIZE,
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd)
         );
         gives!(
-            InvalidStag,
-            utofu_reg_mem_with_stag(job.hdl, memory.base, 256, 256, 0, &mut stadd)
+            UTOFU_ERR_INVALID_STAG,
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd)
         );
         gives!(
-            InvalidStag,
+            UTOFU_ERR_INVALID_STAG,
             utofu_query_stadd(job.queue.id, 256, &mut stadd)
         );
         memory.free();
@@ -335,7 +333,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
         let mut stadd = 0;
         ok!(utofu_reg_mem(
             job.hdl,
-            TEXT.as_ptr().cast_mut(),
+            TEXT.as_ptr().cast_mut().cast(),
             64,
             1,
             &mut stadd
@@ -370,7 +368,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
         job.meet();
         job.memory.holds(128, &TEXT, "what was put")?;
         // As a target.
-        let memory = Code::MrqRmtMemory as i32;
+        let memory = UTOFU_ERR_MRQ_RMT_MEMORY;
         ensure_eq!(
             code_name(put_code(job, peer, theirs, 1, 8)?),
             code_name(memory),
@@ -416,7 +414,7 @@ fn read_only(ctx: &Ctx) -> Verdict {
             LOCAL,
             null_mut()
         ));
-        let local = Code::MrqLclMemory as i32;
+        let local = UTOFU_ERR_MRQ_LCL_MEMORY;
         ensure_eq!(
             code_name(job.queue.next_mrq()?.0),
             code_name(local),
@@ -438,7 +436,7 @@ fn both_ways(ctx: &Ctx) -> Verdict {
         let mut constant = 0;
         ok!(utofu_reg_mem(
             job.hdl,
-            memory.base,
+            memory.base.cast(),
             memory.len,
             1,
             &mut constant

@@ -44,6 +44,7 @@ mod mrq;
 mod mrq_errors;
 mod mrq_overflow;
 mod mrq_remote;
+mod network;
 mod order;
 mod other_backend;
 mod path;

@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use unipgas::utofu::vbg::VbgSetting;
-
 use super::circuit::{BFPSUM, Circuit, NULL, SUM, TABLE, butterfly, completed, ring, tree};
 use super::kit::*;
 use crate::law::{Ctx, Random, Verdict};
@@ -35,7 +33,7 @@ fn both_inputs(ctx: &Ctx) -> Verdict {
         }
         job.meet();
         let theirs = [job.memory.get(0), job.memory.get(8)];
-        let setting = |vbg_id, [src_lcl, src_rmt, dst_lcl, dst_rmt]: [u64; 4]| VbgSetting {
+        let setting = |vbg_id, [src_lcl, src_rmt, dst_lcl, dst_rmt]: [u64; 4]| utofu_vbg_setting {
             vbg_id,
             src_lcl_vbg_id: src_lcl,
             src_rmt_vbg_id: src_rmt,
@@ -51,12 +49,20 @@ fn both_inputs(ctx: &Ctx) -> Verdict {
         } else {
             vec![setting(ids[0], [NULL, theirs[1], NULL, theirs[1]])]
         };
-        ok!(utofu_set_vbg(settings.as_ptr(), settings.len()));
+        ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
         job.meet();
         for round in 0..20u64 {
             let mut data = [round + 1 + u64::from(job.rank)];
             let late = round as u32 % 2;
-            let start = || c!(utofu_reduce_uint64(ids[0], SUM, data.as_ptr(), 1, 0));
+            let start = || {
+                c!(utofu_reduce_uint64(
+                    ids[0],
+                    SUM,
+                    data.as_ptr().cast_mut(),
+                    1,
+                    0
+                ))
+            };
             if job.rank != late {
                 ensure_eq!(start(), SUCCESS, "starting");
                 // Half of what the relay waits for is there.
@@ -64,7 +70,7 @@ fn both_inputs(ctx: &Ctx) -> Verdict {
                 let mut none = [7u64];
                 while begun.elapsed().as_millis() < 3 {
                     gives!(
-                        NotCompleted,
+                        UTOFU_ERR_NOT_COMPLETED,
                         utofu_poll_reduce_uint64(ids[0], 0, none.as_mut_ptr())
                     );
                 }
@@ -80,7 +86,7 @@ fn both_inputs(ctx: &Ctx) -> Verdict {
             ensure_eq!(data, [2 * round + 3], "the sum of both inputs");
             job.meet();
         }
-        ok!(utofu_free_vbg(ids.as_ptr(), own));
+        ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), own));
         Ok(())
     })
 }
@@ -100,7 +106,7 @@ fn one_node(ctx: &Ctx) -> Verdict {
                 }
                 for (nth, end) in ends.iter().enumerate() {
                     if nth != late {
-                        gives!(NotCompleted, utofu_poll_barrier(*end, 0));
+                        gives!(UTOFU_ERR_NOT_COMPLETED, utofu_poll_barrier(*end, 0));
                     }
                 }
                 ok!(utofu_barrier(ends[late], 0));
@@ -122,7 +128,7 @@ fn signals(ctx: &Ctx) -> Verdict {
         job.write(job.right(), 0, here[1])?;
         job.meet();
         let theirs = job.memory.get(0);
-        let setting = |signals: [u64; 2], packets: [u64; 2]| VbgSetting {
+        let setting = |signals: [u64; 2], packets: [u64; 2]| utofu_vbg_setting {
             vbg_id: here[0],
             src_lcl_vbg_id: signals[0],
             src_rmt_vbg_id: packets[0],
@@ -133,15 +139,21 @@ fn signals(ctx: &Ctx) -> Verdict {
         for wrong in [elsewhere, theirs] {
             for signals in [[wrong, here[1]], [here[1], wrong], [wrong, wrong]] {
                 let settings = setting(signals, [NULL, NULL]);
-                gives!(InvalidVbgId, utofu_set_vbg(&settings, 1));
+                gives!(
+                    UTOFU_ERR_INVALID_VBG_ID,
+                    utofu_set_vbg(std::ptr::from_ref(&settings).cast_mut(), 1)
+                );
             }
             for packets in [[wrong, NULL], [NULL, wrong], [wrong, wrong]] {
-                ok!(utofu_set_vbg(&setting([here[1]; 2], packets), 1));
+                ok!(utofu_set_vbg(
+                    std::ptr::from_ref(&setting([here[1]; 2], packets)).cast_mut(),
+                    1
+                ));
             }
         }
         job.meet();
-        ok!(utofu_free_vbg(here.as_ptr(), 2));
-        ok!(utofu_free_vbg(&elsewhere, 1));
+        ok!(utofu_free_vbg(here.as_ptr().cast_mut(), 2));
+        ok!(utofu_free_vbg(std::ptr::from_ref(&elsewhere).cast_mut(), 1));
         Ok(())
     })
 }
@@ -179,7 +191,13 @@ fn same_bits(ctx: &Ctx) -> Verdict {
                     if pauses.below(3) == 0 {
                         (0..pauses.below(2000)).for_each(|_| std::hint::spin_loop());
                     }
-                    ok!(utofu_reduce_double(end, BFPSUM, data.as_ptr(), 3, 0));
+                    ok!(utofu_reduce_double(
+                        end,
+                        BFPSUM,
+                        data.as_ptr().cast_mut(),
+                        3,
+                        0
+                    ));
                     completed("the sum", || {
                         c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
                     })?;
@@ -209,7 +227,13 @@ fn elements(ctx: &Ctx) -> Verdict {
         for count in 1..=6usize {
             // Each place has its own sum.
             let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
-            ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), count, 0));
+            ok!(utofu_reduce_uint64(
+                end,
+                SUM,
+                data.as_ptr().cast_mut(),
+                count,
+                0
+            ));
             completed("the sums", || {
                 c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
             })?;
@@ -228,7 +252,7 @@ fn elements(ctx: &Ctx) -> Verdict {
             ok!(utofu_reduce_uint64(
                 end,
                 MAXLOC,
-                data.as_ptr(),
+                data.as_ptr().cast_mut(),
                 2 * pairs,
                 0
             ));
@@ -244,7 +268,13 @@ fn elements(ctx: &Ctx) -> Verdict {
         for count in 1..=3usize {
             let mut data: [f64; 3] =
                 std::array::from_fn(|nth| (rank * 10u64.pow(nth as u32)) as f64);
-            ok!(utofu_reduce_double(end, BFPSUM, data.as_ptr(), count, 0));
+            ok!(utofu_reduce_double(
+                end,
+                BFPSUM,
+                data.as_ptr().cast_mut(),
+                count,
+                0
+            ));
             completed("the sums", || {
                 c!(utofu_poll_reduce_double(end, 0, data.as_mut_ptr()))
             })?;
@@ -271,7 +301,13 @@ fn returns(ctx: &Ctx) -> Verdict {
                     ok!(utofu_barrier(end, 0));
                 } else {
                     let data = [round];
-                    ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 1, 0));
+                    ok!(utofu_reduce_uint64(
+                        end,
+                        SUM,
+                        data.as_ptr().cast_mut(),
+                        1,
+                        0
+                    ));
                 }
                 job.write(job.right(), TABLE, round)?;
             } else {
@@ -280,7 +316,13 @@ fn returns(ctx: &Ctx) -> Verdict {
                     ok!(utofu_barrier(end, 0));
                 } else {
                     let data = [round];
-                    ok!(utofu_reduce_uint64(end, SUM, data.as_ptr(), 1, 0));
+                    ok!(utofu_reduce_uint64(
+                        end,
+                        SUM,
+                        data.as_ptr().cast_mut(),
+                        1,
+                        0
+                    ));
                 }
             }
             let mut sum = [0u64];

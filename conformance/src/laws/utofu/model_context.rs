@@ -90,7 +90,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
             job.meet();
             job.meet();
             ensure_eq!(job.memory.get(256), 0, "memory of the owner");
-            let setting = |peer| unipgas::utofu::vbg::VbgSetting {
+            let setting = |peer| utofu_vbg_setting {
                 vbg_id: vbg,
                 src_lcl_vbg_id: peer,
                 src_rmt_vbg_id: NULL,
@@ -99,35 +99,44 @@ fn foreign(ctx: &Ctx) -> Verdict {
                 dst_path_coords: [u8::MAX; 3],
             };
             // Still its own, and as it was.
-            ok!(utofu_set_vbg(&setting(vbg), 1));
+            ok!(utofu_set_vbg(
+                std::ptr::from_ref(&setting(vbg)).cast_mut(),
+                1
+            ));
             ok!(utofu_barrier(vbg, 0));
             completed("alone", || c!(utofu_poll_barrier(vbg, 0)))?;
-            ok!(utofu_free_vbg(&vbg, 1));
+            ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
             queue.deregister(stadd)?;
             return queue.free();
         }
         job.meet();
         let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
         let (theirs, mut seen) = (hdl as usize, 0);
-        gives!(InvalidVcqHdl, utofu_query_vcq_id(theirs, &mut seen));
-        gives!(InvalidVcqHdl, utofu_free_vcq(theirs));
+        gives!(
+            UTOFU_ERR_INVALID_VCQ_HDL,
+            utofu_query_vcq_id(theirs, &mut seen)
+        );
+        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(theirs));
         let to = job.at(0, 256);
         gives!(
-            InvalidVcqHdl,
+            UTOFU_ERR_INVALID_VCQ_HDL,
             utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut())
         );
         gives!(
-            InvalidVcqHdl,
+            UTOFU_ERR_INVALID_VCQ_HDL,
             utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut())
         );
         // Its memory is none that a put of this process's VCQ can read.
         ok!(utofu_put(job.hdl, job.vcq(0), stadd, to, 8, 0, 0, cb(3)));
         let (code, cbdata) = job.queue.next_tcq()?;
         ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
-        gives!(InvalidVbgId, utofu_barrier(vbg, 0));
-        gives!(InvalidVbgId, utofu_poll_barrier(vbg, 0));
-        gives!(InvalidVbgId, utofu_free_vbg(&vbg, 1));
-        let setting = unipgas::utofu::vbg::VbgSetting {
+        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(vbg, 0));
+        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(vbg, 0));
+        gives!(
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1)
+        );
+        let setting = utofu_vbg_setting {
             vbg_id: vbg,
             src_lcl_vbg_id: NULL,
             src_rmt_vbg_id: NULL,
@@ -135,7 +144,10 @@ fn foreign(ctx: &Ctx) -> Verdict {
             dst_rmt_vbg_id: NULL,
             dst_path_coords: [u8::MAX; 3],
         };
-        gives!(InvalidVbgId, utofu_set_vbg(&setting, 1));
+        gives!(
+            UTOFU_ERR_INVALID_VBG_ID,
+            utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1)
+        );
         job.meet();
         ensure_eq!(job.memory.get(256), 0, "what was put from foreign memory");
         Ok(())

@@ -72,7 +72,7 @@ const KINDS: [(&str, usize, u8, Post); 11] = [
         c!(utofu_put_piggyback(
             job.hdl,
             vcq,
-            data.as_ptr(),
+            data.as_ptr().cast_mut().cast(),
             to,
             32,
             5,
@@ -214,7 +214,7 @@ fn nops(ctx: &Ctx) -> Verdict {
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             // No room for anything else.
             gives!(
-                Busy,
+                UTOFU_ERR_BUSY,
                 utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 0, LOCAL, null_mut())
             );
             if flags == TCQ {
@@ -327,7 +327,7 @@ fn local_of_put(ctx: &Ctx) -> Verdict {
                         ok!(utofu_put_piggyback(
                             job.hdl,
                             vcq,
-                            data.as_ptr(),
+                            data.as_ptr().cast_mut().cast(),
                             job.at(1, 5 + at),
                             30,
                             0,

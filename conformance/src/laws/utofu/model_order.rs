@@ -3,8 +3,6 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::ensure_eq;
 use crate::law::{Ctx, Verdict};
@@ -121,7 +119,7 @@ fn with_errors(ctx: &Ctx) -> Verdict {
         let mut random = ctx.random(u64::from(job.rank));
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
         let (nowhere, end) = (stadd_of(vcq, 99)?, job.at(job.right(), 4096));
-        let (stadd, length) = (Code::MrqRmtStadd as i32, Code::MrqRmtLength as i32);
+        let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
         let no_source = stadd_of(vcq, 98)?;
         // What is to come of each.
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
@@ -156,7 +154,7 @@ fn with_errors(ctx: &Ctx) -> Verdict {
                     ok!(utofu_put(
                         hdl, vcq, no_source, there, len, nth, LOCAL, cbdata
                     ));
-                    entries.push((Code::TcqStadd as i32, nth as usize + 1));
+                    entries.push((UTOFU_ERR_TCQ_STADD, nth as usize + 1));
                     continue;
                 }
                 _ => ok!(utofu_put_piggyback8(

@@ -2,9 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::ffi::MrqNotice;
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use super::session::{Session, session};
 use crate::law::{Ctx, Verdict};
@@ -30,7 +27,7 @@ fn set_off(
     session: &Session,
     steps: u64,
     told: usize,
-) -> Result<Option<MrqNotice>, String> {
+) -> Result<Option<utofu_mrq_notice>, String> {
     let (vcq, to) = (session.ids[1], session.at(1, 40)?);
     let flags = LOCAL | sps(steps);
     ok!(utofu_put(
@@ -269,9 +266,9 @@ fn bad_source(ctx: &Ctx) -> Verdict {
             set_off(job, session, 1, 1)?;
         } else {
             for (code, cbdata) in [
-                (Code::TcqStadd as i32, 1),
+                (UTOFU_ERR_TCQ_STADD, 1),
                 (SUCCESS, 2),
-                (Code::TcqLength as i32, 3),
+                (UTOFU_ERR_TCQ_LENGTH, 3),
             ] {
                 let (seen, which) = session.queue.next_tcq()?;
                 ensure_eq!(
@@ -306,7 +303,7 @@ fn bad_target(ctx: &Ctx) -> Verdict {
             set_off(job, session, 2, 0)?;
         }
         if job.rank == 1 {
-            for code in [Code::MrqRmtStadd, Code::MrqRmtLength] {
+            for code in [UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH] {
                 let (seen, notice) = session.queue.next_mrq()?;
                 ensure_eq!(code_name(seen), code_name(code as i32), "a failed relay");
                 ensure_eq!(

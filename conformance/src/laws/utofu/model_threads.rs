@@ -164,14 +164,14 @@ fn managing(ctx: &Ctx) -> Verdict {
                 let mut path = 0;
                 ok!(utofu_get_path_id(
                     job.vcq(peer),
-                    std::ptr::null(),
+                    std::ptr::null_mut(),
                     &mut path
                 ));
                 let mut vbgs = [0u64; 3];
                 ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
                 ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
                 stadd_of(queue.id, 3)?;
-                ok!(utofu_free_vbg(vbgs.as_ptr(), 3));
+                ok!(utofu_free_vbg(vbgs.as_ptr().cast_mut(), 3));
                 queue.free()?;
             }
             Ok(())
@@ -207,7 +207,7 @@ fn first(_: &Ctx) -> Verdict {
                 queue.notice(LCL_PUT)?;
                 ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
                 if nth == 1 {
-                    ok!(utofu_free_vbg(&vbg, 1));
+                    ok!(utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1));
                 }
                 queue.deregister(stadd)?;
                 queue.free()

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use unipgas::utofu::status::Code;
-
 use super::circuit::completed;
 use super::kit::*;
 use crate::ensure_eq;
@@ -23,7 +21,7 @@ fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
     job.write(job.right(), at, id)?;
     job.meet();
     let peer = job.memory.get(at);
-    let setting = unipgas::utofu::vbg::VbgSetting {
+    let setting = utofu_vbg_setting {
         vbg_id: id,
         src_lcl_vbg_id: id,
         src_rmt_vbg_id: peer,
@@ -31,7 +29,7 @@ fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
         dst_rmt_vbg_id: peer,
         dst_path_coords: [u8::MAX; 3],
     };
-    ok!(utofu_set_vbg(&setting, 1));
+    ok!(utofu_set_vbg(std::ptr::from_ref(&setting).cast_mut(), 1));
     job.meet();
     Ok(id)
 }
@@ -49,7 +47,7 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
             let mut try_both = || {
                 if left > 0 {
                     let data = [1u64, 5];
-                    match c!(utofu_reduce_uint64(id, 7, data.as_ptr(), 2, 0)) {
+                    match c!(utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 2, 0)) {
                         SUCCESS => left -= 1,
                         BUSY => {}
                         code => return Err(format!("starting gave {}", code_name(code))),
@@ -59,7 +57,7 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
                 match c!(utofu_poll_reduce_uint64(id, 0, data.as_mut_ptr())) {
                     SUCCESS if data == [2, 10] => drop(ended.fetch_add(1, Ordering::AcqRel)),
                     SUCCESS => return Err(format!("a sum of {data:?}")),
-                    code if code == BUSY || code == Code::NotCompleted as i32 => {}
+                    code if code == BUSY || code == UTOFU_ERR_NOT_COMPLETED => {}
                     code => return Err(format!("polling gave {}", code_name(code))),
                 }
                 Ok(left == 0 && ended.load(Ordering::Acquire) >= all)
@@ -82,9 +80,9 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
             failure
         })?;
         ensure_eq!(ended.into_inner(), all, "rounds that have ended");
-        gives!(Busy, utofu_poll_barrier(id, 0));
+        gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(id, 0));
         job.meet();
-        ok!(utofu_free_vbg(&id, 1));
+        ok!(utofu_free_vbg(std::ptr::from_ref(&id).cast_mut(), 1));
         Ok(())
     })
 }
@@ -105,7 +103,7 @@ fn vbgs(ctx: &Ctx) -> Verdict {
                     continue;
                 }
                 let mut data = [round * nth as u64];
-                ok!(utofu_reduce_uint64(end, 7, data.as_ptr(), 1, 0));
+                ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, 0));
                 completed("a sum", || {
                     c!(utofu_poll_reduce_uint64(end, 0, data.as_mut_ptr()))
                 })?;
@@ -115,7 +113,7 @@ fn vbgs(ctx: &Ctx) -> Verdict {
         })?;
         job.meet();
         for id in &ids {
-            ok!(utofu_free_vbg(id, 1));
+            ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
         }
         Ok(())
     })

@@ -45,7 +45,7 @@ fn fields(ctx: &Ctx) -> Verdict {
             c!(utofu_put_piggyback(
                 job.hdl,
                 vcq,
-                DATA.as_ptr(),
+                DATA.as_ptr().cast_mut().cast(),
                 to,
                 31,
                 200,
@@ -114,7 +114,10 @@ fn fields(ctx: &Ctx) -> Verdict {
             job.meet();
             // With another path in the id: notices name the default one.
             let mut vcq = job.vcq(job.right());
-            ok!(utofu_set_vcq_id_path(&mut vcq, [0u8, 2, 1].as_ptr()));
+            ok!(utofu_set_vcq_id_path(
+                &mut vcq,
+                [0u8, 2, 1].as_ptr().cast_mut()
+            ));
             let code = post(job, vcq, job.at(job.right(), 8));
             ensure_eq!(code, SUCCESS, "{name}");
             let mut seen = [false; 2];
@@ -283,11 +286,11 @@ fn edata(ctx: &Ctx) -> Verdict {
             job.meet();
         }
         gives!(
-            InvalidEdata,
+            UTOFU_ERR_INVALID_EDATA,
             utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut())
         );
         gives!(
-            InvalidEdata,
+            UTOFU_ERR_INVALID_EDATA,
             utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut())
         );
         job.queue.mrq_is_empty()

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -33,7 +31,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
             queue.register_as(memory, 40)?;
         }
         ctx.sync();
-        let expected = [Code::MrqPeer as i32, Code::MrqRmtStadd as i32, SUCCESS][step];
+        let expected = [UTOFU_ERR_MRQ_PEER, UTOFU_ERR_MRQ_RMT_STADD, SUCCESS][step];
         for edata in 0..4 {
             let flags = if step == 2 {
                 LOCAL
@@ -118,7 +116,7 @@ fn error_fields(ctx: &Ctx) -> Verdict {
         let nowhere = stadd_of(vcq, 99)?;
         let end = job.at(job.right(), 252);
         job.meet();
-        let (stadd, length) = (Code::MrqRmtStadd as i32, Code::MrqRmtLength as i32);
+        let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
         for flags in [0, REMOTE, LOCAL | REMOTE] {
             for (edata, expected) in [
                 (11, stadd),

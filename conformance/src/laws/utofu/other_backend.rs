@@ -56,8 +56,8 @@ fn fast_path(first: &Setting<'_>, second: &Setting<'_>) -> Verdict {
         child(second, || {
             let (mut hdl, mut at) = (0, [0; 6]);
             for _ in 0..3 {
-                gives!(Fatal, utofu_create_vcq(TNI, 0, &mut hdl));
-                gives!(Fatal, utofu_query_my_coords(at.as_mut_ptr()));
+                gives!(UTOFU_ERR_FATAL, utofu_create_vcq(TNI, 0, &mut hdl));
+                gives!(UTOFU_ERR_FATAL, utofu_query_my_coords(at.as_mut_ptr()));
             }
             Ok(())
         })

@@ -28,7 +28,7 @@ fn paths(vcq: u64) -> Vec<([u8; 3], u8)> {
             for c in 0..2 {
                 let coords = [a, b, c];
                 let mut id = u8::MAX;
-                if c!(utofu_get_path_id(vcq, coords.as_ptr(), &mut id)) == SUCCESS {
+                if c!(utofu_get_path_id(vcq, coords.as_ptr().cast_mut(), &mut id)) == SUCCESS {
                     paths.push((coords, id));
                 }
             }
@@ -62,11 +62,15 @@ fn at_most_twelve(ctx: &Ctx) -> Verdict {
         for b in (0..8).chain([254, 255]) {
             for c in (0..8).chain([254, 255]) {
                 let mut id = 0;
-                match c!(utofu_get_path_id(vcq, [a, b, c].as_ptr(), &mut id)) {
+                match c!(utofu_get_path_id(
+                    vcq,
+                    [a, b, c].as_ptr().cast_mut(),
+                    &mut id
+                )) {
                     SUCCESS => drop(ids.insert(id)),
                     code => ensure_eq!(
                         code,
-                        unipgas::utofu::status::Code::InvalidPath as i32,
+                        UTOFU_ERR_INVALID_PATH,
                         "the code for path {a}, {b}, {c}"
                     ),
                 }
@@ -81,7 +85,7 @@ fn chosen(ctx: &Ctx) -> Verdict {
     for rank in 0..ctx.size {
         let vcq = vcq_of(rank, TNI, 0)?;
         let mut id = u8::MAX;
-        ok!(utofu_get_path_id(vcq, std::ptr::null(), &mut id));
+        ok!(utofu_get_path_id(vcq, std::ptr::null_mut(), &mut id));
         let mut coords = [u8::MAX; 3];
         ok!(utofu_get_path_coords(vcq, id, coords.as_mut_ptr()));
         ensure!(
@@ -131,7 +135,10 @@ fn any_path_delivers(ctx: &Ctx) -> Verdict {
                 null_mut()
             ));
             let mut named = vcq;
-            ok!(utofu_set_vcq_id_path(&mut named, coords.as_ptr()));
+            ok!(utofu_set_vcq_id_path(
+                &mut named,
+                coords.as_ptr().cast_mut()
+            ));
             ok!(utofu_put(
                 job.hdl,
                 named,
@@ -166,9 +173,16 @@ fn flags_before_id(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let peer = job.right();
         let mut vcq = job.vcq(peer);
-        ok!(utofu_set_vcq_id_path(&mut vcq, [0u8, 1, 1].as_ptr()));
+        ok!(utofu_set_vcq_id_path(
+            &mut vcq,
+            [0u8, 1, 1].as_ptr().cast_mut()
+        ));
         let mut id = 0;
-        ok!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr(), &mut id));
+        ok!(utofu_get_path_id(
+            vcq,
+            [0u8, 2, 0].as_ptr().cast_mut(),
+            &mut id
+        ));
         job.memory.set(0, 5);
         ok!(utofu_put(
             job.hdl,

@@ -33,7 +33,7 @@ fn piggybacks(ctx: &Ctx) -> Verdict {
                 ok!(utofu_put_piggyback(
                     job.hdl,
                     job.vcq(job.right()),
-                    data[from..].as_ptr(),
+                    data[from..].as_ptr().cast_mut().cast(),
                     job.at(job.right(), 8 + to),
                     length,
                     0,
@@ -74,7 +74,7 @@ fn reusable(ctx: &Ctx) -> Verdict {
                     c!(utofu_put_piggyback(
                         job.hdl,
                         job.vcq(peer),
-                        data.as_ptr(),
+                        data.as_ptr().cast_mut().cast(),
                         job.at(peer, 32 * i),
                         32,
                         0,
@@ -156,7 +156,7 @@ fn padded(ctx: &Ctx) -> Verdict {
         ok!(utofu_put_piggyback(
             job.hdl,
             job.vcq(peer),
-            data.as_ptr(),
+            data.as_ptr().cast_mut().cast(),
             job.at(peer, 512 + 128),
             32,
             0,
@@ -228,22 +228,31 @@ fn too_long(ctx: &Ctx) -> Verdict {
         let data = [1u8; 64];
         let flags = LOCAL | REMOTE | TCQ;
         gives!(
-            InvalidSize,
-            utofu_put_piggyback(job.hdl, peer, data.as_ptr(), to, 33, 0, flags, null_mut())
+            UTOFU_ERR_INVALID_SIZE,
+            utofu_put_piggyback(
+                job.hdl,
+                peer,
+                data.as_ptr().cast_mut().cast(),
+                to,
+                33,
+                0,
+                flags,
+                null_mut()
+            )
         );
         gives!(
-            InvalidSize,
+            UTOFU_ERR_INVALID_SIZE,
             utofu_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, null_mut())
         );
         let mut desc = [0u64; 8];
         let mut size = 0;
         let desc = desc.as_mut_ptr().cast();
         gives!(
-            InvalidSize,
+            UTOFU_ERR_INVALID_SIZE,
             utofu_prepare_put_piggyback(
                 job.hdl,
                 peer,
-                data.as_ptr(),
+                data.as_ptr().cast_mut().cast(),
                 to,
                 33,
                 0,
@@ -253,7 +262,7 @@ fn too_long(ctx: &Ctx) -> Verdict {
             )
         );
         gives!(
-            InvalidSize,
+            UTOFU_ERR_INVALID_SIZE,
             utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size)
         );
         pause(2);

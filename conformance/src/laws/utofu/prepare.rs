@@ -101,7 +101,7 @@ fn every_kind(ctx: &Ctx) -> Verdict {
                 4 => ok!(utofu_prepare_put_piggyback(
                     hdl,
                     vcq,
-                    DATA.as_ptr(),
+                    DATA.as_ptr().cast_mut().cast(),
                     there(to),
                     29,
                     1,
@@ -435,7 +435,7 @@ fn source_later(ctx: &Ctx) -> Verdict {
         ok!(utofu_prepare_put_piggyback(
             job.hdl,
             job.vcq(peer),
-            data.as_ptr(),
+            data.as_ptr().cast_mut().cast(),
             job.at(peer, 24),
             8,
             1,

@@ -196,7 +196,7 @@ fn longest(ctx: &Ctx) -> Verdict {
             job.memory.all(3 + MOST, MOST - 1, 0, "behind the target")?;
         }
         gives!(
-            InvalidSize,
+            UTOFU_ERR_INVALID_SIZE,
             utofu_put(
                 job.hdl,
                 job.vcq(1),
@@ -233,7 +233,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
         ok!(utofu_put_piggyback(
             job.hdl,
             peer,
-            byte.as_ptr(),
+            byte.as_ptr().cast_mut().cast(),
             to,
             0,
             1,

@@ -106,8 +106,8 @@ fn ties(ctx: &Ctx) -> Verdict {
                 let data = [1u64; 6];
                 for count in [1, 3, 5] {
                     gives!(
-                        InvalidNumber,
-                        utofu_reduce_uint64(end, MAXLOC, data.as_ptr(), count, 0)
+                        UTOFU_ERR_INVALID_NUMBER,
+                        utofu_reduce_uint64(end, MAXLOC, data.as_ptr().cast_mut(), count, 0)
                     );
                 }
             }

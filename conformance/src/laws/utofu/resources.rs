@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -70,11 +68,7 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
         let mut all = Vec::new();
         for tni in 0..6 {
             let (mut queues, code) = exhaust(tni, 0)?;
-            ensure_eq!(
-                code,
-                Code::Full as i32,
-                "the VCQ after the last of TNI {tni}"
-            );
+            ensure_eq!(code, UTOFU_ERR_FULL, "the VCQ after the last of TNI {tni}");
             ensure_eq!(
                 queues.len(),
                 6 * 8,
@@ -83,16 +77,22 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
             // One is freed and created again, with its place.
             let again = queues.swap_remove(round * 17 + usize::from(tni));
             again.free()?;
-            gives!(InvalidVcqHdl, utofu_free_vcq(again.hdl));
+            gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(again.hdl));
             let fresh = Queue::create(tni, 0)?;
             ensure_eq!(fresh.id, again.id, "the only VCQ that is left");
             ensure!(fresh.hdl != again.hdl, "a freed handle names a new VCQ");
             queues.push(fresh);
             let mut hdl = UNTOUCHED;
-            gives!(Full, utofu_create_vcq(tni, 0, &mut hdl));
-            gives!(Full, utofu_create_vcq(tni, THREAD_SAFE, &mut hdl));
-            gives!(NotAvailable, utofu_create_vcq(tni, EXCLUSIVE, &mut hdl));
-            gives!(Used, utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl));
+            gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, 0, &mut hdl));
+            gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, THREAD_SAFE, &mut hdl));
+            gives!(
+                UTOFU_ERR_NOT_AVAILABLE,
+                utofu_create_vcq(tni, EXCLUSIVE, &mut hdl)
+            );
+            gives!(
+                UTOFU_ERR_USED,
+                utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
+            );
             all.extend(queues);
         }
         let ids: BTreeSet<u64> = all.iter().map(|queue| queue.id).collect();
@@ -113,7 +113,7 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
             ensure_eq!(place, (tni, 0, component), "where a component is");
             let mut hdl = UNTOUCHED;
             gives!(
-                Used,
+                UTOFU_ERR_USED,
                 utofu_create_vcq_with_cmp_id(tni, component, 0, &mut hdl)
             );
             ensure_eq!(hdl, UNTOUCHED, "the handle after an error");
@@ -151,12 +151,12 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
     let (exclusive, code) = exhaust(0, EXCLUSIVE)?;
     ensure_eq!(
         code,
-        Code::NotAvailable as i32,
+        UTOFU_ERR_NOT_AVAILABLE,
         "after the last CQ-exclusive VCQ"
     );
     ensure!(!exclusive.is_empty(), "no CQ-exclusive VCQ at all");
     let (others, code) = exhaust(0, 0)?;
-    ensure_eq!(code, Code::Full as i32, "after the last VCQ");
+    ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
     let mut cqs = BTreeSet::new();
     for queue in &exclusive {
         ensure!(
@@ -188,7 +188,7 @@ fn session_ends(_ctx: &Ctx) -> Verdict {
         let (queues, code) = exhaust(tni, SESSION_MODE)?;
         ensure_eq!(
             code,
-            Code::NotAvailable as i32,
+            UTOFU_ERR_NOT_AVAILABLE,
             "after the last session mode VCQ"
         );
         ensure_eq!(queues.len(), 3 * 8, "session mode VCQs of TNI {tni}");
@@ -221,37 +221,58 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
                 ok!(utofu_alloc_vbg(tni, 1, 0, id));
             }
             let mut more = [7u64; 2];
-            gives!(Full, utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr()));
-            gives!(Full, utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr()));
+            gives!(
+                UTOFU_ERR_FULL,
+                utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr())
+            );
+            gives!(
+                UTOFU_ERR_FULL,
+                utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr())
+            );
             ensure_eq!(more, [7; 2], "ids after FULL");
-            ok!(utofu_free_vbg(&ids[5], 1));
+            ok!(utofu_free_vbg(std::ptr::from_ref(&ids[5]).cast_mut(), 1));
             ok!(utofu_alloc_vbg(tni, 33, round, ids[16..].as_mut_ptr()));
-            ok!(utofu_free_vbg(&ids[6], 1));
+            ok!(utofu_free_vbg(std::ptr::from_ref(&ids[6]).cast_mut(), 1));
             // A start is left, but no relay; nothing is kept of an allocation that fails.
             for _ in 0..20 {
-                gives!(Full, utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr()));
+                gives!(
+                    UTOFU_ERR_FULL,
+                    utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr())
+                );
             }
             ensure_eq!(more, [7; 2], "ids after FULL");
             ok!(utofu_alloc_vbg(tni, 1, 0, &mut ids[6]));
-            gives!(Full, utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr()));
+            gives!(
+                UTOFU_ERR_FULL,
+                utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr())
+            );
             let mut all: Vec<u64> = ids[..49].to_vec();
             all.remove(5);
             let different: BTreeSet<u64> = all.iter().copied().collect();
             ensure_eq!(different.len(), 48, "different VBG ids of TNI {tni}");
-            ok!(utofu_free_vbg(ids[16..].as_ptr(), 33));
+            ok!(utofu_free_vbg(ids[16..].as_ptr().cast_mut(), 33));
             for nth in (0..16).filter(|nth| *nth != 5) {
-                ok!(utofu_free_vbg(&ids[nth], 1));
-                gives!(InvalidVbgId, utofu_free_vbg(&ids[nth], 1));
+                ok!(utofu_free_vbg(std::ptr::from_ref(&ids[nth]).cast_mut(), 1));
+                gives!(
+                    UTOFU_ERR_INVALID_VBG_ID,
+                    utofu_free_vbg(std::ptr::from_ref(&ids[nth]).cast_mut(), 1)
+                );
             }
             let mut whole = [0u64; 64];
-            gives!(Full, utofu_alloc_vbg(tni, 34, 0, whole.as_mut_ptr()));
-            gives!(Full, utofu_alloc_vbg(tni, 48, 0, whole.as_mut_ptr()));
             gives!(
-                Full,
+                UTOFU_ERR_FULL,
+                utofu_alloc_vbg(tni, 34, 0, whole.as_mut_ptr())
+            );
+            gives!(
+                UTOFU_ERR_FULL,
+                utofu_alloc_vbg(tni, 48, 0, whole.as_mut_ptr())
+            );
+            gives!(
+                UTOFU_ERR_FULL,
                 utofu_alloc_vbg(tni, usize::MAX, 0, whole.as_mut_ptr())
             );
             ok!(utofu_alloc_vbg(tni, 33, 0, whole.as_mut_ptr()));
-            ok!(utofu_free_vbg(whole.as_ptr(), 33));
+            ok!(utofu_free_vbg(whole.as_ptr().cast_mut(), 33));
         }
     }
     Ok(())
@@ -267,8 +288,8 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
             ensure_eq!(stadd, stadd_of(one.id, stag)?, "the STADD of STag {stag}");
             let mut again = 7;
             gives!(
-                Used,
-                utofu_reg_mem_with_stag(one.hdl, memory.base, 256, stag, 0, &mut again)
+                UTOFU_ERR_USED,
+                utofu_reg_mem_with_stag(one.hdl, memory.base.cast(), 256, stag, 0, &mut again)
             );
             ensure_eq!(again, 7, "the STADD after USED");
             // Another VCQ has its own.
@@ -278,7 +299,7 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
         for stag in 0..256 {
             one.deregister(stadd_of(one.id, stag)?)?;
             let twice = c!(utofu_dereg_mem(one.hdl, stadd_of(one.id, stag)?, 0));
-            ensure_eq!(twice, Code::InvalidStadd as i32, "deregistering twice");
+            ensure_eq!(twice, UTOFU_ERR_INVALID_STADD, "deregistering twice");
         }
     }
     one.free()?;
@@ -297,7 +318,7 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
         let at = memory.base.wrapping_add(nth % (1 << 16));
         match c!(utofu_reg_mem(
             queue.hdl,
-            at,
+            at.cast(),
             1,
             (nth >> 16) as u64 & 1,
             &mut stadd
@@ -310,12 +331,7 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
         }
         ensure!(stadds.len() < 1 << 17, "STADDs without end");
     };
-    ensure_eq!(
-        code,
-        Code::Full as i32,
-        "after {} registrations",
-        stadds.len()
-    );
+    ensure_eq!(code, UTOFU_ERR_FULL, "after {} registrations", stadds.len());
     ensure!(stadds.len() >= 1000, "only {} STADDs", stadds.len());
     let different: BTreeSet<u64> = stadds.iter().copied().collect();
     ensure_eq!(different.len(), stadds.len(), "different STADDs");
@@ -324,7 +340,7 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
     let mut again = 0;
     ok!(utofu_reg_mem(
         queue.hdl,
-        memory.base.wrapping_add((1 << 16) - 1),
+        memory.base.wrapping_add((1 << 16) - 1).cast(),
         1,
         0,
         &mut again

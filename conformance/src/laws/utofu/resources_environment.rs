@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use super::resources::{exhaust, whereabouts};
 use crate::kit::{Child, child};
@@ -40,15 +38,11 @@ fn succeeds(environment: &[(&str, &str)], body: impl FnOnce() -> Verdict) -> Ver
 /// Free mode, session mode and exclusive VCQs that TNI 2 has.
 fn kinds() -> Result<[usize; 3], String> {
     let (session, code) = exhaust(2, SESSION_MODE)?;
-    ensure_eq!(
-        code,
-        Code::NotAvailable as i32,
-        "after the session mode VCQs"
-    );
+    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the session mode VCQs");
     let (free, code) = exhaust(2, 0)?;
-    ensure_eq!(code, Code::Full as i32, "after the free mode VCQs");
+    ensure_eq!(code, UTOFU_ERR_FULL, "after the free mode VCQs");
     let (exclusive, code) = exhaust(2, EXCLUSIVE)?;
-    ensure_eq!(code, Code::NotAvailable as i32, "after the exclusive VCQs");
+    ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the exclusive VCQs");
     Ok([free.len(), session.len(), exclusive.len()])
 }
 
@@ -292,8 +286,8 @@ fn wrong_environment(_ctx: &Ctx) -> Verdict {
         let (status, text) = child(&[(name, value)], || {
             let (mut hdl, mut at) = (0, [0; 6]);
             for _ in 0..3 {
-                gives!(Fatal, utofu_create_vcq(0, 0, &mut hdl));
-                gives!(Fatal, utofu_query_my_coords(at.as_mut_ptr()));
+                gives!(UTOFU_ERR_FATAL, utofu_create_vcq(0, 0, &mut hdl));
+                gives!(UTOFU_ERR_FATAL, utofu_query_my_coords(at.as_mut_ptr()));
             }
             Ok(())
         })?;
@@ -332,7 +326,13 @@ fn shape(ctx: &Ctx) -> Verdict {
     for node in 0..36u8 {
         let at = [node / 18, 0, node / 6 % 3, 0, node / 2 % 3, node % 2];
         let mut id = 0;
-        ok!(utofu_construct_vcq_id(at.as_ptr(), 0, 0, 0, &mut id));
+        ok!(utofu_construct_vcq_id(
+            at.as_ptr().cast_mut(),
+            0,
+            0,
+            0,
+            &mut id
+        ));
         let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
         ok!(utofu_put_piggyback8(
             queue.hdl,
@@ -348,7 +348,7 @@ fn shape(ctx: &Ctx) -> Verdict {
             SUCCESS => found += 1,
             code => ensure_eq!(
                 code,
-                Code::MrqPeer as i32,
+                UTOFU_ERR_MRQ_PEER,
                 "a put to a node without a process"
             ),
         }
@@ -366,8 +366,8 @@ fn shape(ctx: &Ctx) -> Verdict {
     ] {
         let mut id = 7;
         gives!(
-            InvalidCoords,
-            utofu_construct_vcq_id(outside.as_ptr(), 0, 0, 0, &mut id)
+            UTOFU_ERR_INVALID_COORDS,
+            utofu_construct_vcq_id(outside.as_ptr().cast_mut(), 0, 0, 0, &mut id)
         );
         ensure_eq!(id, 7, "the id after an error");
     }
@@ -393,7 +393,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     // Two TNIs are enough to see it.
     for tni in 0..2 {
         let (queues, code) = exhaust(tni, 0)?;
-        ensure_eq!(code, Code::Full as i32, "after the last VCQ");
+        ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
         for queue in &queues {
             mine.insert(whereabouts(queue.id)?);
         }
@@ -413,7 +413,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
             let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);
             let mut id = 0;
             ok!(utofu_construct_vcq_id(
-                at.as_ptr(),
+                at.as_ptr().cast_mut(),
                 tni,
                 cq,
                 component,
@@ -436,7 +436,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
                 code => {
                     ensure_eq!(
                         code,
-                        Code::MrqPeer as i32,
+                        UTOFU_ERR_MRQ_PEER,
                         "an add to a VCQ that is not there"
                     );
                     let own = at == coords(ctx.rank)? && mine.contains(&(tni, cq, component));
@@ -467,7 +467,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         match c!(utofu_alloc_vbg(3, 1, 0, &mut id)) {
             SUCCESS => ids.push(id),
             code => {
-                ensure_eq!(code, Code::Full as i32, "after the last VBG");
+                ensure_eq!(code, UTOFU_ERR_FULL, "after the last VBG");
                 break;
             }
         }
@@ -491,7 +491,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         }
         let mut id = 0;
         ok!(utofu_construct_vcq_id(
-            at.as_ptr(),
+            at.as_ptr().cast_mut(),
             tni,
             cq,
             component,
@@ -520,7 +520,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     );
     ctx.sync();
     for id in &ids {
-        ok!(utofu_free_vbg(id, 1));
+        ok!(utofu_free_vbg(std::ptr::from_ref(id).cast_mut(), 1));
     }
     ctx.sync();
     Ok(())

@@ -2,8 +2,6 @@
 
 use std::ptr::null_mut;
 
-use unipgas::utofu::status::Code;
-
 use super::kit::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -230,7 +228,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                 cb(posted + 1)
             ));
             ensure_eq!(code, BUSY, "the code when nothing was polled");
-            gives!(Busy, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
+            gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
             for expected in 1..=posted {
                 ensure_eq!(job.queue.tcq()?, expected, "cbdata");
             }
@@ -327,8 +325,8 @@ fn send_errors(ctx: &Ctx) -> Verdict {
         ok!(utofu_put_piggyback8(job.hdl, vcq, 0, to, 8, 0, TCQ, cb(4)));
         let expected = [
             (SUCCESS, 1),
-            (Code::TcqStadd as i32, 2),
-            (Code::TcqLength as i32, 3),
+            (UTOFU_ERR_TCQ_STADD, 2),
+            (UTOFU_ERR_TCQ_LENGTH, 3),
             (SUCCESS, 4),
         ];
         for (code, cbdata) in expected {

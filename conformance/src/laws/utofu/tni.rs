@@ -46,7 +46,7 @@ fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
 
 fn onesided_tnis(_: &Ctx) -> Verdict {
     for tni in tnis(false)? {
-        let mut caps = std::ptr::null();
+        let mut caps = std::ptr::null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         Queue::create(tni, 0)?.free()?;
     }
@@ -55,7 +55,7 @@ fn onesided_tnis(_: &Ctx) -> Verdict {
 
 fn barrier_tnis(_: &Ctx) -> Verdict {
     for tni in tnis(true)? {
-        let mut caps = std::ptr::null();
+        let mut caps = std::ptr::null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         let mut vbgs = [0];
         ok!(utofu_alloc_vbg(tni, 1, 0, vbgs.as_mut_ptr()));
@@ -66,7 +66,7 @@ fn barrier_tnis(_: &Ctx) -> Verdict {
 
 fn onesided_caps(_: &Ctx) -> Verdict {
     for tni in tnis(false)? {
-        let mut caps = std::ptr::null();
+        let mut caps = std::ptr::null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         // SAFETY:
         // - memory of the implementation, as `managed` says.
@@ -89,7 +89,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
 
 fn barrier_caps(_: &Ctx) -> Verdict {
     for tni in tnis(true)? {
-        let mut caps = std::ptr::null();
+        let mut caps = std::ptr::null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         // SAFETY:
         // - memory of the implementation, as `managed` says.
@@ -103,11 +103,11 @@ fn barrier_caps(_: &Ctx) -> Verdict {
 }
 
 fn managed(_: &Ctx) -> Verdict {
-    let (mut first, mut second) = (std::ptr::null(), std::ptr::null());
+    let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
     ok!(utofu_query_onesided_caps(TNI, &mut first));
     ok!(utofu_query_onesided_caps(TNI, &mut second));
     ensure_eq!(first, second, "capabilities of one-sided communication");
-    let (mut first, mut second) = (std::ptr::null(), std::ptr::null());
+    let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
     ok!(utofu_query_barrier_caps(TNI, &mut first));
     ok!(utofu_query_barrier_caps(TNI, &mut second));
     ensure_eq!(first, second, "capabilities of barrier communication");

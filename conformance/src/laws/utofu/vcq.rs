@@ -56,7 +56,7 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
             // Nothing is registered: the answers tell that the VCQs are there.
             for _ in 0..ctx.size {
                 let (code, notice) = queue.next_mrq()?;
-                let code_expected = unipgas::utofu::status::Code::MrqRmtStadd as i32;
+                let code_expected = UTOFU_ERR_MRQ_RMT_STADD;
                 ensure!(
                     code == code_expected || code == SUCCESS,
                     "{} from {:#x}",
@@ -93,7 +93,7 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
                 for component in 0..8 {
                     let mut id = 0;
                     ok!(utofu_construct_vcq_id(
-                        at.as_ptr(),
+                        at.as_ptr().cast_mut(),
                         tni,
                         cq,
                         component,
@@ -137,7 +137,7 @@ fn components(_: &Ctx) -> Verdict {
     for component in [0u16, 1, 5] {
         let queue = Queue::with_component(TNI, component, 0)?;
         gives!(
-            Used,
+            UTOFU_ERR_USED,
             utofu_create_vcq_with_cmp_id(TNI, component, 0, &mut hdl)
         );
         // The same component on another TNI is another VCQ.
@@ -160,16 +160,19 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
     for id in [queue.id, peer] {
         let (one, mut two) = (id, id);
         for path in [[0u8, 0, 0], [0, 1, 0], [0, 1, 1], [0, 2, 1]] {
-            ok!(utofu_set_vcq_id_path(&mut two, path.as_ptr()));
+            ok!(utofu_set_vcq_id_path(&mut two, path.as_ptr().cast_mut()));
             ensure_eq!(info(two)?, info(one)?, "parts with path {path:?}");
         }
         let mut last = id;
-        ok!(utofu_set_vcq_id_path(&mut last, [0u8, 2, 1].as_ptr()));
+        ok!(utofu_set_vcq_id_path(
+            &mut last,
+            [0u8, 2, 1].as_ptr().cast_mut()
+        ));
         ensure_eq!(two, last, "an id whose path was set four times");
         ensure_eq!(one, id, "the other variable");
         // The node's own coordinates are what it began with.
         let at = info(id)?.0;
-        ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr()));
+        ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr().cast_mut()));
         ensure_eq!(two, id, "the id with the path that it was made with");
     }
     let mut again = 0;
@@ -181,7 +184,7 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
 fn path_chosen(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let mut peer = job.vcq(job.right());
-        ok!(utofu_set_vcq_id_path(&mut peer, std::ptr::null()));
+        ok!(utofu_set_vcq_id_path(&mut peer, std::ptr::null_mut()));
         job.memory.set(0, 0x77);
         ok!(utofu_put(
             job.hdl,
@@ -315,10 +318,16 @@ fn freed_handle(_: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 4, 0)?;
     queue.free()?;
     let mut id = 0;
-    gives!(InvalidVcqHdl, utofu_query_vcq_id(queue.hdl, &mut id));
-    gives!(InvalidVcqHdl, utofu_free_vcq(queue.hdl));
+    gives!(
+        UTOFU_ERR_INVALID_VCQ_HDL,
+        utofu_query_vcq_id(queue.hdl, &mut id)
+    );
+    gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(queue.hdl));
     let again = Queue::with_component(TNI, 4, 0)?;
     ensure_eq!(again.id, queue.id, "the id");
-    gives!(InvalidVcqHdl, utofu_query_vcq_id(queue.hdl, &mut id));
+    gives!(
+        UTOFU_ERR_INVALID_VCQ_HDL,
+        utofu_query_vcq_id(queue.hdl, &mut id)
+    );
     again.free()
 }

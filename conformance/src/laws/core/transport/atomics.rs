@@ -1,7 +1,7 @@
-//! [`Channel::atomic`](unipgas::core::transport::Channel::atomic).
+//! [`Channel::atomic`](unipgas_core::transport::Channel::atomic).
 
-use unipgas::core::atomic::{AtomicForm, apply_vector, supported};
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags};
+use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags};
 
 use super::super::atomics::{COUNT, Elements, SIZE, elements};
 use super::super::rank::Says;

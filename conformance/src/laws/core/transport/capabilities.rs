@@ -1,6 +1,6 @@
 //! What a backend says of itself is true.
 
-use unipgas::core::{Error, Flags, Outcome, Rights};
+use unipgas_core::{Error, Flags, Outcome, Rights};
 
 use super::super::law;
 use super::super::rank::Says;
@@ -110,7 +110,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         let len = 3000.min(node.limits().largest);
         let bytes = bytes_of(ctx, ctx.rank.into(), len);
         node.source().store(0, &bytes);
-        let at = |offset| unipgas::core::Remote { region, offset };
+        let at = |offset| unipgas_core::Remote { region, offset };
         node.put(0, at(2000), len, Flags::empty())?;
         let adds = if node.limits().atomics { 7 } else { 0 };
         if adds > 0 {
@@ -130,7 +130,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         let there = node.offer(exposed.as_ref())?;
         let region = there[node.right()].as_ref().expect("another rank");
         let seen = node.get(
-            unipgas::core::Remote {
+            unipgas_core::Remote {
                 region,
                 offset: 2000,
             },

@@ -1,11 +1,13 @@
 //! Threads of ours in a process that has nothing to do.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use unipgas::core::Flags;
+use unipgas_core::Flags;
 
 use super::super::law;
 use super::node::on_nodes;
+use crate::kit::library_threads;
 use crate::law::{Ctx, Law, Verdict};
 use crate::{ensure, ensure_eq};
 
@@ -24,21 +26,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What may come from peers that end what they did before.
 const LATE: u128 = 10;
 
-/// Name and number of sleeps of each thread of ours.
+/// Name and number of sleeps of each thread of the library.
 fn threads() -> Vec<(String, u64)> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        return Vec::new();
-    };
-    let of = |task: std::fs::DirEntry| {
-        let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
-        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+    let of = |(name, folder): (String, PathBuf)| {
+        let status = std::fs::read_to_string(folder.join("status")).ok()?;
         let sleeps = status
             .lines()
             .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        let ours = name.starts_with("unipgas-");
-        ours.then_some((name.trim().into(), sleeps.trim().parse().ok()?))
+        Some((name, sleeps.trim().parse().ok()?))
     };
-    tasks.flatten().filter_map(of).collect()
+    library_threads().into_iter().filter_map(of).collect()
 }
 
 fn sleeps() -> u64 {

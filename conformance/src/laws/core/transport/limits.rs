@@ -1,7 +1,7 @@
-//! What the operations of a backend are [confined to](unipgas::core::transport::Limits).
+//! What the operations of a backend are [confined to](unipgas_core::transport::Limits).
 
-use unipgas::core::transport::Limits;
-use unipgas::core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Outcome};
+use unipgas_core::transport::Limits;
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Outcome};
 
 use super::super::law;
 use super::super::rank::Says;
@@ -122,7 +122,7 @@ fn most_inline(ctx: &Ctx) -> Verdict {
 }
 
 /// Posts a word to `rank`.
-fn post(node: &Node<'_>, rank: usize) -> unipgas::core::Result<Outcome> {
+fn post(node: &Node<'_>, rank: usize) -> unipgas_core::Result<Outcome> {
     // SAFETY:
     // - in bounds of the source, which outlives the end of the operation.
     unsafe {

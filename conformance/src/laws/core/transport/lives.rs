@@ -1,7 +1,7 @@
-//! Processes that go: [`Peer::life`](unipgas::core::transport::Peer::life).
+//! Processes that go: [`Peer::life`](unipgas_core::transport::Peer::life).
 
-use unipgas::core::transport::Life;
-use unipgas::core::{Deadline, Error, Flags, Result};
+use unipgas_core::transport::Life;
+use unipgas_core::{Deadline, Error, Flags, Result};
 
 use super::super::law;
 use super::node::{Node, on_nodes};

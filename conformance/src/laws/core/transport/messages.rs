@@ -1,12 +1,12 @@
-//! Active messages: [`Channel::active_message`](unipgas::core::transport::Channel::active_message).
+//! Active messages: [`Channel::active_message`](unipgas_core::transport::Channel::active_message).
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas::core::op::Reply;
-use unipgas::core::region::Memory as Registration;
-use unipgas::core::transport::{Handler, LONGEST_MESSAGE};
-use unipgas::core::{Error, Flags, Remote, Result, Rights};
+use unipgas_core::op::Reply;
+use unipgas_core::region::Memory as Registration;
+use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
+use unipgas_core::{Error, Flags, Remote, Result, Rights};
 
 use super::super::rank::Says;
 use super::super::{law, ordering};

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use unipgas::core::loopback::Loopback;
-use unipgas::core::region::Memory as Registration;
-use unipgas::core::registry::{Opening, open_from_env};
-use unipgas::core::transport::{Channel, Limits, Peer, Transport};
-use unipgas::core::{
+use unipgas_core::loopback::Loopback;
+use unipgas_core::region::Memory as Registration;
+use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::transport::{Channel, Limits, Peer, Transport};
+use unipgas_core::{
     AtomicRequest, Deadline, Error, Flags, Local, Notice, Outcome, Remote, RemoteRegion, Result,
     Rights,
 };
@@ -319,8 +319,8 @@ impl<'a> Node<'a> {
     pub(super) fn add(&self, dst: Remote<'_>, value: u64) -> std::result::Result<u64, String> {
         let mut before = 0u64;
         let request = AtomicRequest {
-            op: unipgas::core::AtomicOp::Sum,
-            ty: unipgas::core::AtomicType::U64,
+            op: unipgas_core::AtomicOp::Sum,
+            ty: unipgas_core::AtomicType::U64,
             count: 1,
             operand: (&raw const value).cast(),
             compare: std::ptr::null(),

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use unipgas::core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
-use unipgas::core::region::Memory as Registration;
-use unipgas::core::transport::Channel;
-use unipgas::core::{Error, Flags, Notice, Rights};
+use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
+use unipgas_core::region::Memory as Registration;
+use unipgas_core::transport::Channel;
+use unipgas_core::{Error, Flags, Notice, Rights};
 
 use super::super::rank::Says;
 use super::super::{law, ordering};
@@ -290,7 +290,7 @@ fn wake(ctx: &Ctx) -> Verdict {
                     .transport
                     .bell()
                     .listen()
-                    .sleep(unipgas::core::bell::LONGEST)
+                    .sleep(unipgas_core::bell::LONGEST)
                 {
                     looks.again();
                 }

@@ -1,6 +1,6 @@
 //! What is refused, and leaves everything as it was.
 
-use unipgas::core::{
+use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Deadline, Error, Flags, Notice, Remote, RemoteRegion,
     Result, Rights,
 };

@@ -1,6 +1,6 @@
-//! Whether local memory has to be [registered](unipgas::core::transport::Limits::registered).
+//! Whether local memory has to be [registered](unipgas_core::transport::Limits::registered).
 
-use unipgas::core::{
+use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
 };
 

@@ -1,7 +1,7 @@
-//! Bytes: [`Channel::put`](unipgas::core::transport::Channel::put) and `get`.
+//! Bytes: [`Channel::put`](unipgas_core::transport::Channel::put) and `get`.
 
-use unipgas::core::lines::LINE;
-use unipgas::core::{Error, Flags};
+use unipgas_core::lines::LINE;
+use unipgas_core::{Error, Flags};
 
 use super::super::{law, ordering};
 use super::node::{Node, on_nodes};

@@ -1,4 +1,4 @@
-use unipgas::core::{Flags, Notice, Remote, RemoteRegion};
+use unipgas_core::{Flags, Notice, Remote, RemoteRegion};
 
 use super::*;
 use crate::laws::core::rank::{Rank, Says, late, on_ranks, read, write};

@@ -1,16 +1,17 @@
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-use unipgas::ircce::ffi::WaitList;
 
 use super::*;
-use crate::laws::rcce::kit::{Bytes, Recv, Send, barrier, c, gives, irecv, isend, ok};
+use crate::laws::rcce::kit::{
+    Bytes, Recv, Send, barrier, c, gives, iRCCE_WAIT_LIST, irecv, isend, ok,
+};
 
 /// Blocks are messages; receives are open for all of a round, and taken as they end.
 struct Messages<'a> {
     ctx: &'a Ctx,
     places: Bytes,
-    list: *mut WaitList,
+    list: *mut iRCCE_WAIT_LIST,
     receiving: Vec<(u32, Recv)>,
     sending: Vec<(Bytes, Send)>,
 }
@@ -61,7 +62,7 @@ impl Mesh for Messages<'_> {
 }
 
 pub(super) fn run(ctx: &Ctx) -> Left {
-    let list = Box::into_raw(Box::new(MaybeUninit::<WaitList>::uninit())).cast();
+    let list = Box::into_raw(Box::new(MaybeUninit::<iRCCE_WAIT_LIST>::uninit())).cast();
     c!(iRCCE_init_wait_list(list));
     let mut messages = Messages {
         ctx,

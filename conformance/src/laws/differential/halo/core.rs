@@ -1,4 +1,4 @@
-use unipgas::core::{Flags, Notice, Remote};
+use unipgas_core::{Flags, Notice, Remote};
 
 use super::*;
 use crate::ensure_eq;

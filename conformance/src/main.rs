@@ -1,0 +1,10 @@
+//! `unipgas-conform`: the laws of the specifications, which `unipgas conform` runs.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    unipgas_backends::init();
+    unipgas_options::run(unipgas_conformance::cli::command, |args| {
+        unipgas_conformance::cli::run(args.into_iter())
+    })
+}
