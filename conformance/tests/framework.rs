@@ -359,6 +359,7 @@ fn several_hosts() {
 }
 
 fn main() -> ExitCode {
+    unipgas_backends::init();
     let mut args = std::env::args().skip(1);
     let tests: &[(&str, fn())] = &[
         ("a_law_that_holds", a_law_that_holds),

@@ -492,6 +492,7 @@ fn where_nothing_can_be_written() {
 }
 
 fn main() -> ExitCode {
+    unipgas_backends::init();
     let mut args = std::env::args().skip(1);
     let tests: &[(&str, fn())] = &[
         ("laws_that_hold", laws_that_hold),
