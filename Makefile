@@ -83,7 +83,8 @@ install: ## into PREFIX (/usr/local), below DESTDIR; builds first if nothing is 
 	$(INSTALL) -D -m 644 api-utofu/include/$(MPI_HEADER) "$(DESTDIR)$(INCLUDEDIR)/$(MPI_HEADER)"
 	$(INSTALL) -m 755 $(LIBRARIES)/libunipgas_c.so "$(DESTDIR)$(LIBDIR)/$(SONAME)"
 	for link in $(LINKS); do ln -sf $(SONAME) "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
-	$(OBJCOPY) $(STRIP) --wildcard $(WEAK:%=--weaken-symbol='%') $(LIBRARIES)/libunipgas_c.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	packaging/one-object $(LIBRARIES)/libunipgas_c.a "$(DESTDIR)$(LIBDIR)/libunipgas.a"
+	$(OBJCOPY) $(STRIP) --wildcard $(WEAK:%=--weaken-symbol='%') "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	chmod 644 "$(DESTDIR)$(LIBDIR)/libunipgas.a"
 	for link in $(ARCHIVE_LINKS); do ln -sf libunipgas.a "$(DESTDIR)$(LIBDIR)/$$link" || exit 1; done
 	for file in $(PKGCONFIG); do $(FILL) packaging/$$file.in "$(DESTDIR)$(LIBDIR)/pkgconfig/$$file" || exit 1; done
