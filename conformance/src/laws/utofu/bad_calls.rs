@@ -32,7 +32,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
         let expect = |code: i32, what: &str, wrong: Call| -> Verdict {
             let seen = call(&function, &wrong);
             ensure!(
-                seen == code as i32,
+                seen == code,
                 "{} with {what} gave {} instead of {code:?}",
                 function.name,
                 code_name(seen)

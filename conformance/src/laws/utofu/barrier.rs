@@ -29,7 +29,7 @@ laws! {
 fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
     ensure!(
-        seen == code as i32,
+        seen == code,
         "{what} gave {} instead of {code:?}",
         code_name(seen)
     );

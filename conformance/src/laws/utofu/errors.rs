@@ -71,7 +71,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
                 ));
                 let (seen, cbdata) = job.queue.next_tcq()?;
                 ensure!(
-                    seen == *code as i32,
+                    seen == *code,
                     "a put of {len} from {what} gave {} instead of {code:?}",
                     code_name(seen)
                 );
@@ -95,11 +95,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
                     (SUCCESS, 1),
                     "the TCQ before an error"
                 );
-                ensure_eq!(
-                    job.queue.next_tcq()?,
-                    (*code as i32, 2),
-                    "the TCQ at an error"
-                );
+                ensure_eq!(job.queue.next_tcq()?, (*code, 2), "the TCQ at an error");
                 ensure_eq!(
                     job.queue.next_tcq()?,
                     (SUCCESS, 3),
@@ -293,7 +289,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                     }
                     let (seen, notice) = job.queue.next_mrq()?;
                     ensure!(
-                        seen == code as i32,
+                        seen == code,
                         "{name} at {what} gave {} instead of {code:?}",
                         code_name(seen)
                     );
@@ -391,7 +387,7 @@ fn local_errors(ctx: &Ctx) -> Verdict {
                     }
                 };
                 ensure!(
-                    seen == code as i32,
+                    seen == code,
                     "a get to {what} gave {} instead of {code:?}",
                     code_name(seen)
                 );

@@ -305,7 +305,7 @@ fn bad_target(ctx: &Ctx) -> Verdict {
         if job.rank == 1 {
             for code in [UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH] {
                 let (seen, notice) = session.queue.next_mrq()?;
-                ensure_eq!(code_name(seen), code_name(code as i32), "a failed relay");
+                ensure_eq!(code_name(seen), code_name(code), "a failed relay");
                 ensure_eq!(
                     (notice.notice_type, notice.vcq_id),
                     (LCL_PUT, session.ids[2]),
