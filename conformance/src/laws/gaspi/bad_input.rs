@@ -113,11 +113,7 @@ fn null_results(_: &Ctx) -> Verdict {
     // Programs that do not want the value give no place for it.
     ok!(gaspi_notify_reset(0, 4, null_mut()));
     ok!(gaspi_notify_reset(0, 4, &mut value));
-    ensure_eq!(
-        value,
-        0,
-        "the notification after a reset without a place for its value"
-    );
+    ensure_eq!(value, 0, "the notification after a reset without a place");
     gives!(
         GASPI_ERR_NULLPTR,
         gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG)
@@ -630,29 +626,18 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
         2 => most + random.below(3),
         _ => random.below(most),
     };
+    let seldom = |random: &mut crate::law::Random, n: u64, usual: u64| match random.below(n) {
+        0 => random.next(),
+        _ => usual,
+    };
     // Bytes of the peer's target that may have been written.
     let mut written = vec![false; len as usize];
     for _ in 0..300 {
-        let local = if random.below(8) == 0 {
-            random.next() as u8
-        } else {
-            0
-        };
-        let remote = if random.below(8) == 0 {
-            random.next() as u8
-        } else {
-            1
-        };
-        let rank = if random.below(10) == 0 {
-            random.next() as u16
-        } else {
-            peer
-        };
-        let queue = if random.below(10) == 0 {
-            random.next() as u8
-        } else {
-            random.below(8) as u8
-        };
+        let local = seldom(&mut random, 8, 0) as u8;
+        let remote = seldom(&mut random, 8, 1) as u8;
+        let rank = seldom(&mut random, 10, u64::from(peer)) as u16;
+        let one = random.below(8);
+        let queue = seldom(&mut random, 10, one) as u8;
         let (from, to) = (odd(&mut random, len), odd(&mut random, len));
         let size = odd(&mut random, 40);
         let fits = |offset: u64| offset <= len && size <= len - offset;
@@ -702,13 +687,11 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
     (0..8).try_for_each(flush)?;
     source.all(0, len as usize, 0x33, "the source")?;
     barrier()?;
-    let mut back = vec![0u8; len as usize];
+    let back = written.iter().map(|written| u8::from(*written) * 0x33);
+    let back: Vec<u8> = back.collect();
     let check = segment(2, len as usize)?;
     ok!(gaspi_read(2, 0, peer, 1, 0, len, 0, LONG));
     flush(0)?;
-    for (i, byte) in back.iter_mut().enumerate() {
-        *byte = if written[i] { 0x33 } else { 0 };
-    }
     check.holds(0, &back, "the peer's target against the model")?;
     ensure_eq!(target.len as u64, len, "the target's length");
     barrier()
