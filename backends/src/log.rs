@@ -1,20 +1,18 @@
-//! What the library tells of its choices, for programs that have no subscriber of `tracing`: as lines on standard error, or in the file of UNIPGAS_LOG_FILE, where UNIPGAS_LOG asks for them, and to
-//! who else writes lines.
+//! Log lines for programs that have no subscriber of `tracing`: on standard error or in the file of UNIPGAS_LOG_FILE, where UNIPGAS_LOG asks for them;
+//! and for a sink.
 
-use std::fmt::{self, Write};
-use std::sync::Arc;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::Write as _;
 use std::time::Instant;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, SubscriberExt};
-use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use unipgas_core::log::{Sink, Wishes};
 use unipgas_core::variables::wrong;
@@ -26,24 +24,14 @@ const MUST: &str = "must be off, error, warn, info, debug or trace, or targets w
 /// Has events written from now on. Where the program has a subscriber of its own, all is left to that one. Errors:
 /// [`Error::InvalidArgument`].
 pub fn listen(wishes: Wishes) -> Result<()> {
-    let time = match &wishes.file {
-        Some(_) => Time::OfDay,
-        None => Time::Since(Instant::now()),
-    };
-    let writer = match wishes.file {
-        Some(file) => BoxMakeWriter::new(Arc::new(file)),
-        None => BoxMakeWriter::new(std::io::stderr),
-    };
     let lines = wishes.filter.as_deref().map(|filter| {
-        let layer = tracing_subscriber::fmt::layer()
-            .with_writer(writer)
-            .with_ansi(false)
-            .event_format(Lines {
-                who: wishes.who,
-                time,
-                event: Format::default().without_time().with_ansi(false),
-            });
-        Ok::<_, Error>(layer.with_filter(parse(filter)?))
+        let lines = Lines {
+            who: wishes.who,
+            to: wishes
+                .file
+                .map_or_else(|| To::Error(Instant::now()), To::File),
+        };
+        Ok::<_, Error>(lines.with_filter(parse(filter)?))
     });
     let sink = wishes
         .sink
@@ -69,44 +57,40 @@ fn parse(filter: &str) -> Result<Targets> {
     parsed.ok_or_else(|| wrong("UNIPGAS_LOG", filter, MUST))
 }
 
-/// Where a line has its time.
-enum Time {
-    /// In seconds since then, for a person in front of a terminal.
-    Since(Instant),
-    /// Of the day, first in the line: lines of several processes can be sorted.
-    OfDay,
+/// Where lines go.
+enum To {
+    /// Standard error, with the seconds since then.
+    Error(Instant),
+    /// A file, with the time of day first: lines of several processes can be sorted.
+    File(File),
 }
 
 /// `unipgas: rank 2 on node1: 0.001523 DEBUG unipgas::route: rank 0 is reached by shm`; the time in seconds. In a file
 /// `2026-11-28T18:27:21.001523Z rank 2 on node1: DEBUG unipgas::route: rank 0 is reached by shm`.
+/// The layer of `tracing_subscriber::fmt` panics in exit handlers: they run after a thread's memory is gone.
 struct Lines {
     who: String,
-    time: Time,
-    event: Format<Full, ()>,
+    to: To,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        context: &FmtContext<'_, S, N>,
-        mut line: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        match self.time {
-            Time::Since(began) => {
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        let (who, text) = (&self.who, text(event));
+        // Write errors are ignored.
+        let _ = match &self.to {
+            To::Error(began) => {
                 let time = began.elapsed().as_secs_f64();
-                write!(line, "unipgas: {}: {time:.6} ", self.who)?;
+                let line = format!("unipgas: {who}: {time:.6} {level:>5} {target}: {text}\n");
+                std::io::stderr().write_all(line.as_bytes())
             }
-            Time::OfDay => {
-                SystemTime.format_time(&mut line)?;
-                write!(line, " {}: ", self.who)?;
+            To::File(file) => {
+                let mut time = String::new();
+                let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+                let line = format!("{time} {who}: {level:>5} {target}: {text}\n");
+                (&mut &*file).write_all(line.as_bytes())
             }
-        }
-        self.event.format_event(context, line, event)
+        };
     }
 }
 
@@ -114,14 +98,18 @@ struct Forward(Sink);
 
 impl<S: Subscriber> Layer<S> for Forward {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let mut text = Text::default();
-        event.record(&mut text);
-        let line = text.message + &text.fields;
-        (self.0.write)(*event.metadata().level(), event.metadata().target(), &line);
+        let (level, target) = (event.metadata().level(), event.metadata().target());
+        (self.0.write)(*level, target, &text(event));
     }
 }
 
 /// An event's message, and ` name=value` for each field.
+fn text(event: &Event<'_>) -> String {
+    let mut text = Text::default();
+    event.record(&mut text);
+    text.message + &text.fields
+}
+
 #[derive(Default)]
 struct Text {
     message: String,
@@ -140,6 +128,47 @@ impl Visit for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Logs where its thread's memory goes.
+    struct Last;
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            tracing::info!(answer = 42, "the last word");
+        }
+    }
+
+    #[test]
+    fn events_are_written_while_a_thread_ends() {
+        let path = std::env::temp_dir().join(format!("unipgas-log-{}", std::process::id()));
+        let wishes = Wishes {
+            filter: Some("info".into()),
+            file: Some(File::create(&path).expect("a file")),
+            who: "rank 2 on node1".into(),
+            sink: None,
+        };
+        listen(wishes).expect("a filter");
+        thread_local!(static LAST: Last = const { Last });
+        let thread = std::thread::spawn(|| {
+            // What is made first goes last.
+            LAST.with(|_| tracing::info!("the first word"));
+        });
+        thread.join().expect("no panic");
+        let written = std::fs::read_to_string(&path).expect("the file");
+        std::fs::remove_file(&path).expect("the file");
+        let lines: Vec<_> = written
+            .lines()
+            .map(|line| line.split_once(' ').expect("a time").1)
+            .collect();
+        let head = "rank 2 on node1:  INFO unipgas_backends::log::tests: the";
+        assert_eq!(
+            lines,
+            [
+                format!("{head} first word"),
+                format!("{head} last word answer=42")
+            ]
+        );
+    }
 
     #[test]
     fn what_is_no_filter_is_refused() {

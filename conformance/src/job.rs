@@ -280,8 +280,8 @@ pub(crate) struct RankEnd {
     pub wrote: Vec<String>,
 }
 
-/// So many lines of what a rank has written are kept.
-const KEPT: usize = 8;
+/// Number of kept lines: room for a panic and its backtrace.
+const KEPT: usize = 80;
 
 /// How [`Exit`] is written.
 #[derive(Serialize, Deserialize)]

@@ -278,6 +278,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
         }
         results.push(ran);
     }
+    let began = told.values().filter_map(|told| told.began).max();
     let unexpected = ended
         .ranks
         .iter()
@@ -294,7 +295,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
                 end.exit,
                 last_words(ended, rank)
             ),
-            said: Vec::new(),
+            said: last_said(began, ended),
         });
     }
     results
