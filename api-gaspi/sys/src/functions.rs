@@ -9,183 +9,150 @@ use crate::types::*;
 #[macro_export]
 macro_rules! gaspi_functions {
     ($callback:ident) => {
-        $callback! {
-            fn pgaspi_group_create(group: *mut u8) -> i32;
-            fn gaspi_group_create(group: *mut u8) -> i32;
-            fn pgaspi_group_add(group: u8, rank: u16) -> i32;
-            fn gaspi_group_add(group: u8, rank: u16) -> i32;
-            fn pgaspi_group_commit(group: u8, timeout: u64) -> i32;
-            fn gaspi_group_commit(group: u8, timeout: u64) -> i32;
-            fn pgaspi_group_delete(group: u8) -> i32;
-            fn gaspi_group_delete(group: u8) -> i32;
-            fn pgaspi_group_num(num: *mut u32) -> i32;
-            fn gaspi_group_num(num: *mut u32) -> i32;
-            fn pgaspi_group_size(group: u8, size: *mut u32) -> i32;
-            fn gaspi_group_size(group: u8, size: *mut u32) -> i32;
-            fn pgaspi_group_ranks(group: u8, ranks: *mut u16) -> i32;
-            fn gaspi_group_ranks(group: u8, ranks: *mut u16) -> i32;
-            fn pgaspi_barrier(group: u8, timeout: u64) -> i32;
-            fn gaspi_barrier(group: u8, timeout: u64) -> i32;
-            fn pgaspi_allreduce(
+        $crate::__with_profiled! { $callback {
+            fn gaspi_group_create pgaspi_group_create(group: *mut u8) -> i32;
+            fn gaspi_group_add pgaspi_group_add(group: u8, rank: u16) -> i32;
+            fn gaspi_group_commit pgaspi_group_commit(group: u8, timeout: u64) -> i32;
+            fn gaspi_group_delete pgaspi_group_delete(group: u8) -> i32;
+            fn gaspi_group_num pgaspi_group_num(num: *mut u32) -> i32;
+            fn gaspi_group_size pgaspi_group_size(group: u8, size: *mut u32) -> i32;
+            fn gaspi_group_ranks pgaspi_group_ranks(group: u8, ranks: *mut u16) -> i32;
+            fn gaspi_barrier pgaspi_barrier(group: u8, timeout: u64) -> i32;
+            fn gaspi_allreduce pgaspi_allreduce(
                 send: *const u8, receive: *mut u8, num: u32, operation: u32, datatype: u32, group: u8, timeout: u64,
             ) -> i32;
-            fn gaspi_allreduce(
-                send: *const u8, receive: *mut u8, num: u32, operation: u32, datatype: u32, group: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_allreduce_user(
+            fn gaspi_allreduce_user pgaspi_allreduce_user(
                 send: *const u8, receive: *mut u8, num: u32, size: u64, operation: Option<gaspi_reduce_operation_t>,
                 state: *mut c_void, group: u8, timeout: u64,
             ) -> i32;
-            fn gaspi_allreduce_user(
-                send: *const u8, receive: *mut u8, num: u32, size: u64, operation: Option<gaspi_reduce_operation_t>,
-                state: *mut c_void, group: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_allreduce_user_17(
+            fn gaspi_allreduce_user_17 pgaspi_allreduce_user_17(
                 send: *const u8, receive: *mut u8, num: u32, size: u64, operation: Option<gaspi_reduce_operation_17_t>,
                 state: *mut c_void, group: u8, timeout: u64,
             ) -> i32;
-            fn gaspi_allreduce_user_17(
-                send: *const u8, receive: *mut u8, num: u32, size: u64, operation: Option<gaspi_reduce_operation_17_t>,
-                state: *mut c_void, group: u8, timeout: u64,
+            fn gaspi_version pgaspi_version(version: *mut f32) -> i32;
+            fn gaspi_time_get pgaspi_time_get(time: *mut f32) -> i32;
+            fn gaspi_time_resolution pgaspi_time_resolution(resolution: *mut f32) -> i32;
+            fn gaspi_time_ticks pgaspi_time_ticks(ticks: *mut u64) -> i32;
+            fn gaspi_cpu_frequency pgaspi_cpu_frequency(mhz: *mut f32) -> i32;
+            fn gaspi_print_error pgaspi_print_error(code: i32, message: *mut *mut c_char) -> i32;
+            fn gaspi_error_message pgaspi_error_message(code: i32, message: *mut *mut c_char) -> i32;
+            fn gaspi_pcontrol pgaspi_pcontrol(argument: *mut c_void) -> i32;
+            fn gaspi_numa_socket pgaspi_numa_socket(socket: *mut u8) -> i32;
+            fn gaspi_set_socket_affinity pgaspi_set_socket_affinity(socket: u8) -> i32;
+            fn gaspi_error_str pgaspi_error_str(code: i32) -> *mut c_char;
+            fn gaspi_delay pgaspi_delay() -> ();
+            fn gaspi_print_affinity_mask pgaspi_print_affinity_mask() -> ();
+            fn gaspi_group_max pgaspi_group_max(value: *mut u32) -> i32;
+            fn gaspi_segment_max pgaspi_segment_max(value: *mut u32) -> i32;
+            fn gaspi_queue_size_max pgaspi_queue_size_max(value: *mut u32) -> i32;
+            fn gaspi_transfer_size_max pgaspi_transfer_size_max(value: *mut u64) -> i32;
+            fn gaspi_notification_num pgaspi_notification_num(value: *mut u32) -> i32;
+            fn gaspi_allreduce_buf_size pgaspi_allreduce_buf_size(value: *mut u64) -> i32;
+            fn gaspi_allreduce_elem_max pgaspi_allreduce_elem_max(value: *mut u32) -> i32;
+            fn gaspi_rw_list_elem_max pgaspi_rw_list_elem_max(value: *mut u32) -> i32;
+            fn gaspi_network_type pgaspi_network_type(value: *mut u32) -> i32;
+            fn gaspi_build_infrastructure pgaspi_build_infrastructure(value: *mut u32) -> i32;
+            fn gaspi_queue_num pgaspi_queue_num(num: *mut u32) -> i32;
+            fn gaspi_queue_max pgaspi_queue_max(max: *mut u32) -> i32;
+            fn gaspi_transfer_size_min pgaspi_transfer_size_min(min: *mut u64) -> i32;
+            fn gaspi_passive_transfer_size_max pgaspi_passive_transfer_size_max(max: *mut u64) -> i32;
+            fn gaspi_passive_transfer_size_min pgaspi_passive_transfer_size_min(min: *mut u64) -> i32;
+            fn gaspi_atomic_max pgaspi_atomic_max(max: *mut u64) -> i32;
+            fn gaspi_passive_send pgaspi_passive_send(segment: u8, offset: u64, rank: u16, size: u64, timeout: u64) -> i32;
+            fn gaspi_passive_receive pgaspi_passive_receive(
+                segment: u8, offset: u64, rank: *mut u16, size: u64, timeout: u64,
             ) -> i32;
-            fn pgaspi_version(version: *mut f32) -> i32;
-            fn gaspi_version(version: *mut f32) -> i32;
-            fn pgaspi_time_get(time: *mut f32) -> i32;
-            fn gaspi_time_get(time: *mut f32) -> i32;
-            fn pgaspi_time_resolution(resolution: *mut f32) -> i32;
-            fn gaspi_time_resolution(resolution: *mut f32) -> i32;
-            fn pgaspi_time_ticks(ticks: *mut u64) -> i32;
-            fn gaspi_time_ticks(ticks: *mut u64) -> i32;
-            fn pgaspi_cpu_frequency(mhz: *mut f32) -> i32;
-            fn gaspi_cpu_frequency(mhz: *mut f32) -> i32;
-            fn pgaspi_print_error(code: i32, message: *mut *mut c_char) -> i32;
-            fn gaspi_print_error(code: i32, message: *mut *mut c_char) -> i32;
-            fn pgaspi_error_message(code: i32, message: *mut *mut c_char) -> i32;
-            fn gaspi_error_message(code: i32, message: *mut *mut c_char) -> i32;
-            fn pgaspi_pcontrol(argument: *mut c_void) -> i32;
-            fn gaspi_pcontrol(argument: *mut c_void) -> i32;
-            fn pgaspi_numa_socket(socket: *mut u8) -> i32;
-            fn gaspi_numa_socket(socket: *mut u8) -> i32;
-            fn pgaspi_set_socket_affinity(socket: u8) -> i32;
-            fn gaspi_set_socket_affinity(socket: u8) -> i32;
-            fn pgaspi_error_str(code: i32) -> *mut c_char;
-            fn gaspi_error_str(code: i32) -> *mut c_char;
-            fn pgaspi_delay() -> ();
-            fn gaspi_delay() -> ();
-            fn pgaspi_print_affinity_mask() -> ();
-            fn gaspi_print_affinity_mask() -> ();
-            fn pgaspi_group_max(value: *mut u32) -> i32;
-            fn gaspi_group_max(value: *mut u32) -> i32;
-            fn pgaspi_segment_max(value: *mut u32) -> i32;
-            fn gaspi_segment_max(value: *mut u32) -> i32;
-            fn pgaspi_queue_size_max(value: *mut u32) -> i32;
-            fn gaspi_queue_size_max(value: *mut u32) -> i32;
-            fn pgaspi_transfer_size_max(value: *mut u64) -> i32;
-            fn gaspi_transfer_size_max(value: *mut u64) -> i32;
-            fn pgaspi_notification_num(value: *mut u32) -> i32;
-            fn gaspi_notification_num(value: *mut u32) -> i32;
-            fn pgaspi_allreduce_buf_size(value: *mut u64) -> i32;
-            fn gaspi_allreduce_buf_size(value: *mut u64) -> i32;
-            fn pgaspi_allreduce_elem_max(value: *mut u32) -> i32;
-            fn gaspi_allreduce_elem_max(value: *mut u32) -> i32;
-            fn pgaspi_rw_list_elem_max(value: *mut u32) -> i32;
-            fn gaspi_rw_list_elem_max(value: *mut u32) -> i32;
-            fn pgaspi_network_type(value: *mut u32) -> i32;
-            fn gaspi_network_type(value: *mut u32) -> i32;
-            fn pgaspi_build_infrastructure(value: *mut u32) -> i32;
-            fn gaspi_build_infrastructure(value: *mut u32) -> i32;
-            fn pgaspi_queue_num(num: *mut u32) -> i32;
-            fn gaspi_queue_num(num: *mut u32) -> i32;
-            fn pgaspi_queue_max(max: *mut u32) -> i32;
-            fn gaspi_queue_max(max: *mut u32) -> i32;
-            fn pgaspi_transfer_size_min(min: *mut u64) -> i32;
-            fn gaspi_transfer_size_min(min: *mut u64) -> i32;
-            fn pgaspi_passive_transfer_size_max(max: *mut u64) -> i32;
-            fn gaspi_passive_transfer_size_max(max: *mut u64) -> i32;
-            fn pgaspi_passive_transfer_size_min(min: *mut u64) -> i32;
-            fn gaspi_passive_transfer_size_min(min: *mut u64) -> i32;
-            fn pgaspi_atomic_max(max: *mut u64) -> i32;
-            fn gaspi_atomic_max(max: *mut u64) -> i32;
-            fn pgaspi_passive_send(segment: u8, offset: u64, rank: u16, size: u64, timeout: u64) -> i32;
-            fn gaspi_passive_send(segment: u8, offset: u64, rank: u16, size: u64, timeout: u64) -> i32;
-            fn pgaspi_passive_receive(segment: u8, offset: u64, rank: *mut u16, size: u64, timeout: u64) -> i32;
-            fn gaspi_passive_receive(segment: u8, offset: u64, rank: *mut u16, size: u64, timeout: u64) -> i32;
-            fn pgaspi_passive_queue_purge(timeout: u64) -> i32;
-            fn gaspi_passive_queue_purge(timeout: u64) -> i32;
-            fn pgaspi_config_get(config: *mut gaspi_config_t) -> i32;
-            fn gaspi_config_get(config: *mut gaspi_config_t) -> i32;
-            fn pgaspi_config_set(config: gaspi_config_t) -> i32;
-            fn gaspi_config_set(config: gaspi_config_t) -> i32;
-            fn pgaspi_proc_init(timeout: u64) -> i32;
-            fn gaspi_proc_init(timeout: u64) -> i32;
-            fn pgaspi_proc_term(timeout: u64) -> i32;
-            fn gaspi_proc_term(timeout: u64) -> i32;
-            fn pgaspi_proc_num(num: *mut u16) -> i32;
-            fn gaspi_proc_num(num: *mut u16) -> i32;
-            fn pgaspi_proc_rank(rank: *mut u16) -> i32;
-            fn gaspi_proc_rank(rank: *mut u16) -> i32;
-            fn pgaspi_proc_kill(rank: u16, timeout: u64) -> i32;
-            fn gaspi_proc_kill(rank: u16, timeout: u64) -> i32;
-            fn pgaspi_proc_ping(rank: u16, timeout: u64) -> i32;
-            fn gaspi_proc_ping(rank: u16, timeout: u64) -> i32;
-            fn pgaspi_connect(rank: u16, timeout: u64) -> i32;
-            fn gaspi_connect(rank: u16, timeout: u64) -> i32;
-            fn pgaspi_disconnect(rank: u16, timeout: u64) -> i32;
-            fn gaspi_disconnect(rank: u16, timeout: u64) -> i32;
-            fn pgaspi_initialized(initialized: *mut u32) -> i32;
-            fn gaspi_initialized(initialized: *mut u32) -> i32;
-            fn pgaspi_proc_local_rank(rank: *mut u16) -> i32;
-            fn gaspi_proc_local_rank(rank: *mut u16) -> i32;
-            fn pgaspi_proc_local_num(num: *mut u16) -> i32;
-            fn gaspi_proc_local_num(num: *mut u16) -> i32;
-            fn pgaspi_proc_incarnation(incarnation: *mut u32) -> i32;
-            fn gaspi_proc_incarnation(incarnation: *mut u32) -> i32;
-            fn pgaspi_state_vec_get(states: *mut i32) -> i32;
-            fn gaspi_state_vec_get(states: *mut i32) -> i32;
-            fn pgaspi_state_vec_get_17(states: *mut *mut i32) -> i32;
-            fn gaspi_state_vec_get_17(states: *mut *mut i32) -> i32;
-            fn pgaspi_segment_alloc(id: u8, size: u64, policy: u32) -> i32;
-            fn gaspi_segment_alloc(id: u8, size: u64, policy: u32) -> i32;
-            fn pgaspi_segment_register(id: u8, rank: u16, timeout: u64) -> i32;
-            fn gaspi_segment_register(id: u8, rank: u16, timeout: u64) -> i32;
-            fn pgaspi_segment_create(id: u8, size: u64, group: u8, timeout: u64, policy: u32) -> i32;
-            fn gaspi_segment_create(id: u8, size: u64, group: u8, timeout: u64, policy: u32) -> i32;
-            fn pgaspi_segment_bind(id: u8, pointer: *mut u8, size: u64, description: i32) -> i32;
-            fn gaspi_segment_bind(id: u8, pointer: *mut u8, size: u64, description: i32) -> i32;
-            fn pgaspi_segment_use(id: u8, pointer: *mut u8, size: u64, group: u8, timeout: u64, description: i32) -> i32;
-            fn gaspi_segment_use(id: u8, pointer: *mut u8, size: u64, group: u8, timeout: u64, description: i32) -> i32;
-            fn pgaspi_segment_delete(id: u8) -> i32;
-            fn gaspi_segment_delete(id: u8) -> i32;
-            fn pgaspi_segment_num(num: *mut u32) -> i32;
-            fn gaspi_segment_num(num: *mut u32) -> i32;
-            fn pgaspi_segment_list(num: u32, ids: *mut u8) -> i32;
-            fn gaspi_segment_list(num: u32, ids: *mut u8) -> i32;
-            fn pgaspi_segment_ptr(id: u8, pointer: *mut *mut u8) -> i32;
-            fn gaspi_segment_ptr(id: u8, pointer: *mut *mut u8) -> i32;
-            fn pgaspi_segment_size(id: u8, rank: u16, size: *mut u64) -> i32;
-            fn gaspi_segment_size(id: u8, rank: u16, size: *mut u64) -> i32;
-            fn pgaspi_segment_avail_local(id: *mut u8) -> i32;
-            fn gaspi_segment_avail_local(id: *mut u8) -> i32;
-            fn pgaspi_statistic_verbosity_level(level: u32) -> i32;
-            fn gaspi_statistic_verbosity_level(level: u32) -> i32;
-            fn pgaspi_statistic_counter_max(max: *mut u32) -> i32;
-            fn gaspi_statistic_counter_max(max: *mut u32) -> i32;
-            fn pgaspi_statistic_counter_info(
-                counter: u32, argument: *mut u32, name: *mut *mut c_char, description: *mut *mut c_char, level: *mut
-                u32,
+            fn gaspi_passive_queue_purge pgaspi_passive_queue_purge(timeout: u64) -> i32;
+            fn gaspi_config_get pgaspi_config_get(config: *mut gaspi_config_t) -> i32;
+            fn gaspi_config_set pgaspi_config_set(config: gaspi_config_t) -> i32;
+            fn gaspi_proc_init pgaspi_proc_init(timeout: u64) -> i32;
+            fn gaspi_proc_term pgaspi_proc_term(timeout: u64) -> i32;
+            fn gaspi_proc_num pgaspi_proc_num(num: *mut u16) -> i32;
+            fn gaspi_proc_rank pgaspi_proc_rank(rank: *mut u16) -> i32;
+            fn gaspi_proc_kill pgaspi_proc_kill(rank: u16, timeout: u64) -> i32;
+            fn gaspi_proc_ping pgaspi_proc_ping(rank: u16, timeout: u64) -> i32;
+            fn gaspi_connect pgaspi_connect(rank: u16, timeout: u64) -> i32;
+            fn gaspi_disconnect pgaspi_disconnect(rank: u16, timeout: u64) -> i32;
+            fn gaspi_initialized pgaspi_initialized(initialized: *mut u32) -> i32;
+            fn gaspi_proc_local_rank pgaspi_proc_local_rank(rank: *mut u16) -> i32;
+            fn gaspi_proc_local_num pgaspi_proc_local_num(num: *mut u16) -> i32;
+            fn gaspi_proc_incarnation pgaspi_proc_incarnation(incarnation: *mut u32) -> i32;
+            fn gaspi_state_vec_get pgaspi_state_vec_get(states: *mut i32) -> i32;
+            fn gaspi_state_vec_get_17 pgaspi_state_vec_get_17(states: *mut *mut i32) -> i32;
+            fn gaspi_segment_alloc pgaspi_segment_alloc(id: u8, size: u64, policy: u32) -> i32;
+            fn gaspi_segment_register pgaspi_segment_register(id: u8, rank: u16, timeout: u64) -> i32;
+            fn gaspi_segment_create pgaspi_segment_create(id: u8, size: u64, group: u8, timeout: u64, policy: u32) -> i32;
+            fn gaspi_segment_bind pgaspi_segment_bind(id: u8, pointer: *mut u8, size: u64, description: i32) -> i32;
+            fn gaspi_segment_use pgaspi_segment_use(
+                id: u8, pointer: *mut u8, size: u64, group: u8, timeout: u64, description: i32,
             ) -> i32;
-            fn gaspi_statistic_counter_info(
-                counter: u32, argument: *mut u32, name: *mut *mut c_char, description: *mut *mut c_char, level: *mut
-                u32,
+            fn gaspi_segment_delete pgaspi_segment_delete(id: u8) -> i32;
+            fn gaspi_segment_num pgaspi_segment_num(num: *mut u32) -> i32;
+            fn gaspi_segment_list pgaspi_segment_list(num: u32, ids: *mut u8) -> i32;
+            fn gaspi_segment_ptr pgaspi_segment_ptr(id: u8, pointer: *mut *mut u8) -> i32;
+            fn gaspi_segment_size pgaspi_segment_size(id: u8, rank: u16, size: *mut u64) -> i32;
+            fn gaspi_segment_avail_local pgaspi_segment_avail_local(id: *mut u8) -> i32;
+            fn gaspi_statistic_verbosity_level pgaspi_statistic_verbosity_level(level: u32) -> i32;
+            fn gaspi_statistic_counter_max pgaspi_statistic_counter_max(max: *mut u32) -> i32;
+            fn gaspi_statistic_counter_info pgaspi_statistic_counter_info(
+                counter: u32, argument: *mut u32, name: *mut *mut c_char, description: *mut *mut c_char,
+                level: *mut u32,
             ) -> i32;
-            fn pgaspi_statistic_counter_get(counter: u32, argument: u32, value: *mut u64) -> i32;
-            fn gaspi_statistic_counter_get(counter: u32, argument: u32, value: *mut u64) -> i32;
-            fn pgaspi_statistic_counter_get_17(counter: u32, argument: u32, value: *mut u32) -> i32;
-            fn gaspi_statistic_counter_get_17(counter: u32, argument: u32, value: *mut u32) -> i32;
-            fn pgaspi_statistic_counter_reset(counter: u32) -> i32;
-            fn gaspi_statistic_counter_reset(counter: u32) -> i32;
-            fn pgaspi_statistic_print_counters() -> i32;
-            fn gaspi_statistic_print_counters() -> i32;
+            fn gaspi_statistic_counter_get pgaspi_statistic_counter_get(counter: u32, argument: u32, value: *mut u64) -> i32;
+            fn gaspi_statistic_counter_get_17 pgaspi_statistic_counter_get_17(
+                counter: u32, argument: u32, value: *mut u32,
+            ) -> i32;
+            fn gaspi_statistic_counter_reset pgaspi_statistic_counter_reset(counter: u32) -> i32;
+            fn gaspi_statistic_print_counters pgaspi_statistic_print_counters() -> i32;
+            fn gaspi_write pgaspi_write(
+                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
+                queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_read pgaspi_read(
+                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
+                queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_write_notify pgaspi_write_notify(
+                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
+                id: u32, value: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_read_notify pgaspi_read_notify(
+                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
+                id: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_notify pgaspi_notify(segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64) -> i32;
+            fn gaspi_write_list pgaspi_write_list(
+                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
+                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_write_list_notify pgaspi_write_list_notify(
+                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
+                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, value: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_read_list pgaspi_read_list(
+                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
+                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_read_list_notify pgaspi_read_list_notify(
+                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
+                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_wait pgaspi_wait(queue: u8, timeout: u64) -> i32;
+            fn gaspi_notify_waitsome pgaspi_notify_waitsome(
+                segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64,
+            ) -> i32;
+            fn gaspi_notify_reset pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) -> i32;
+            fn gaspi_queue_create pgaspi_queue_create(queue: *mut u8, timeout: u64) -> i32;
+            fn gaspi_queue_delete pgaspi_queue_delete(queue: u8) -> i32;
+            fn gaspi_queue_size pgaspi_queue_size(queue: u8, size: *mut u32) -> i32;
+            fn gaspi_queue_purge pgaspi_queue_purge(queue: u8, timeout: u64) -> i32;
+            fn gaspi_atomic_fetch_add pgaspi_atomic_fetch_add(
+                segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64,
+            ) -> i32;
+            fn gaspi_atomic_compare_swap pgaspi_atomic_compare_swap(
+                segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64, timeout: u64,
+            ) -> i32;
+        } {
             fn gaspi_threads_get_tid(place: *mut i32) -> i32;
             fn gaspi_threads_get_total(place: *mut i32) -> i32;
             fn gaspi_threads_get_num_cores(place: *mut i32) -> i32;
@@ -196,94 +163,18 @@ macro_rules! gaspi_functions {
             fn gaspi_threads_run(function: Option<gaspi_thread_function>, arg: *mut c_void) -> i32;
             fn gaspi_threads_sync() -> ();
             fn gaspi_threads_sync_all(group: u8, timeout: u64) -> i32;
-            fn pgaspi_write(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
-                queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_write(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
-                queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_read(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
-                queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_read(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
-                queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_write_notify(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64, id:
-                u32, value: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_write_notify(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64, id:
-                u32, value: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_read_notify(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64, id:
-                u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_read_notify(
-                segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64, id:
-                u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_notify(segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64) -> i32;
-            fn gaspi_notify(segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64) -> i32;
-            fn pgaspi_write_list(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_write_list(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_write_list_notify(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, value: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_write_list_notify(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, value: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_read_list(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_read_list(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_read_list_notify(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn gaspi_read_list_notify(
-                num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16, segment_remote: *const u8,
-                offset_remote: *const u64, size: *const u64, segment: u8, id: u32, queue: u8, timeout: u64,
-            ) -> i32;
-            fn pgaspi_wait(queue: u8, timeout: u64) -> i32;
-            fn gaspi_wait(queue: u8, timeout: u64) -> i32;
-            fn pgaspi_notify_waitsome(segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64) -> i32;
-            fn gaspi_notify_waitsome(segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64) -> i32;
-            fn pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) -> i32;
-            fn gaspi_notify_reset(segment: u8, id: u32, old: *mut u32) -> i32;
-            fn pgaspi_queue_create(queue: *mut u8, timeout: u64) -> i32;
-            fn gaspi_queue_create(queue: *mut u8, timeout: u64) -> i32;
-            fn pgaspi_queue_delete(queue: u8) -> i32;
-            fn gaspi_queue_delete(queue: u8) -> i32;
-            fn pgaspi_queue_size(queue: u8, size: *mut u32) -> i32;
-            fn gaspi_queue_size(queue: u8, size: *mut u32) -> i32;
-            fn pgaspi_queue_purge(queue: u8, timeout: u64) -> i32;
-            fn gaspi_queue_purge(queue: u8, timeout: u64) -> i32;
-            fn pgaspi_atomic_fetch_add(segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64) -> i32;
-            fn gaspi_atomic_fetch_add(segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64) -> i32;
-            fn pgaspi_atomic_compare_swap(
-                segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64, timeout: u64,
-            ) -> i32;
-            fn gaspi_atomic_compare_swap(
-                segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64, timeout: u64,
-            ) -> i32;
+        } }
+    };
+}
+
+/// Gives `$callback!` two declarations for each one of the first list: of the procedure, and of its name for profilers.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __with_profiled {
+    ($callback:ident { $(fn $name:ident $profiled:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)* } { $($alone:tt)* }) => {
+        $callback! {
+            $(fn $name($($parameter: $ty),*) -> $result; fn $profiled($($parameter: $ty),*) -> $result;)*
+            $($alone)*
         }
     };
 }
