@@ -258,10 +258,6 @@ fn a_full_device_is_an_error() {
         &["info", "--json"],
         &["--help"],
         &["cc", "--help"],
-        &["conform", "--list"],
-        &["conform", "--coverage"],
-        &["conform", "--sentences"],
-        &["conform", "--help"],
         &["run", "-n", "2", "--tag", "echo", "text"],
     ] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -287,7 +283,6 @@ fn a_full_device_is_an_error() {
 fn a_closed_pipe_ends_quietly() {
     for args in [
         &["info"][..],
-        &["conform", "--list"],
         &["run", "-n", "2", "--tag", "seq", "1", "100000"],
     ] {
         let mut child = unipgas(args)
@@ -300,31 +295,5 @@ fn a_closed_pipe_ends_quietly() {
         let text = err(&output);
         let is_quiet = |line: &str| line.contains("SIGPIPE");
         assert!(text.lines().all(is_quiet), "{args:?} {text}");
-    }
-}
-
-#[test]
-fn no_descriptor_of_the_library_takes_the_number_of_a_standard_one() {
-    const LAWS: [&str; 5] = [
-        "gaspi.atomic.bound-memory",
-        "rcce.blocking.ring",
-        "utofu.mrq.fields",
-        "libfabric.msg.order",
-        "libfabric.cq.fd",
-    ];
-    // Of input, output and error each subset closed; with 8 a thread prints meanwhile.
-    for closed in [1, 2, 3, 4, 5, 6, 7, 8 + 7] {
-        for law in LAWS {
-            let output = unipgas(&["conform", "--backend", "shm", "--seeds", "1", "--law", law])
-                .env("UNIPGAS_TEST_CLOSED", closed.to_string())
-                .output()
-                .unwrap();
-            assert!(
-                output.status.success(),
-                "{closed} {law}: {}{}",
-                String::from_utf8_lossy(&output.stdout),
-                err(&output)
-            );
-        }
     }
 }
