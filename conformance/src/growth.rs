@@ -4,9 +4,9 @@ use crate::ensure;
 use crate::law::Verdict;
 
 /// What there is of this process, in KiB.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Size {
-    /// In memory.
+    /// In memory, without pages of files: code comes there when it first runs.
     resident: u64,
     /// Of that, shared with others.
     shared: u64,
@@ -26,8 +26,8 @@ impl Size {
                 .ok_or(format!("/proc/self/status without {name}"))
         };
         Ok(Size {
-            resident: of("VmRSS:")?,
-            shared: of("RssShmem:")? + of("RssFile:")?,
+            resident: of("RssAnon:")? + of("RssShmem:")?,
+            shared: of("RssShmem:")?,
             mapped: of("VmSize:")?,
             allocated: allocated(),
         })
@@ -68,7 +68,11 @@ pub(crate) fn stays_small(times: u64, most: u64, mut body: impl FnMut(u64) -> Ve
     (0..first).try_for_each(&mut body)?;
     let before = Size::now()?;
     (first..first + times).try_for_each(&mut body)?;
-    let grown = Size::now()?.grown(&before);
-    ensure!(grown <= most, "{times} rounds took {grown} KiB");
+    let after = Size::now()?;
+    let grown = after.grown(&before);
+    ensure!(
+        grown <= most,
+        "{times} rounds took {grown} KiB: {before:?} became {after:?}"
+    );
     Ok(())
 }
