@@ -288,6 +288,8 @@ rma (struct ep *ep, int write, const struct fi_msg_rma *msg, uint64_t flags)
         {
           ep->later[(ep->first + ep->count++) % LATER] = one;
           status = 0;
+          /* A thread that sleeps until something comes reads on, which is how this goes out. */
+          fi_cq_signal (ep->cq->real);
         }
       else
         status = post_later (ep, &one);
