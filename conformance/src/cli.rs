@@ -59,7 +59,7 @@ struct Wishes {
     /// The first seed (1); without --seeds all laws run under this seed alone
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// A law hangs when all its ranks have waited S seconds in vain (30); the clock ends it after ten times as many
+    /// A law hangs when all its ranks have waited S seconds in vain (30), when nothing moves for ten times as many, and after a hundred times as many
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: Option<u64>,
     /// The library whose interfaces the laws call (the one beside this program: ../lib/libunipgas.so.0); UNIPGAS_LIB names it, too

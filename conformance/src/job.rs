@@ -17,7 +17,7 @@ use unipgas_launcher::{Exit, Outcome, Output};
 
 use crate::matrix::Column;
 use crate::runner::Runner;
-use crate::stall::{Seats, Stall};
+use crate::stall::{Hang, Seats, Stall};
 use crate::worker::Item;
 
 /// What the library logs, for readers of a failure.
@@ -70,15 +70,17 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the job; calls `progress` with the seeds done so far. What the ranks have told, how they ended, and whether that was because
-    /// nothing moved.
-    pub fn run(&self, progress: &(dyn Fn(u64) + Sync)) -> Result<(Vec<Line>, Ended, bool), String> {
+    /// Runs the job; calls `progress` with the seeds done so far. What the ranks have told, how they ended, and the hang for which they were ended, if any.
+    pub fn run(
+        &self,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(Vec<Line>, Ended, Option<Hang>), String> {
         let files = Files::new()?;
         let (processes, threads) = self.places();
         // Threads that play ranks share a seat.
         let limit = self.runner.limit * threads.max(1);
         let stall = Stall::new(Seats::map(&files.seats, processes)?, limit);
-        let (ended, stands_still) = match &self.runner.hosts {
+        let (ended, hang) = match &self.runner.hosts {
             Some(hosts) if self.column.hosts => {
                 let team = hosts.begin(self)?;
                 let watched = Watched {
@@ -103,7 +105,7 @@ impl Job<'_> {
         let said = whole_lines(&files.said, 0);
         let said = String::from_utf8_lossy(&said);
         ended.said = said.lines().map(str::to_owned).collect();
-        Ok((read(&files.log, 0).0, ended, stands_still))
+        Ok((read(&files.log, 0).0, ended, hang))
     }
 
     /// Runs the processes and tells how they ended.
@@ -165,31 +167,31 @@ pub(crate) fn lives(pid: u32) -> bool {
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// What `job` gives, and whether it was ended since it stood still.
+/// What `job` gives, and the hang for which it was ended, if any.
 fn watch_over<T>(
     files: &Files,
     mut stall: Stall,
     watched: &Watched<'_>,
     progress: &(dyn Fn(u64) + Sync),
     job: impl FnOnce() -> T,
-) -> (T, bool) {
+) -> (T, Option<Hang>) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| watch(&files.log, &mut stall, watched, &over, progress));
         let ended = job();
         over.store(true, Ordering::Release);
-        (ended, watching.join().unwrap_or(false))
+        (ended, watching.join().unwrap_or(None))
     })
 }
 
-/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it stands still: whether it did.
+/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it hangs.
 fn watch(
     log: &File,
     stall: &mut Stall,
     watched: &Watched<'_>,
     over: &AtomicBool,
     progress: &dyn Fn(u64),
-) -> bool {
+) -> Option<Hang> {
     let (mut at, mut seeds, mut told) = (0, 0, 0);
     while !over.load(Ordering::Acquire) {
         let (lines, next) = read(log, at);
@@ -198,9 +200,9 @@ fn watch(
         if (watched.stopped)() {
             // Again and again: some may have no seat yet.
             (watched.end)(stall);
-        } else if stall.found(told, watched.lives) {
+        } else if let Some(hang) = stall.found(told, watched.lives) {
             (watched.end)(stall);
-            return true;
+            return Some(hang);
         }
         seeds += lines
             .iter()
@@ -209,7 +211,7 @@ fn watch(
         progress(seeds);
         std::thread::sleep(crate::stall::LOOK);
     }
-    false
+    None
 }
 
 /// What a rank has told.

@@ -9,7 +9,7 @@ use unipgas_launcher::Exit;
 use crate::Law;
 use crate::hosts::Hosts;
 use crate::job::{Ended, Job, Line};
-use crate::stall::CLOCK;
+use crate::stall::{CLOCK, Hang, SILENCE};
 use crate::worker::Item;
 use unipgas_core::stop::Stop;
 
@@ -49,7 +49,7 @@ const SHOWN: usize = 80;
 pub enum FailureKind {
     /// The body says so.
     Fails,
-    /// Nothing moved any more, or the clock ended it.
+    /// Nothing moved any more, or its time was over.
     Hangs,
     /// A process ended that should not have.
     Crashes,
@@ -133,12 +133,15 @@ impl Runner {
                 column,
                 items: rest,
             };
-            let (lines, ended, stands_still) = job.run(&|seeds| progress(seeds_before + seeds))?;
-            let hang = match stands_still {
-                true => format!("nothing moves: all have waited for {:?}", self.limit),
-                false => format!("not done after {:?}", self.clock()),
+            let (lines, ended, found) = job.run(&|seeds| progress(seeds_before + seeds))?;
+            let hang = match found {
+                Some(Hang::Standstill) => {
+                    format!("nothing moves: all have waited for {:?}", self.limit)
+                }
+                Some(Hang::Silence) => format!("nothing moves for {:?}", self.limit * SILENCE),
+                None => format!("not done after {:?}", self.clock()),
             };
-            let mut ran = judge(rest, &lines, &ended, (&hang, stands_still));
+            let mut ran = judge(rest, &lines, &ended, (&hang, found.is_some()));
             let last = ran.len() - 1;
             if rest[last].law.needs_kill
                 && ran[last].verdict == Verdict::Pass

@@ -1,18 +1,30 @@
 //! Finding out that a law hangs without a clock: it does if every rank has waited long enough in vain since anything has moved.
 //!
 //! Time is counted by those who wait: the loops of the laws, and the library, which counts at the same place ([`Watch`]); it is counted as what they mean to wait. So a slow or loaded machine makes nothing hang, and a rank that computes
-//! keeps the others from being given up. A clock ends what does not even wait: see [`CLOCK`].
+//! keeps the others from being given up. Long silence ends what does not even wait: see [`SILENCE`].
 
 use std::fs::File;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas_core::wait::Watch;
 
-/// A law is ended by the clock after so many times what its ranks may wait in vain.
-pub(crate) const CLOCK: u32 = 10;
+/// Silence lasts so many times what the ranks may wait in vain.
+pub(crate) const SILENCE: u32 = 10;
+
+/// The last resort, for a law whose ranks move and get nowhere: so many times that. A loaded machine may need long for a law that holds.
+pub(crate) const CLOCK: u32 = 100;
+
+/// Why a job was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hang {
+    /// Every rank waits in vain.
+    Standstill,
+    /// Nothing has moved for long, though not every rank waits.
+    Silence,
+}
 
 /// How often somebody looks at what the ranks have told.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -194,6 +206,7 @@ pub(crate) struct Stall {
     seats: Seats,
     limit: Duration,
     moves: u64,
+    moved: Instant,
     since: Vec<u64>,
 }
 
@@ -203,37 +216,42 @@ impl Stall {
         Stall {
             since: vec![0; seats.count],
             moves: 0,
+            moved: Instant::now(),
             seats,
             limit,
         }
     }
 
-    /// Whether it does now, after `told` lines of the ranks; `lives` tells whether a process has not ended.
-    pub fn found(&mut self, told: u64, lives: impl Fn(u32) -> bool) -> bool {
+    /// Whether it hangs now, after `told` lines of the ranks; `lives` tells whether a process has not ended.
+    pub fn found(&mut self, told: u64, lives: impl Fn(u32) -> bool) -> Option<Hang> {
         let seats = self.seats.all();
         let ended = |seat: &Seat| seat.watch.ended.load(Ordering::Relaxed);
         let in_vain = |seat: &Seat| seat.watch.in_vain.load(Ordering::Relaxed);
         let moves = told + seats.iter().map(ended).sum::<u64>();
         if moves != self.moves {
             self.moves = moves;
+            self.moved = Instant::now();
             self.since = seats.iter().map(in_vain).collect();
-            return false;
+            return None;
+        }
+        if self.moved.elapsed() >= self.limit.max(Duration::from_secs(1)) * SILENCE {
+            return Some(Hang::Silence);
         }
         let limit = self.limit.as_micros() as u64;
         let mut waiting = 0;
         for (seat, since) in seats.iter().zip(&self.since) {
             let pid = seat.pid.load(Ordering::Acquire);
             if pid == 0 {
-                return false;
+                return None;
             }
             if lives(pid) {
                 if in_vain(seat) - since < limit {
-                    return false;
+                    return None;
                 }
                 waiting += 1;
             }
         }
-        waiting > 0
+        (waiting > 0).then_some(Hang::Standstill)
     }
 
     /// Ends the processes that live as the clock would: by SIGALRM.

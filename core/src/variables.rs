@@ -157,10 +157,16 @@ pub const VARIABLES: [Variable; 36] = [
 ];
 
 /// Those of building and testing the library itself.
-pub const OF_TESTS: [Variable; 1] = [variable(
-    "UNIPGAS_LIB",
-    "the library that unipgas conform and unipgas bench call, and whose symbols the tests compare with the headers",
-)];
+pub const OF_TESTS: [Variable; 2] = [
+    variable(
+        "UNIPGAS_LIB",
+        "the library that unipgas conform and unipgas bench call, and whose symbols the tests compare with the headers",
+    ),
+    variable(
+        "UNIPGAS_NO_INSTALL",
+        "forbids make and the tests to install packages",
+    ),
+];
 
 const PREFIX: &str = "UNIPGAS_";
 /// What the library's own tests tell their processes begins so.
@@ -294,6 +300,7 @@ mod tests {
         for name in [
             "UNIPGAS_SEED",
             "UNIPGAS_LIB",
+            "UNIPGAS_NO_INSTALL",
             "UNIPGAS_TEST_PART",
             "PATH",
             "UNIPGAS",
