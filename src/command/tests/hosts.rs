@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use unipgas::core::variables::VARIABLES;
 
 /// A PATH with launchers, in a directory that goes with it.
 struct Launchers(PathBuf);
@@ -45,14 +44,15 @@ impl Launchers {
         let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
         command.arg("run").args(args).stdin(Stdio::null());
         command.env("PATH", &self.0);
-        for variable in VARIABLES {
-            command.env_remove(variable.name);
-        }
         for name in ["SLURM_JOB_ID", "SLURM_MPI_TYPE", "LD_LIBRARY_PATH"] {
             command.env_remove(name);
         }
         let others = std::env::vars_os().map(|(name, _)| name);
-        for name in others.filter(|name| name.to_string_lossy().starts_with("FI_")) {
+        let passed_on = |name: &std::ffi::OsString| {
+            let name = name.to_string_lossy();
+            name.starts_with("FI_") || name.starts_with("UNIPGAS_")
+        };
+        for name in others.filter(passed_on) {
             command.env_remove(name);
         }
         command

@@ -11,7 +11,7 @@ use unipgas::core::variables::{OF_TESTS, VARIABLES};
 fn unipgas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     command.args(args).stdin(Stdio::null());
-    for variable in VARIABLES {
+    for variable in VARIABLES.iter().chain(&OF_TESTS) {
         command.env_remove(variable.name);
     }
     command
