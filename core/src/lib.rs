@@ -57,6 +57,7 @@ mod tell;
 pub mod trace;
 pub mod variables;
 
+pub use fabric::registration::LISTENER;
 #[cfg(not(loom))]
 pub use fabric::streams;
 pub use fabric::{

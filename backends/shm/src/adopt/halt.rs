@@ -149,7 +149,7 @@ extern "C" fn tracer(order: *const Order<'static>) -> i64 {
     }
     let answer = match order.stop_all() {
         // SAFETY:
-        // - all other threads are stopped, or wait for this task
+        // - all other threads are stopped, or wait for this task; one that listens writes to memory of its own
         Ok(()) => unsafe { window::run_here(order.swap) },
         Err(denied) => denied,
     };
@@ -192,7 +192,11 @@ impl Order<'_> {
                         .iter()
                         .take_while(|byte| byte.is_ascii_digit())
                         .fold(0i32, |id, digit| id * 10 + i32::from(digit - b'0'));
-                    if tid > 0 && tid != self.caller && !self.threads.knows(tid) {
+                    if tid > 0
+                        && tid != self.caller
+                        && !self.threads.knows(tid)
+                        && !self.listens(tid)
+                    {
                         fresh |= self.stop(tid)?;
                     }
                     at += len.max(1);
@@ -264,8 +268,21 @@ impl Order<'_> {
         }
     }
 
-    /// The letter for a thread's state (proc_pid_stat(5)); none if it is gone.
+    /// Whether mremap of watched memory waits for this thread.
+    fn listens(&self, tid: i32) -> bool {
+        let mut text = [0u8; 96];
+        let name = self.stat(tid, &mut text);
+        name.is_some_and(|(name, _)| name == unipgas_core::LISTENER.as_bytes())
+    }
+
+    /// The letter for a thread's state; none if it is gone.
     fn state(&self, tid: i32) -> Option<u8> {
+        let mut text = [0u8; 96];
+        self.stat(tid, &mut text).map(|(_, state)| state)
+    }
+
+    /// A thread's name and the letter for its state (proc_pid_stat(5)); none if it is gone.
+    fn stat<'a>(&self, tid: i32, text: &'a mut [u8; 96]) -> Option<(&'a [u8], u8)> {
         let mut path = [0u8; 48];
         let mut len = 0;
         for part in [self.process, tid] {
@@ -285,7 +302,6 @@ impl Order<'_> {
             }
         }
         path[len..len + 5].copy_from_slice(b"/stat");
-        let mut text = [0u8; 96];
         // SAFETY:
         // - a path that ends with a zero, and as many bytes of `text`
         let read = unsafe {
@@ -301,8 +317,9 @@ impl Order<'_> {
         };
         // The name, in brackets, comes before the state.
         let text = &text[..usize::try_from(read).unwrap_or(0)];
-        let name = text.iter().rposition(|byte| *byte == b')')?;
-        text.get(name + 2).copied()
+        let begin = text.iter().position(|byte| *byte == b'(')? + 1;
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        Some((text.get(begin..end)?, *text.get(end + 2)?))
     }
 
     fn let_go(&self) {

@@ -17,10 +17,7 @@ const SLOW: &str = "UNIPGAS_TEST_SLOW";
 
 /// So many, or fewer where each has to wait until all threads have come to a core.
 fn rounds_of(rounds: usize) -> usize {
-    if [ORDINARY, SLOW]
-        .into_iter()
-        .any(|name| std::env::var_os(name).is_some())
-    {
+    if adopt::way() == Ok(adopt::Way::Halt) || std::env::var_os(SLOW).is_some() {
         (rounds / 100).max(2)
     } else {
         rounds
@@ -75,12 +72,23 @@ fn deny_userfaultfd() -> std::io::Result<()> {
 /// All of that once more in a process that may not have a userfaultfd, of an ordinary user: other threads are stopped there.
 #[test]
 fn as_an_ordinary_user() {
-    use std::os::unix::process::CommandExt;
     if std::env::var_os(ORDINARY).is_some() {
         assert!(adopt::available().is_err(), "there is a userfaultfd");
         assert_eq!(adopt::way(), Ok(adopt::Way::Halt));
         return;
     }
+    if !rustix::process::geteuid().is_root() {
+        // The other tests are run so.
+        return;
+    }
+    for (filter, denied) in [("", true), ("watched_memory_is_adopted", false)] {
+        ordinary(filter, denied);
+    }
+}
+
+/// Runs the tests with `filter` in their names in a process of an ordinary user; `denied`: it may have no userfaultfd at all.
+fn ordinary(filter: &str, denied: bool) {
+    use std::os::unix::process::CommandExt;
     let mut command = std::process::Command::new("/proc/self/exe");
     command
         .args([
@@ -89,9 +97,10 @@ fn as_an_ordinary_user() {
             "huge_pages",
             "--skip",
             "devices",
+            filter,
         ])
         .env(ORDINARY, "1");
-    let drop_rights = || {
+    let drop_rights = move || {
         const NOBODY: u32 = 65534;
         // SAFETY:
         // - numbers; of the process that is going to be the other program
@@ -104,7 +113,7 @@ fn as_an_ordinary_user() {
                 return Err(std::io::Error::last_os_error());
             }
         }
-        deny_userfaultfd()
+        if denied { deny_userfaultfd() } else { Ok(()) }
     };
     // SAFETY:
     // - the closure makes system calls only

@@ -4,10 +4,46 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::MapFlags;
-use unipgas_shm::adopt::Refusal;
+use unipgas_shm::adopt::{Refusal, Way, way as adopt_way};
 
 use crate::memory::{PAGE, adopt, bump, map, memfd, read, release, unmap};
 use crate::rounds_of;
+
+/// mremap of memory that a network watches waits for the thread that reads the event.
+#[test]
+fn watched_memory_is_adopted() {
+    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    let Ok(events) = Userfaultfd::of_user_code() else {
+        return;
+    };
+    let wanted =
+        Features::WP | Features::EVENT_REMAP | Features::EVENT_REMOVE | Features::EVENT_UNMAP;
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+        return;
+    }
+    let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
+    let range = at as usize..at as usize + PAGE;
+    events
+        .register(&range, Faults::Protected)
+        .expect("private memory");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let listener = std::thread::Builder::new().name(unipgas_core::LISTENER.into());
+        let listens = listener.spawn_scoped(scope, || {
+            let mut message = [0; 32];
+            while !stop.load(Ordering::Relaxed) {
+                let _ = rustix::io::read(&events, &mut message);
+                std::thread::yield_now();
+            }
+        });
+        listens.expect("a thread");
+        let outcome = adopt(&fd, 0, at, PAGE).and_then(|()| release(&fd, 0, at, PAGE));
+        stop.store(true, Ordering::Relaxed);
+        outcome.expect("ordinary memory");
+    });
+    drop(events);
+    unmap(at, PAGE);
+}
 
 #[test]
 fn system_calls_of_other_threads_succeed_throughout() {

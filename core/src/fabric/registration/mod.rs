@@ -17,6 +17,7 @@ pub(crate) use bounce::Block;
 use bounce::Bounces;
 use cache::{Cache, Cached};
 use once_cell::sync::OnceCell;
+pub use watch::LISTENER;
 
 use crate::region::Memory;
 use crate::transport::Transport;

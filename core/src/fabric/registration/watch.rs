@@ -63,6 +63,9 @@ struct Shared {
     change: Mutex<()>,
 }
 
+/// The name of the thread for which a caller of munmap or mremap waits. A caller that stops threads lets it run, also that of another copy of this library.
+pub const LISTENER: &str = "unipgas-memory";
+
 /// The watch of this process.
 pub(super) struct Watch {
     shared: Arc<Shared>,
@@ -126,7 +129,7 @@ impl Watch {
             change: Mutex::new(()),
         });
         let listening = shared.clone();
-        let thread = own_thread::start("unipgas-memory", move || listening.listen());
+        let thread = own_thread::start(LISTENER, move || listening.listen());
         Ok(Watch {
             shared,
             process: process::id(),
