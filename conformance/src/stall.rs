@@ -1,6 +1,6 @@
-//! Finding out that a law hangs without a clock: it does if every rank has waited long enough in vain since anything has moved.
+//! Detection of laws that hang. A law hangs if every rank has waited for the limit since a rank has last moved.
 //!
-//! Time is counted by those who wait: the loops of the laws, and the library, which counts at the same place ([`Watch`]); it is counted as what they mean to wait. So a slow or loaded machine makes nothing hang, and a rank that computes
+//! The loops of the laws and the library count the time that they intend to wait, at one place ([`Watch`]). So a slow or loaded machine makes nothing hang, and a rank that computes
 //! keeps the others from being given up. Long silence ends what does not even wait: see [`SILENCE`].
 
 use std::fs::File;
@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas_core::wait::Watch;
 
-/// Silence lasts so many times what the ranks may wait in vain.
+/// A job in which nothing moves is ended after this many limits.
 pub(crate) const SILENCE: u32 = 10;
 
-/// The last resort, for a law whose ranks move and get nowhere: so many times that. A loaded machine may need long for a law that holds.
+/// A law whose ranks move without end is ended after this many limits. A loaded machine may need long for a law that holds.
 pub(crate) const CLOCK: u32 = 100;
 
 /// Why a job was ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hang {
-    /// Every rank waits in vain.
+    /// Every rank has waited for the limit.
     Standstill,
-    /// Nothing has moved for long, though not every rank waits.
+    /// Nothing has moved for [`SILENCE`] limits, though not every rank waits.
     Silence,
 }
 
-/// How often somebody looks at what the ranks have told.
+/// Time between two looks at the ranks' seats.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a call with a time-out may take in a law that expects it to succeed: longer than any machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(200);
 
-/// A loop of a law that looks again and again for something that others bring about. What never comes ends the law: as a standstill.
+/// A loop of a law that looks again and again for something that others bring about. If it never comes, the law ends as a standstill.
 #[derive(Debug, Default)]
 pub(crate) struct Looks<'a> {
     what: &'a str,
@@ -40,7 +40,7 @@ pub(crate) struct Looks<'a> {
     told: bool,
 }
 
-/// Who has waited so long says what for: the last line on standard error is part of a failure's text.
+/// After this time the loop writes its name to standard error: the last line there is part of a failure's text.
 const TELLS: Duration = Duration::from_secs(10);
 
 impl<'a> Looks<'a> {
@@ -56,13 +56,13 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// In vain: lets others run.
+    /// Nothing has come: lets other processes run.
     pub fn again(&mut self) {
         std::thread::yield_now();
         self.waited(Duration::from_micros(1));
     }
 
-    /// In vain: sleeps a little.
+    /// Nothing has come: sleeps a little.
     pub fn pause(&mut self, span: Duration) {
         std::thread::sleep(span);
         self.waited(span);
@@ -86,14 +86,14 @@ impl Drop for Looks<'_> {
     }
 }
 
-/// What the parent knows of a rank, on lines of its own as a watch is. Zeroes: not started.
+/// The parent's knowledge of a rank, alone on its cache lines as a watch is. Zeroes: not started.
 #[repr(C)]
 struct Seat {
     watch: Watch,
     pid: AtomicU32,
 }
 
-/// A seat, as it is told to a parent on another host.
+/// A seat, in the form that goes to a parent on another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sitting {
     pub rank: u32,
@@ -163,7 +163,7 @@ impl Seats {
         unsafe { std::slice::from_raw_parts(self.seats, self.count) }
     }
 
-    /// What the seat of `rank` says.
+    /// Reads the seat of `rank`.
     pub fn get(&self, rank: u32) -> Sitting {
         let seat = &self.all()[rank as usize];
         Sitting {
@@ -174,7 +174,7 @@ impl Seats {
         }
     }
 
-    /// Says what a seat on another host says; of a rank that is none, nothing.
+    /// Copies a seat of another host. A wrong rank is ignored.
     pub fn put(&self, sitting: Sitting) {
         if let Some(seat) = self.all().get(sitting.rank as usize) {
             seat.watch.in_vain.store(sitting.in_vain, Ordering::Relaxed);
@@ -196,12 +196,12 @@ impl Seats {
 impl Drop for Seats {
     fn drop(&mut self) {
         // SAFETY:
-        // - mapped by `map`, and nobody borrows it any more.
+        // - mapped by `map`, and no borrow of it is left.
         let _ = unsafe { munmap(self.seats.cast(), self.count * size_of::<Seat>()) };
     }
 }
 
-/// The parent's view: what has moved, and how long the ranks have waited since.
+/// The parent's view: the number of moves, and the time that the ranks have waited since the last one.
 pub(crate) struct Stall {
     seats: Seats,
     limit: Duration,
@@ -211,7 +211,7 @@ pub(crate) struct Stall {
 }
 
 impl Stall {
-    /// A job stands still when every rank has waited for `limit` in vain.
+    /// A job stands still when every rank has waited for `limit`.
     pub fn new(seats: Seats, limit: Duration) -> Stall {
         Stall {
             since: vec![0; seats.count],
@@ -254,7 +254,7 @@ impl Stall {
         (waiting > 0).then_some(Hang::Standstill)
     }
 
-    /// Ends the processes that live as the clock would: by SIGALRM.
+    /// Ends the processes that live with SIGALRM, as the clock does.
     pub fn end(&self, lives: impl Fn(u32) -> bool) {
         for seat in self.seats.all() {
             let pid = seat.pid.load(Ordering::Acquire);

@@ -1,11 +1,11 @@
 //! Hears of memory that goes: pages that the program unmaps, moves or gives back while a network has them registered.
 //!
 //! The kernel tells through a userfaultfd, which any user may open that serves no faults of the kernel; none are served here at all.
-//! Whoever unmaps watched memory waits until a thread of ours has read what he does. That thread takes no lock and allocates nothing, so
-//! nobody can hold it up who unmaps while it holds one. A range may be mapped anew by another thread between the unmapping and the
+//! A thread that unmaps watched memory waits until the listener, a thread of the library, has read the event. The listener takes no lock and
+//! allocates nothing, so a thread that unmaps while it holds a lock cannot block it. A range may be mapped anew by another thread between the unmapping and the
 //! telling: [`Watch::is_settled`] asks the kernel whether that time is on.
 //!
-//! Watched is private memory without a file: of all other kinds the kernel does not tell everything.
+//! Watched is private memory without a file: for other kinds, the kernel does not report all changes.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -22,7 +22,7 @@ use crate::user_memory::maps::{Maps, Names, cover};
 use crate::userfaultfd::{Faults, Features, Userfaultfd};
 use crate::{own_thread, process};
 
-/// So many ranges of a process at once.
+/// Ranges that a process can watch at a time.
 const SLOTS: usize = 512;
 /// Looks at a time that passes by itself.
 const LOOKS: u32 = 200;
@@ -36,11 +36,11 @@ const EVENT_UNMAP: u8 = 0x16;
 struct Message {
     event: u8,
     reserved: [u8; 7],
-    /// Of what moves: from where, to where, how much. Else: begin, end.
+    /// Of a range that moves: old address, new address, length. Else: begin, end.
     what: [u64; 3],
 }
 
-/// A range: nobody's, whole, or with something gone.
+/// A range: free, whole, or broken.
 #[derive(Default)]
 struct Slot {
     state: AtomicU32,
@@ -79,14 +79,14 @@ pub(super) struct Watched {
     slot: usize,
 }
 
-/// The descriptor, which the child of a fork closes: as long as anybody has it open, whoever unmaps waits to be heard.
+/// The descriptor, which the child of a fork closes: a thread that unmaps waits for a reader as long as any process has it open.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn close_in_child() {
     let number = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if number >= 0 {
         // SAFETY:
-        // - in the child of a fork, where nobody uses the descriptor: what owns it is of the parent's process, and is never dropped here.
+        // - in the child of a fork, which does not use the descriptor: its owner belongs to the parent's process, and is never dropped here.
         unsafe { libc::close(number) };
     }
 }
@@ -142,7 +142,7 @@ impl Watch {
         self.process == process::id()
     }
 
-    /// Watches `range`, whole pages, from now on. None: it is not private memory throughout, somebody else's userfaultfd has it, or too
+    /// Watches `range`, whole pages, from now on. None: it is not private memory throughout, another userfaultfd has it, or too
     /// many are watched.
     pub fn over(self: &Arc<Self>, range: &Range<usize>) -> Option<Watched> {
         if !self.is_here() {
@@ -161,7 +161,7 @@ impl Watch {
         let slot = slots.iter().position(free)?;
         slots[slot].start.store(range.start, Ordering::Relaxed);
         slots[slot].end.store(range.end, Ordering::Relaxed);
-        // Before the kernel begins to tell: what it tells first is noted.
+        // Before the kernel sends events: the first event is noted too.
         slots[slot].state.store(WHOLE, Ordering::Release);
         // Nothing is ever protected.
         if self
@@ -180,7 +180,7 @@ impl Watch {
         })
     }
 
-    /// Whether all is noted that has been unmapped until now, wherever: else a range may be mapped anew already. Waits a little for that.
+    /// Whether all ranges are noted that have been unmapped until now. Else a range may be mapped anew already. Waits a little for that.
     pub fn is_settled(&self) -> bool {
         for _ in 0..LOOKS {
             if !self.shared.is_changing() {
@@ -199,12 +199,12 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.is_here() {
-            // The thread is the parent's, and the descriptor has been closed: its number may be somebody else's.
+            // The thread is the parent's, and the descriptor has been closed: its number may be in use again.
             std::mem::forget(self.shared.clone());
             std::mem::forget(self.thread.take());
             return;
         }
-        // Before it is closed: afterwards the number may be somebody else's. Another watch may have begun.
+        // Before it is closed: afterwards the number may be in use again. Another watch may have begun.
         let number = self.shared.events.as_fd().as_raw_fd();
         let _ = DESCRIPTOR.compare_exchange(number, -1, Ordering::Relaxed, Ordering::Relaxed);
         self.shared.stop.store(true, Ordering::Release);
@@ -253,7 +253,7 @@ impl Shared {
             self.noting.store(true, Ordering::SeqCst);
             self.note();
             self.noting.store(false, Ordering::SeqCst);
-            // Whoever stops it has ended all that was watched, and the descriptor is closed by whoever comes last.
+            // All watched ranges have ended before. The last owner closes the descriptor.
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
@@ -303,13 +303,13 @@ impl Shared {
         }
     }
 
-    /// Whether somebody unmaps, moves or gives back watched pages, and has not been heard. The kernel looks at that before it looks at what
+    /// Whether a thread unmaps, moves or gives back watched pages, and its event is unread. The kernel looks at that before it looks at what
     /// it is asked for, which is nothing.
     fn is_changing(&self) -> bool {
         self.events.unprotect(&(0..0)) == Err(Errno::AGAIN)
     }
 
-    /// Ends the watch over what no other range has. Whatever is mapped there now, each mapping by itself: one that is not watched refuses.
+    /// Ends the watch over what no other range has. Each mapping is unregistered by itself: a mapping that is not watched refuses.
     fn forget(&self, range: &Range<usize>) {
         let mut at = range.start;
         while at < range.end {
