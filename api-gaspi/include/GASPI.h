@@ -419,8 +419,6 @@ gaspi_return_t gaspi_statistic_print_counters (void);
 }
 #endif
 
-#include "GASPI_Ext.h"
-
 /* ---------------------------------------------------------------- both signatures */
 
 #if !defined GASPI_NO_OVERLOADS && defined __cplusplus

@@ -1,11 +1,11 @@
 /*
  * What programs use beside the procedures of GASPI 17.1: extensions of release 1.6 of the interface. None of them is in the text of
- * GASPI 17.1. Return values as in GASPI.h, which includes this file.
+ * GASPI 17.1. Return values as in GASPI.h.
  */
 #ifndef UNIPGAS_GASPI_EXT_H
 #define UNIPGAS_GASPI_EXT_H
 
-#include "GASPI_types.h"
+#include "GASPI.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -100,24 +100,26 @@ UNIPGAS_SHIFTED (statistic_counter_get);
 UNIPGAS_SHIFTED (statistic_counter_get_17);
 UNIPGAS_SHIFTED (statistic_counter_reset);
 UNIPGAS_SHIFTED (statistic_print_counters);
-UNIPGAS_SHIFTED (initialized);
-UNIPGAS_SHIFTED (proc_local_rank);
-UNIPGAS_SHIFTED (proc_incarnation);
-UNIPGAS_SHIFTED (proc_local_num);
-UNIPGAS_SHIFTED (proc_ping);
-UNIPGAS_SHIFTED (cpu_frequency);
-UNIPGAS_SHIFTED (printf);
-UNIPGAS_SHIFTED (printf_to);
-UNIPGAS_SHIFTED (print_affinity_mask);
-UNIPGAS_SHIFTED (numa_socket);
-UNIPGAS_SHIFTED (set_socket_affinity);
-UNIPGAS_SHIFTED (error_str);
-UNIPGAS_SHIFTED (segment_avail_local);
-UNIPGAS_SHIFTED (segment_size);
-UNIPGAS_SHIFTED (rw_list_elem_max);
-UNIPGAS_SHIFTED (delay);
 
 #undef UNIPGAS_SHIFTED
+
+/* Counterparts of GASPI_Ext.h, whose names this file leaves free. */
+gaspi_return_t pgaspi_initialized (gaspi_number_t *initialized);
+gaspi_return_t pgaspi_proc_local_rank (gaspi_rank_t *local_rank);
+gaspi_return_t pgaspi_proc_local_num (gaspi_rank_t *local_num);
+gaspi_return_t pgaspi_proc_incarnation (gaspi_number_t *incarnation);
+gaspi_return_t pgaspi_proc_ping (gaspi_rank_t rank, gaspi_timeout_t timeout);
+gaspi_return_t pgaspi_cpu_frequency (gaspi_float *cpu_mhz);
+void pgaspi_printf (const char *format, ...);
+void pgaspi_printf_to (gaspi_rank_t rank, const char *format, ...);
+void pgaspi_print_affinity_mask (void);
+gaspi_return_t pgaspi_numa_socket (gaspi_uchar *socket);
+gaspi_return_t pgaspi_set_socket_affinity (gaspi_uchar socket);
+gaspi_string_t pgaspi_error_str (gaspi_return_t error_code);
+gaspi_return_t pgaspi_segment_avail_local (gaspi_segment_id_t *segment_id);
+gaspi_return_t pgaspi_segment_size (gaspi_segment_id_t segment_id, gaspi_rank_t rank, gaspi_size_t *size);
+gaspi_return_t pgaspi_rw_list_elem_max (gaspi_number_t *elem_max);
+void pgaspi_delay (void);
 
 #ifdef __cplusplus
 }

@@ -142,6 +142,29 @@ fn source_of_the_17_1_text_compiles() {
     }
 }
 
+/// As with release 1.6, programs that include neither GASPI_Ext.h nor GASPI_Threads.h may use their names.
+#[test]
+fn names_of_extensions_are_free() {
+    let headers = ["GASPI_Ext.h", "GASPI_Threads.h"].map(|name| {
+        let path = crate_dir().join("include").join(name);
+        let text = fs::read_to_string(path).expect("a header");
+        // Comments name other procedures.
+        let code = text.split("/*").filter_map(|part| part.split_once("*/"));
+        code.map(|(_, code)| code.to_owned()).collect::<String>()
+    });
+    let names = declared(&headers.concat());
+    assert!(names.len() > 25, "{names:?}");
+    let own = names.iter().map(|name| format!("gaspi_size_t {name};\n"));
+    let text = format!(
+        "#include <GASPI.h>\n#include <PGASPI.h>\n{}",
+        own.collect::<String>()
+    );
+    let path = write("free-names.in", &text);
+    for language in LANGUAGES {
+        demand(language.command().arg("-fsyntax-only").arg(&path));
+    }
+}
+
 /// As some programs do: the choice by type is C++ all the same.
 #[test]
 fn headers_compile_within_extern_c() {
@@ -344,7 +367,7 @@ fn symbols() -> BTreeSet<String> {
 fn symbols_are_what_the_headers_declare() {
     let all = write(
         "all.in",
-        "#define GASPI_NO_OVERLOADS\n#include <PGASPI.h>\n#include <GASPI_Threads.h>\n",
+        "#define GASPI_NO_OVERLOADS\n#include <PGASPI.h>\n#include <GASPI_Ext.h>\n#include <GASPI_Threads.h>\n",
     );
     let text = demand(Language::C11.command().args(["-E", "-P"]).arg(&all));
     let (declared, listed) = (declared(&text), symbols());
@@ -358,7 +381,7 @@ fn symbols_are_what_the_headers_declare() {
 #[test]
 fn every_function_has_its_shifted_name_with_the_same_type() {
     let symbols = symbols();
-    let mut text = String::from("#include <PGASPI.h>\n");
+    let mut text = String::from("#include <PGASPI.h>\n#include <GASPI_Ext.h>\n");
     // Those of threads have none.
     let threads = |name: &str| name.starts_with("gaspi_threads_");
     let plain = symbols
