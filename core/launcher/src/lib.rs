@@ -257,6 +257,38 @@ impl Outcome {
             None => 0,
         }
     }
+
+    /// That of one rank, as GPI-2's gaspi_run gives that of rank 0; of a job whose time was over, [`status`](Outcome::status).
+    pub fn status_of(&self, rank: u32) -> i32 {
+        let one = self.ranks.iter().find(|one| one.rank == rank);
+        match one.filter(|_| !self.timed_out) {
+            Some(one) if !one.exit.success() => one.exit.status(),
+            Some(_) => i32::from(self.output_lost),
+            None => self.status(),
+        }
+    }
+
+    /// The ranks that have failed, by how they ended, in a line. `None`: none has.
+    pub fn failures(&self, size: u32) -> Option<String> {
+        let mut kinds: Vec<(Exit, Vec<u32>)> = Vec::new();
+        for one in self.ranks.iter().filter(|one| !one.exit.success()) {
+            match kinds.iter_mut().find(|(exit, _)| *exit == one.exit) {
+                Some((_, ranks)) => ranks.push(one.rank),
+                None => kinds.push((one.exit, vec![one.rank])),
+            }
+        }
+        let failed: usize = kinds.iter().map(|(_, ranks)| ranks.len()).sum();
+        let parts = kinds.iter().map(|(exit, ranks)| {
+            let plural = if ranks.len() > 1 { "s" } else { "" };
+            let how = match exit {
+                Exit::Code(code) => format!("status {code}"),
+                Exit::Signal(signal) => signal_name(*signal).to_owned(),
+            };
+            format!("rank{plural} {} {how}", picture::listed(ranks))
+        });
+        let parts: Vec<_> = parts.collect();
+        (failed > 0).then(|| format!("{failed} of {size} ranks failed: {}", parts.join(", ")))
+    }
 }
 
 impl Launch {

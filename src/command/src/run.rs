@@ -9,7 +9,9 @@ use clap::ValueEnum;
 use unipgas::core::{Error, log, registry, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
-use unipgas_launcher::{BindPolicy, Ends, Launch, Output, check_program, find_program, keep};
+use unipgas_launcher::{
+    BindPolicy, Ends, Launch, Outcome, Output, check_program, find_program, keep,
+};
 
 use crate::hosts::{Launcher, Share, Shell, Way};
 use crate::mpi::{self, Links, links};
@@ -46,6 +48,9 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_value_t = KeepGoing::Never,
           default_missing_value = "always", hide_default_value = true)]
     keep_going: KeepGoing,
+    /// Status is that of this rank, not of the first rank that fails; where unipgas itself starts the processes
+    #[arg(long, value_name = "R")]
+    status_of: Option<u32>,
     /// Starts another process in the place of one that fails, up to K times: its rank is joined again (GASPI)
     #[arg(long, value_name = "K", default_value_t = 0, hide_default_value = true)]
     spares: u32,
@@ -298,6 +303,9 @@ pub struct Told {
     pub stats: Option<Form>,
     /// A timeline, in this file.
     pub trace: Option<PathBuf>,
+    /// Ranks go on when others fail: failures are listed at the end.
+    lists_failures: bool,
+    status_of: Option<u32>,
 }
 
 impl Told {
@@ -305,6 +313,24 @@ impl Told {
         Told {
             stats: args.stats,
             trace: args.trace.clone(),
+            lists_failures: args.keep_going != KeepGoing::Never,
+            status_of: args.status_of,
+        }
+    }
+
+    /// The status of a job that has ended; `traced`: its timeline is written.
+    pub fn status(&self, outcome: &Outcome, processes: u32, traced: bool) -> u8 {
+        let failures = outcome.failures(processes);
+        if let Some(failures) = failures.filter(|_| self.lists_failures && processes > 1) {
+            tell(&failures);
+        }
+        let status = match self.status_of {
+            Some(rank) => outcome.status_of(rank),
+            None => outcome.status(),
+        };
+        match u8::try_from(status).unwrap_or(1) {
+            0 if !traced => 1,
+            status => status,
         }
     }
 
@@ -539,17 +565,17 @@ fn carry_out(mut launch: Launch, linked: &Links, wishes: Told) -> u8 {
             Err(why) => tell(&why),
         }
     }
-    let traced = (timeline.zip(wishes.trace)).is_none_or(|(records, file)| match records.text() {
-        Ok(text) => trace::end(&file, &text, processes),
-        Err(why) => {
-            tell(&why);
-            false
-        }
-    });
-    let status = match u8::try_from(outcome.status()).unwrap_or(1) {
-        0 if !traced => 1,
-        status => status,
-    };
+    let traced =
+        (timeline.zip(wishes.trace.as_deref())).is_none_or(|(records, file)| {
+            match records.text() {
+                Ok(text) => trace::end(file, &text, processes),
+                Err(why) => {
+                    tell(&why);
+                    false
+                }
+            }
+        });
+    let status = wishes.status(&outcome, processes, traced);
     match outcome.seed {
         Some(seed) if chaos && drawn && status != 0 => told(
             status,

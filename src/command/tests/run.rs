@@ -228,6 +228,29 @@ fn keep_going_lets_the_others_finish() {
 }
 
 #[test]
+fn failures_of_ranks_that_go_on_are_listed_by_kind() {
+    let script = "case $UNIPGAS_RANK in 1) kill -9 $$ ;; 2 | 3 | 5) exit 7 ;; esac";
+    for (option, status) in [
+        (&[][..], None),
+        (&["--status-of", "0"], Some(0)),
+        (&["--status-of=1"], Some(137)),
+    ] {
+        let options = [&["-n", "6", "--keep-going"], option].concat();
+        let output = shell(&options, script);
+        if status.is_some() {
+            assert_eq!(output.status.code(), status, "{option:?}");
+        }
+        let told = err(&output);
+        let of_seven = "ranks 2, 3, 5 status 7";
+        let lists = ["rank 1 SIGKILL".to_owned(), of_seven.to_owned()];
+        assert!(
+            told.contains("4 of 6 ranks failed: ") && lists.iter().all(|list| told.contains(list)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn spares_take_the_places_of_those_that_fail() {
     // A failure that ends the job does not come before rank 0 has written.
     let mark = std::env::temp_dir().join(format!("unipgas-spares-{}", std::process::id()));

@@ -212,12 +212,9 @@ pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> E
                 if let Some(form) = wishes.stats {
                     form.tell(&records, launch.size);
                 }
-                let traced =
-                    (wishes.trace).is_none_or(|file| trace::end(&file, &timeline, launch.size));
-                match u8::try_from(outcome.status()).unwrap_or(1) {
-                    0 if !traced => 1,
-                    status => status,
-                }
+                let traced = (wishes.trace.as_deref())
+                    .is_none_or(|file| trace::end(file, &timeline, launch.size));
+                wishes.status(&outcome, launch.size, traced)
             }
             Err(error) => {
                 tell(&error.to_string());
