@@ -289,7 +289,7 @@ int utofu_dereg_mem (utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
 /** Path by its id, from 0 to 255; wins against the path in the VCQ id. §3.7.9.2. */
 #define UTOFU_ONESIDED_FLAG_PATH(path_id) ((unsigned long int) (path_id) << 28)
 
-/** In a put: number of requests, from 0 to 15, that it starts in a peer's VCQ of session mode. §3.7.9.3, §2.2.8.1. */
+/** In a put: number of requests, from 0 to 15, that it starts in a peer's VCQ of session mode; INVALID_FLAGS elsewhere. §3.7.9.3, §2.2.8.1. */
 #define UTOFU_ONESIDED_FLAG_SPS(sps) ((unsigned long int) (sps) << 24)
 
 /** Operations of utofu_armw4() and utofu_armw8(); UTOFU_ONESIDED_CAP_ARMW_OP_* are not numbered alike. §3.7.7.1. */

@@ -79,6 +79,15 @@ fn flags_of(flags: u64) -> Result<CommandFlags> {
     Ok(wanted(flags))
 }
 
+/// Errors: [`Code::InvalidFlags`]: an SPS is defined for Put alone (§2.2.8.1).
+#[inline(always)]
+fn without_sps(flags: u64) -> Result<()> {
+    match sps_of(flags) {
+        0 => Ok(()),
+        _ => Err(Code::InvalidFlags),
+    }
+}
+
 #[inline(always)]
 fn wanted(flags: u64) -> CommandFlags {
     let mut wanted = CommandFlags::empty();
@@ -115,6 +124,9 @@ impl Vcq {
     ) -> Result<Command> {
         let remote = VcqId::from_bits(target.vcq_id).ok_or(Code::InvalidVcqId)?;
         let edata = u8::try_from(target.edata).map_err(|_| Code::InvalidEdata)?;
+        if kind != CommandKind::Put {
+            without_sps(target.flags)?;
+        }
         let parts = Parts {
             kind,
             rmw,
@@ -173,6 +185,7 @@ impl Vcq {
 
     /// NOP.
     pub fn nop(&self, flags: u64) -> Result<Command> {
+        without_sps(flags)?;
         let parts = Parts {
             kind: CommandKind::Nop,
             rmw: None,

@@ -50,6 +50,11 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             let what = format!("flags {flags:#x}");
             expect(UTOFU_ERR_INVALID_FLAGS, &what, Call { flags, ..*right })?;
         }
+        // §2.2.8.1: undefined but for Put.
+        if !function.name.contains("put") || function.name.contains("piggyback") {
+            let flags = sps(1);
+            expect(UTOFU_ERR_INVALID_FLAGS, "an SPS", Call { flags, ..*right })?;
+        }
         for id in [13, 14, 128, 255] {
             let flags = path(id);
             expect(
