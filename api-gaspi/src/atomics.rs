@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use unipgas_core::calls::Call;
 use unipgas_core::imports::Imported;
 use unipgas_core::op::Remote;
 use unipgas_core::{AtomicOp, Error};
@@ -23,19 +24,33 @@ pub struct Place {
     pub rank: u16,
 }
 
-/// Operation, operand, comparand.
-pub(crate) type Asked = (AtomicOp, u64, u64);
+/// What becomes of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A value is added (§10.2.1).
+    Add(u64),
+    /// It is replaced if it equals the comparator (§10.2.2).
+    Swap { comparator: u64, new: u64 },
+}
+
+impl Change {
+    /// Changes the value; gives the one before.
+    #[inline(always)]
+    fn of(self, at: &AtomicU64) -> u64 {
+        match self {
+            Change::Add(value) => at.fetch_add(value, Ordering::AcqRel),
+            Change::Swap { comparator, new } => at
+                .compare_exchange(comparator, new, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|before| before),
+        }
+    }
+}
 
 impl Process {
     /// Adds `value` and gives what was there before (§10.2.1). Errors: [`Status::ErrUnalignOff`] and those of the place.
     #[inline]
     pub fn fetch_add(&self, place: Place, value: u64, timeout: u64) -> Result<u64> {
-        self.on_value(
-            place,
-            timeout,
-            |at| at.fetch_add(value, Ordering::AcqRel),
-            (AtomicOp::Sum, value, 0),
-        )
+        self.change(Change::Add(value), place, timeout)
     }
 
     /// Replaces the value by `new` if it equals `comparator`; gives what was there before (§10.2.2).
@@ -47,49 +62,35 @@ impl Process {
         new: u64,
         timeout: u64,
     ) -> Result<u64> {
-        self.on_value(
-            place,
-            timeout,
-            |at| {
-                at.compare_exchange(comparator, new, Ordering::AcqRel, Ordering::Acquire)
-                    .unwrap_or_else(|before| before)
-            },
-            (AtomicOp::Cswap, new, comparator),
-        )
+        self.change(Change::Swap { comparator, new }, place, timeout)
     }
 
-    /// `change`s a value that is mapped here, of a rank that has been talked to; `asked` says the same for others.
     #[inline(always)]
-    fn on_value(
-        &self,
-        place: Place,
-        timeout: u64,
-        change: impl Fn(&AtomicU64) -> u64,
-        asked: Asked,
-    ) -> Result<u64> {
-        if let Some(posting) = self.atomics.post_fast() {
-            // SAFETY:
-            // - used before the end of the posting, and self keeps the world.
-            let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
-            let at = import.and_then(|import| posting.fast_path().value(at_place(&place, import)));
-            let before = at.map(&change);
-            posting.end(before.is_some(), VALUE);
-            if let Some(before) = before {
-                return Ok(before);
-            }
+    fn change(&self, change: Change, place: Place, timeout: u64) -> Result<u64> {
+        let call = self.call();
+        if let Some(before) = self.change_fast(&call, change, place) {
+            return Ok(before);
         }
-        self.at_value(place, timeout, change, asked)
+        drop(call);
+        self.change_slow(change, place, timeout)
+    }
+
+    /// Changes a value that is mapped here, of a rank that has been talked to.
+    #[inline(always)]
+    pub(crate) fn change_fast(&self, _call: &Call, change: Change, place: Place) -> Option<u64> {
+        let posting = self.atomics.post_fast()?;
+        // SAFETY:
+        // - used in the call, and self keeps the world.
+        let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
+        let at = import.and_then(|import| posting.fast_path().value(at_place(&place, import)));
+        let before = at.map(|at| change.of(at));
+        posting.end(before.is_some(), VALUE);
+        before
     }
 
     /// For other threads than the first, and now and then for that one.
-    #[inline(never)]
-    fn at_value(
-        &self,
-        place: Place,
-        timeout: u64,
-        change: impl Fn(&AtomicU64) -> u64,
-        asked: Asked,
-    ) -> Result<u64> {
+    #[cold]
+    pub(crate) fn change_slow(&self, change: Change, place: Place, timeout: u64) -> Result<u64> {
         if place.offset & 7 != 0 {
             return Err(Status::ErrUnalignOff);
         }
@@ -104,8 +105,8 @@ impl Process {
         let error = loop {
             let run =
                 |found: &Imported| match self.atomics.fast_path().value(at_place(&place, found)) {
-                    Some(at) => Ok(change(at)),
-                    None => self.ask(place, asked, found, timeout),
+                    Some(at) => Ok(change.of(at)),
+                    None => self.ask(place, change, found, timeout),
                 };
             match import.and_then(run) {
                 Ok(value) => {
@@ -129,12 +130,15 @@ impl Process {
     fn ask(
         &self,
         place: Place,
-        asked: Asked,
+        change: Change,
         found: &Imported,
         timeout: u64,
     ) -> unipgas_core::Result<u64> {
-        let key = (place, asked);
-        let (op, operand, compare) = asked;
+        let key = (place, change);
+        let (op, operand, compare) = match change {
+            Change::Add(value) => (AtomicOp::Sum, value, 0),
+            Change::Swap { comparator, new } => (AtomicOp::Cswap, new, comparator),
+        };
         let awaited = match self.unfinished.take(&key) {
             Some(awaited) => awaited,
             None => {

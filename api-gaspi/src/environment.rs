@@ -1,13 +1,17 @@
 //! The process-wide state behind the C interface: which phase of its life the program is in (GASPI 17.1 §5.1).
 
+use std::cell::Cell;
+use std::ops::Deref;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use unipgas_core::Deadline;
+use unipgas_core::calls::{self, Call};
 
 use crate::config::{self, Config};
-use crate::process::{Initialising, Process};
+use crate::process::{Initialising, Process, deadline};
 use crate::status::{Result, Status};
 use crate::{statistics, watch};
 
@@ -32,10 +36,17 @@ struct Phase {
     config: Option<Config>,
     initialising: Option<Initialising>,
     /// Shutting down, but something is still under way.
-    terminating: Option<Box<Process>>,
+    terminating: Option<Leaving>,
     /// A program in Rust holds the process itself.
     occupied: bool,
 }
+
+/// A process that new procedures do not find.
+struct Leaving(*mut Process);
+
+// SAFETY:
+// - a Box, to which other threads have shared references until `others_have_left`; processes are Send and Sync.
+unsafe impl Send for Leaving {}
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
     config: None,
@@ -44,23 +55,68 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase {
     occupied: false,
 });
 
-/// The process, in its working phase. Errors: [`Status::ErrNoinit`].
-#[inline(always)]
-pub fn process() -> Result<&'static Process> {
-    let process = marked(PROCESS.load(Ordering::Acquire), false);
-    // SAFETY:
-    // - null, or made by Box::into_raw in `init`; freed by `term`, after which (and during which) calls are undefined by the
-    //   specification (§5.1) and not made by the Rust interface, whose `term` takes the process itself.
-    unsafe { process.as_ref() }.ok_or(Status::ErrNoinit)
+/// [`Current`] ones of all threads.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Those of this thread.
+    static IN_USE_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The process, in its working phase, if nobody watches its calls.
+/// The process, for a procedure that may wait: [`term`] ends its waits, and frees the process after it.
+pub struct Current(&'static Process);
+
+impl Deref for Current {
+    type Target = Process;
+    #[inline(always)]
+    fn deref(&self) -> &Process {
+        self.0
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let _ = IN_USE_HERE.try_with(|here| here.set(here.get() - 1));
+        IN_USE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The process, in its working phase. Errors: [`Status::ErrNoinit`].
+#[inline]
+pub fn process() -> Result<Current> {
+    IN_USE.fetch_add(1, Ordering::SeqCst);
+    let process = marked(PROCESS.load(Ordering::SeqCst), false);
+    // SAFETY:
+    // - null, or made by Box::into_raw in `init`; `term` frees it when nothing is in use that was counted before it took it away.
+    let Some(process) = (unsafe { process.as_ref() }) else {
+        IN_USE.fetch_sub(1, Ordering::SeqCst);
+        return Err(Status::ErrNoinit);
+    };
+    let _ = IN_USE_HERE.try_with(|here| here.set(here.get() + 1));
+    Ok(Current(process))
+}
+
+/// Whether there is a process, and its calls are not watched.
 #[inline(always)]
-pub(crate) fn unwatched() -> Option<&'static Process> {
+pub(crate) fn is_unwatched() -> bool {
+    PROCESS.load(Ordering::Relaxed).addr().cast_signed() > 0
+}
+
+/// The process for a call, which does not wait, if its calls are not watched: [`term`] frees it after the call.
+#[inline(always)]
+pub(crate) fn in_call(_call: &Call) -> Option<&Process> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY:
-    // - as for `process`: neither null nor marked.
+    // - neither null nor marked; made by Box::into_raw in `init`. `term` frees it when the calls are over that go on after it took it away.
     (process.addr().cast_signed() > 0).then(|| unsafe { &*process })
+}
+
+/// For the beginning of a call: it is time to look at the lives of peers.
+#[cold]
+pub(crate) fn look_around() {
+    if let Ok(process) = process() {
+        process.look_around();
+    }
 }
 
 /// Calls are watched from now on, or are not.
@@ -127,26 +183,51 @@ pub fn term(timeout: u64) -> Result<()> {
     if BEGUN_IN.load(Ordering::Relaxed) != std::process::id() {
         return Err(Status::ErrNoinit);
     }
-    let mut phase = PHASE.lock();
-    let running = marked(PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel), false);
-    let process = if running.is_null() {
-        phase.terminating.take().ok_or(Status::ErrNoinit)?
-    } else {
-        // SAFETY:
-        // - made by Box::into_raw in `init`, and the swap gave it to this thread alone.
-        unsafe { Box::from_raw(running) }
-    };
-    let (rank, size) = (process.rank(), process.num());
-    match process.term(timeout) {
-        Ok(()) => {
-            statistics::end(rank, size);
-            Ok(())
-        }
-        Err((process, status)) => {
-            phase.terminating = Some(process);
-            Err(status)
-        }
+    if IN_USE_HERE.get() > 0 {
+        // Within a procedure: in the operation of a reduction, or in a signal handler.
+        return Err(Status::Error);
     }
+    let mut phase = PHASE.lock();
+    let running = marked(PROCESS.swap(std::ptr::null_mut(), Ordering::SeqCst), false);
+    let leaving = match running.is_null() {
+        true => phase.terminating.take().ok_or(Status::ErrNoinit)?,
+        false => Leaving(running),
+    };
+    // SAFETY:
+    // - made by Box::into_raw in `init`, and freed below alone.
+    let process = unsafe { &*leaving.0 };
+    let deadline = deadline(timeout);
+    let ready = process.drain_all(deadline);
+    if let Err(status) = ready.and_then(|()| others_leave(process, deadline)) {
+        phase.terminating = Some(leaving);
+        return Err(status);
+    }
+    let alone = calls::wait_for_others();
+    let (rank, size) = (process.rank(), process.num());
+    process.leave(deadline);
+    // Else it stays: a thread may still look at it.
+    if alone {
+        // SAFETY:
+        // - made by Box::into_raw in `init`, and no other thread has it.
+        drop(unsafe { Box::from_raw(leaving.0) });
+    }
+    statistics::end(rank, size);
+    Ok(())
+}
+
+/// Ends the procedures of other threads, with [`Status::Error`] where they wait. Errors: [`Status::Timeout`].
+fn others_leave(process: &Process, deadline: Deadline) -> Result<()> {
+    let engine = process.world.engine();
+    engine.end_waits(true);
+    while IN_USE.load(Ordering::SeqCst) > 0 {
+        if deadline.expired() {
+            return Err(Status::Timeout);
+        }
+        std::thread::sleep(Duration::from_micros(50));
+        engine.bell().ring();
+    }
+    engine.end_waits(false);
+    Ok(())
 }
 
 /// Keeps the C interface from being initialised.

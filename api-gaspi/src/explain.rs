@@ -19,9 +19,11 @@ pub fn explain(procedure: &str, arguments: &[Argument<'_>], status: Status) {
         return;
     }
     let process = process().ok();
-    let rank = process.map(|process| format!("rank {}: ", process.rank()));
+    let rank = process
+        .as_ref()
+        .map(|process| format!("rank {}: ", process.rank()));
     let shown: Vec<String> = arguments.iter().map(show).collect();
-    let right = process.map_or_else(String::new, |process| right(process, arguments, status));
+    let right = process.map_or_else(String::new, |process| right(&process, arguments, status));
     let null = match status {
         Status::ErrNullptr => null(arguments),
         _ => String::new(),

@@ -31,7 +31,7 @@ pub mod transfer;
 mod watch;
 
 pub use config::Config;
-pub use environment::process as current;
+pub use environment::{Current, process as current};
 pub use process::{GROUP_ALL, Process};
 pub use reduce::{Datatype, Operation};
 pub use status::{Result, Status};

@@ -1,16 +1,16 @@
 //! Passive communication (GASPI 17.1 §9): messages that any process may send, and one receives.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::driver::{Driven, Driver, Waits};
 use unipgas_core::message::{
-    Envelope, Lane, Messenger, Mode, Needs, Pattern, Precedence, ReceiveTicket, Received,
+    Envelope, Lane, Mailbox, Messenger, Mode, Needs, Pattern, Precedence, ReceiveTicket, Received,
     SendTicket,
 };
-use unipgas_core::transport::Handler;
+use unipgas_core::transport::{Handler, Life};
 use unipgas_core::{Deadline, Error, Local, World};
 
 use crate::config::Config;
@@ -52,13 +52,125 @@ pub(crate) struct Passive {
     posted: AtomicU32,
     /// Of those the ones whose calls have run into their time-outs.
     unfinished: Mutex<Vec<(Request, SendTicket)>>,
-    /// Receives whose messages have come, but not all of their bytes when the calls have run into their time-outs.
-    halfway: Mutex<Vec<(Bytes, ReceiveTicket)>>,
+}
+
+/// A receive that has begun. Its bytes come into memory of the library: a segment is written only by the call that takes them (§9.2.2).
+struct Incoming {
+    ticket: ReceiveTicket,
+    bytes: Box<[u8]>,
+    /// The sender, once a message has been found.
+    source: Option<u32>,
+    /// The whole message is here.
+    received: Option<Received>,
+}
+
+/// Receives that have begun, for all calls: each call takes the first message that is complete.
+#[derive(Default)]
+struct Inbox {
+    /// In the order of their beginnings.
+    begun: Vec<Incoming>,
+    /// Calls that wait for a message.
+    calls: usize,
+    spare: Vec<Box<[u8]>>,
+}
+
+impl Inbox {
+    /// The next complete message. Messages of one sender keep their order. Each call has a receive that no message has been found for.
+    fn next(
+        &mut self,
+        mailbox: &mut Mailbox,
+        room: usize,
+    ) -> Option<unipgas_core::Result<Incoming>> {
+        loop {
+            let open = self.begun.iter().filter(|one| one.source.is_none()).count();
+            for _ in open..self.calls {
+                self.begin(mailbox, room);
+            }
+            let mut lost = None;
+            for (at, one) in self.begun.iter_mut().enumerate() {
+                one.source = one.source.or_else(|| mailbox.comes_from(one.ticket));
+                if one.received.is_some() {
+                    continue;
+                }
+                match mailbox.test_receive(one.ticket) {
+                    None => {}
+                    Some(Ok(received)) => {
+                        one.source = Some(received.source);
+                        one.received = Some(received);
+                    }
+                    Some(Err(error)) => {
+                        lost = Some((at, error));
+                        break;
+                    }
+                }
+            }
+            let Some((at, error)) = lost else { break };
+            self.drop_at(at);
+            // The sender has given it up, or has died.
+            if !matches!(
+                error,
+                Error::StaleRegion | Error::AccessDenied | Error::PeerDead
+            ) {
+                return Some(Err(error));
+            }
+        }
+        let overtakes = |at: usize| {
+            let source = self.begun[at].source;
+            self.begun[..at].iter().any(|one| one.source == source)
+        };
+        let complete = |at: &usize| self.begun[*at].received.is_some() && !overtakes(*at);
+        let at = (0..self.begun.len()).find(complete)?;
+        Some(Ok(self.begun.remove(at)))
+    }
+
+    fn begin(&mut self, mailbox: &mut Mailbox, room: usize) {
+        let spare = self.spare.pop();
+        let mut bytes = spare.unwrap_or_else(|| vec![0; room].into());
+        // SAFETY:
+        // - the bytes stay until the receive has ended: `begun` keeps them, and is dropped after the mailbox.
+        let ticket = unsafe {
+            mailbox.receive(
+                Pattern::from(None, CONTEXT),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            )
+        };
+        self.begun.push(Incoming {
+            ticket,
+            bytes,
+            source: None,
+            received: None,
+        });
+    }
+
+    /// Forgets a receive that has ended.
+    fn drop_at(&mut self, at: usize) {
+        let one = self.begun.remove(at);
+        self.spare.push(one.bytes);
+    }
+
+    /// A call no longer waits: a receive that no message has been found for is taken back.
+    fn leave(&mut self, mailbox: &mut Mailbox) {
+        self.calls -= 1;
+        let open = self.begun.iter().filter(|one| one.source.is_none()).count();
+        if open > self.calls
+            && let Some(at) = self
+                .begun
+                .iter()
+                .rposition(|one| mailbox.cancel_receive(one.ticket))
+        {
+            self.drop_at(at);
+        }
+    }
 }
 
 /// Moved on by the progress thread while something waits that nobody waits for: receipts, for which the sender has no room.
 struct Messages {
     messenger: Messenger,
+    /// Locked after the mailbox.
+    inbox: Mutex<Inbox>,
+    /// A complete message is in the inbox, and no line tells of it.
+    put_back: AtomicBool,
     driver: Arc<Driver>,
     /// Sends that no call waits for: their receivers may ask for the bytes.
     unfinished: AtomicUsize,
@@ -115,6 +227,8 @@ impl Passive {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
             messenger: Messenger::new(world, NAME, Precedence::Posted, LANE, Deadline::Now)?,
+            inbox: Mutex::default(),
+            put_back: AtomicBool::new(false),
             driver: driver.clone(),
             unfinished: AtomicUsize::new(0),
             restless: Mutex::new(false),
@@ -126,7 +240,6 @@ impl Passive {
             messages,
             posted: AtomicU32::new(0),
             unfinished: Mutex::default(),
-            halfway: Mutex::default(),
         })
     }
 
@@ -219,92 +332,67 @@ impl Passive {
         });
     }
 
-    /// The segment goes. Gives the receives that are still being written there.
-    pub fn forget(&self, segment: u8) -> Vec<ReceiveTicket> {
+    /// The segment goes.
+    pub fn forget(&self, segment: u8) {
         self.end(|request| request.bytes.segment == segment);
-        let mut halfway = self.halfway.lock();
-        let there = halfway.extract_if(.., |(bytes, _)| bytes.segment == segment);
-        let there: Vec<_> = there.map(|(_, ticket)| ticket).collect();
-        drop(halfway);
-        let there = there.into_iter();
-        there.filter(|ticket| !self.is_over(*ticket)).collect()
-    }
-
-    /// The segment does not go yet.
-    pub fn keep(&self, segment: u8, receives: Vec<ReceiveTicket>) {
-        let (offset, size) = (0, 0);
-        let there = Bytes {
-            segment,
-            offset,
-            size,
-        };
-        let receives = receives.into_iter().map(|ticket| (there, ticket));
-        self.halfway.lock().extend(receives);
-    }
-
-    /// Whether nothing is written by a receive any more that nobody goes on with; then the ticket means nothing.
-    pub fn is_over(&self, ticket: ReceiveTicket) -> bool {
-        self.messenger().try_abandon_receive(ticket)
     }
 
     /// Another process has become the rank: requests to the one before end, and its messages are lost. False: one is still being received.
     pub fn renew(&self, rank: u16) -> bool {
         self.end(|request| request.rank == rank);
-        self.messenger().mailbox().renew(rank.into())
+        let mut mailbox = self.messenger().mailbox();
+        let renewed = mailbox.renew(rank.into());
+        let mut inbox = self.messages.inbox.lock();
+        let from = |one: &Incoming| one.received.is_some() && one.source == Some(rank.into());
+        inbox.begun.retain(|one| !from(one));
+        renewed
     }
 
-    /// The receive goes on that an earlier call has begun for these bytes, or begins.
-    ///
-    /// # Safety
-    /// The bytes are at `buffer`, valid for writes until the receive has ended, or the segment is [forgotten](Passive::forget) and
-    /// [nothing is written](Passive::is_over) any more.
-    unsafe fn receive(
-        &self,
-        bytes: Bytes,
-        buffer: *mut u8,
-        deadline: Deadline,
-    ) -> unipgas_core::Result<Received> {
+    /// Waits for a message, of which at most `room` bytes are kept.
+    fn receive(&self, room: usize, deadline: Deadline) -> unipgas_core::Result<Incoming> {
         let messenger = self.messenger();
-        let pattern = Pattern::from(None, CONTEXT);
-        let capacity = bytes.size as usize;
-        let mut begun = {
-            let mut halfway = self.halfway.lock();
-            let known = halfway.iter().position(|(known, _)| *known == bytes);
-            known.map(|at| halfway.swap_remove(at).1)
-        };
-        loop {
-            let ticket = begun.take().unwrap_or_else(|| {
-                // SAFETY:
-                // - the caller's word.
-                unsafe { messenger.mailbox().receive(pattern, buffer, capacity) }
-            });
-            let wait = |needs: Needs<'_>| {
-                messenger.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))
-            };
-            let received = match wait(Needs::Anyone) {
-                Ok(received) => received,
-                Err(error) if messenger.mailbox().cancel_receive(ticket) => Err(error),
-                // What has been taken for it is not lost, as long as its sender lives.
-                Err(_) => {
-                    let source = messenger.mailbox().comes_from(ticket);
-                    match wait(Needs::Ranks(source.as_slice())) {
-                        Err(Error::Timeout) => {
-                            self.halfway.lock().push((bytes, ticket));
-                            return Err(Error::Timeout);
-                        }
-                        received => received.unwrap_or_else(|error| {
-                            messenger.abandon_receive(ticket);
-                            Err(error)
-                        }),
-                    }
-                }
-            };
-            match received {
-                // Its sender has given it up.
-                Err(Error::StaleRegion | Error::AccessDenied) => {}
-                received => return received,
+        let inbox = &self.messages.inbox;
+        inbox.lock().calls += 1;
+        let look = |mailbox: &mut Mailbox| inbox.lock().next(mailbox, room);
+        let put_back = &self.messages.put_back;
+        let ask = || {
+            if !put_back.load(Ordering::Acquire) {
+                return None;
             }
+            let found = look(&mut messenger.mailbox());
+            put_back.store(found.is_some(), Ordering::Release);
+            found
+        };
+        let received = messenger.wait_beside(deadline, Needs::Anyone, ask, look);
+        let mut mailbox = messenger.mailbox();
+        inbox.lock().leave(&mut mailbox);
+        drop(mailbox);
+        if !matches!(received, Ok(_) | Err(Error::Timeout)) {
+            self.forget_the_dead();
         }
+        received?
+    }
+
+    /// Streams of ranks that have died do not end.
+    fn forget_the_dead(&self) {
+        let messenger = self.messenger();
+        let dead = |rank: &u32| messenger.world().life(*rank) == Life::Dead;
+        let sources = self.messages.inbox.lock();
+        let sources: Vec<_> = sources.begun.iter().filter_map(|one| one.source).collect();
+        for rank in sources.into_iter().filter(dead) {
+            messenger.mailbox().bury(rank);
+        }
+    }
+
+    /// The message is for another call.
+    fn put_back(&self, message: Incoming) {
+        self.messages.inbox.lock().begun.insert(0, message);
+        self.messages.put_back.store(true, Ordering::Release);
+        self.messenger().world().engine().ring();
+    }
+
+    fn spare(&self, bytes: Box<[u8]>) {
+        self.messages.inbox.lock().spare.push(bytes);
     }
 }
 
@@ -336,16 +424,40 @@ impl Process {
         sent
     }
 
-    /// Receives bytes into a segment from whoever sends them; gives the sender's rank (§9.2.2). Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`],
-    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call goes on, where a message is on its way already; [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: more bytes have been sent, of which those that fit are here.
+    /// Receives bytes into a segment from any rank; gives the sender's rank (§9.2.2). Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`],
+    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]: nothing is written, and a later call receives the message, also into other bytes;
+    /// [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: the message is longer, and the bytes that fit are written.
     pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
-        let deadline = deadline(timeout);
-        let local = self.passive_bytes(bytes)?;
-        // SAFETY:
-        // - bytes of a segment, whose deletion forgets the receive.
-        let received = unsafe { self.passive.receive(bytes, local.ptr, deadline) };
+        self.passive_bytes(bytes)?;
+        let room = self.config.passive_transfer_size_max as usize;
+        let message = self.passive.receive(room, deadline(timeout));
         self.passive.messages.rest();
-        let Received { source, len, .. } = received.map_err(from_engine)?;
+        let message = message.map_err(from_engine)?;
+        let Some(Received { source, len, .. }) = message.received else {
+            return Err(Status::Error);
+        };
+        let call = self.call();
+        // It may have been deleted during the wait.
+        let local = self
+            .segment(bytes.segment, &call)
+            .and_then(|segment| segment.local(bytes.offset, bytes.size));
+        let local = match local {
+            Ok(local) => local,
+            Err(status) => {
+                self.passive.put_back(message);
+                return Err(status);
+            }
+        };
+        // SAFETY:
+        // - `bytes.size` bytes of a segment that stays during the call.
+        unsafe {
+            let fits = len.min(bytes.size as usize);
+            local
+                .ptr
+                .copy_from_nonoverlapping(message.bytes.as_ptr(), fits);
+        }
+        drop(call);
+        self.passive.spare(message.bytes);
         if len as u64 > bytes.size {
             let (rank, size) = (self.rank(), bytes.size);
             unipgas_core::tell(&format!(

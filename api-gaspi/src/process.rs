@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
 
-use crate::atomics::{Asked, Place};
+use crate::atomics::{Change, Place};
 use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::links::{Links, Telling, of_rank, put_out};
@@ -76,8 +76,10 @@ pub struct Process {
     pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
     /// Atomics whose calls have run into their timeouts.
-    pub(crate) unfinished: Unfinished<(Place, Asked)>,
+    pub(crate) unfinished: Unfinished<(Place, Change)>,
     pub(crate) links: Links,
+    /// A request has failed since the last look at the states, for its rank's death as the network says.
+    pub(crate) suspects: AtomicBool,
     pub(crate) passive: Passive,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
@@ -140,7 +142,6 @@ impl Process {
     fn new(world: &Arc<World>, config: Config) -> Result<Self> {
         let atomics = world.engine().endpoint(u32::MAX).map_err(from_engine)?;
         let atomics = atomics.named("atomics");
-        world.read_by(atomics.clone());
         let links = Links::new(world);
         let passive = Passive::new(world, links.handler()).map_err(from_engine)?;
         let process = Process {
@@ -164,6 +165,7 @@ impl Process {
             atomics,
             unfinished: Unfinished::default(),
             links,
+            suspects: AtomicBool::new(false),
             passive,
             pace: Pace::default(),
         };
@@ -215,7 +217,12 @@ impl Process {
         if let Err(status) = self.drain_all(deadline) {
             return Err((self, status));
         }
-        // From here on it ends, whoever does not answer.
+        self.leave(deadline);
+        Ok(())
+    }
+
+    /// Leaves the job, whether or not others answer.
+    pub(crate) fn leave(&self, deadline: Deadline) {
         self.world.engine().hurry(deadline);
         let left = deadline.remaining().unwrap_or(RECEIPTS);
         self.passive.tell_receipts(left.min(RECEIPTS));
@@ -229,7 +236,6 @@ impl Process {
         }
         self.links.end();
         let _ = self.world.leave();
-        Ok(())
     }
 
     /// How many processes have had this rank before; not 0: this one has taken the place of a dead one (§5.3.1).
@@ -242,6 +248,9 @@ impl Process {
     pub fn states(&self) -> Vec<bool> {
         for rank in self.world.returned() {
             self.welcome(rank);
+        }
+        if self.suspects.swap(false, Ordering::Relaxed) {
+            self.world.await_death();
         }
         self.world
             .lives()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use unipgas_core::calls::Call;
 use unipgas_core::{Deadline, Endpoint, Error};
 
 use crate::config::QUEUE_MAX;
@@ -53,6 +54,11 @@ impl Process {
         }
     }
 
+    /// Whether progress of this process sets notifications, for its own reads (§8.4.4).
+    pub(crate) fn owes_notices(&self) -> bool {
+        self.all_queues().any(Endpoint::owes_notices)
+    }
+
     /// Waits until the requests of all queues have ended, also of deleted ones. Errors: [`Status::Timeout`]. A failed request is for
     /// gaspi_wait to report.
     pub(crate) fn drain_all(&self, deadline: Deadline) -> Result<()> {
@@ -99,9 +105,7 @@ impl Process {
             None => {
                 let engine = self.world.engine();
                 let queue = engine.endpoint(self.config.queue_size_max);
-                let queue = queue.map_err(from_engine)?.named(&name(id));
-                self.world.read_by(queue.clone());
-                queue
+                queue.map_err(from_engine)?.named(&name(id))
             }
         };
         self.queues[id].store(Arc::into_raw(queue).cast_mut(), Ordering::Release);
@@ -159,23 +163,50 @@ impl Process {
     /// one of them failed. Who else has died is no concern of the queue's (§3.6): see [`Process::states`].
     #[inline]
     pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
-        let queue = self.queue(id)?;
+        let call = self.call();
+        if let Some(done) = self.wait_fast(&call, id) {
+            return done;
+        }
+        drop(call);
+        self.wait_slow(id, timeout)
+    }
+
+    /// [`wait`](Process::wait), if all requests are complete already.
+    #[inline(always)]
+    pub(crate) fn wait_fast(&self, _call: &Call, id: u8) -> Option<Result<()>> {
+        let queue = self.queue(id).ok()?;
         if self.pace.is_due() {
             self.look_around();
         }
         if queue.posted() > 0 {
-            // What is posted next to somebody dead is refused.
+            // What is posted next to a dead rank is refused.
             self.world.look_at_news();
         }
+        let drained = queue.try_drain(self.world.engine())?;
+        Some(drained.map_err(|error| self.not_drained(&error)))
+    }
+
+    #[cold]
+    fn not_drained(&self, error: &Error) -> Status {
+        match error {
+            Error::Timeout => Status::Timeout,
+            error => {
+                if *error == Error::PeerDead {
+                    self.suspects.store(true, Ordering::Relaxed);
+                }
+                Status::Error
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn wait_slow(&self, id: u8, timeout: u64) -> Result<()> {
         let mut look = || {
             self.look_around();
             Ok(())
         };
-        queue
+        self.queue(id)?
             .drain(self.world.engine(), deadline(timeout), &mut look)
-            .map_err(|error| match error {
-                Error::Timeout => Status::Timeout,
-                _ => Status::Error,
-            })
+            .map_err(|error| self.not_drained(&error))
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
-use unipgas_core::message::ReceiveTicket;
 use unipgas_core::notification::Words;
 use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Rights};
 
@@ -59,11 +58,10 @@ impl Segment {
     }
 }
 
-/// A deleted segment, the queues that had requests under way then, and receives of messages that were on their way.
+/// A deleted segment, and the queues that had requests under way then.
 pub(crate) struct Unfreed {
     segment: Box<Segment>,
     queues: Vec<Arc<Endpoint>>,
-    receives: Vec<ReceiveTicket>,
 }
 
 /// Where the memory of a new segment comes from.
@@ -73,18 +71,6 @@ enum Source {
 }
 
 impl Process {
-    /// A segment that is ready.
-    ///
-    /// # Safety
-    /// The result is used in a call, or while one of the process's queues posts.
-    #[inline(always)]
-    pub(crate) unsafe fn segment_fast(&self, id: u8) -> Option<&Segment> {
-        let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
-        // SAFETY:
-        // - null, or from Box::into_raw; deleted segments are kept until what the caller speaks of is over.
-        unsafe { segment.as_ref() }
-    }
-
     /// The notification words of a segment that is ready. They stay where they are whatever becomes of it. Errors:
     /// [`Status::ErrInvSeg`].
     #[inline(always)]
@@ -109,11 +95,13 @@ impl Process {
         !self.made[usize::from(id)].load(Ordering::Acquire).is_null()
     }
 
+    /// A segment that is ready.
     #[inline(always)]
     pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a Segment> {
+        let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
-        // - the result borrows the call.
-        unsafe { self.segment_fast(id) }.ok_or(Status::ErrInvSeg)
+        // - null, or from Box::into_raw; deleted segments are kept until the calls are over that may have found them.
+        unsafe { segment.as_ref() }.ok_or(Status::ErrInvSeg)
     }
 
     fn make(&self, id: u8, size: u64, source: &Source, ready: bool) -> Result<()> {
@@ -279,11 +267,9 @@ impl Process {
         let call = self.call();
         let is_users = self.segment_any(id, &call).ok_or(Status::ErrInvSeg)?.users;
         drop(call);
-        let receives = self.passive.forget(id);
-        let engine = self.world.engine();
-        let late = engine.is_driven()
-            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout)
-            || !receives.is_empty();
+        self.passive.forget(id);
+        let late = self.world.engine().is_driven()
+            && self.drain_all(Deadline::after(PATIENCE)) == Err(Status::Timeout);
         self.world
             .directory()
             .unlist_region(place)
@@ -291,7 +277,6 @@ impl Process {
         self.words[place].store(null_mut(), Ordering::Release);
         self.segments[place].store(null_mut(), Ordering::Release);
         if late && is_users {
-            self.passive.keep(id, receives);
             unipgas_core::tell(&format!(
                 "gaspi_segment_delete: requests that use segment {id} are not answered: its memory must stay until the segment can be deleted"
             ));
@@ -303,11 +288,7 @@ impl Process {
         let segment = unsafe { Box::from_raw(segment) };
         if late {
             let queues = self.queues_under_way();
-            self.unfreed.lock().push(Unfreed {
-                segment,
-                queues,
-                receives,
-            });
+            self.unfreed.lock().push(Unfreed { segment, queues });
             return Ok(());
         }
         self.free(segment);
@@ -325,10 +306,8 @@ impl Process {
         let mut unfreed = self.unfreed.lock();
         for one in &mut *unfreed {
             one.queues.retain(|queue| queue.pending() > 0);
-            one.receives.retain(|ticket| !self.passive.is_over(*ticket));
         }
-        let unused = |one: &mut Unfreed| one.queues.is_empty() && one.receives.is_empty();
-        let free = unfreed.extract_if(.., unused);
+        let free = unfreed.extract_if(.., |one| one.queues.is_empty());
         let free: Vec<_> = free.collect();
         drop(unfreed);
         free.into_iter().for_each(|one| self.free(one.segment));

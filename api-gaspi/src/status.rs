@@ -131,6 +131,7 @@ pub(crate) fn code_of(error: &Error) -> Status {
         | Error::Unsupported
         | Error::InvalidArgument(_)
         | Error::NotRegistered
+        | Error::Ended
         | Error::Os(_) => Status::Error,
     }
 }

@@ -56,20 +56,29 @@ impl Process {
     /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
     #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
-        if let Some((posting, local, import)) = self.begin_fast(&part, &post) {
-            let (now, size) = (posting.fast_path(), part.size as usize);
-            // SAFETY:
-            // - the local range is checked, and its segment is not freed before its requests are complete.
-            let done = unsafe { now.put(local, remote(&part, import), size) };
-            if posting.end(done, size) {
-                return Ok(());
-            }
+        let call = self.call();
+        if self.write_fast(&call, part, post) {
+            return Ok(());
         }
-        self.write_checked(part, post)
+        drop(call);
+        self.write_slow(part, post)
+    }
+
+    /// A short write with right arguments, to a rank that has been talked to. False: nothing is posted; the slow form does it, or says why.
+    #[inline(always)]
+    pub(crate) fn write_fast(&self, call: &Call, part: Part, post: Post) -> bool {
+        let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
+            return false;
+        };
+        let (now, size) = (posting.fast_path(), part.size as usize);
+        // SAFETY:
+        // - the local range is checked, and its segment is not freed before its requests are complete.
+        let done = unsafe { now.put(local, remote(&part, import), size) };
+        posting.end(done, size)
     }
 
     #[cold]
-    fn write_checked(&self, part: Part, post: Post) -> Result<()> {
+    pub(crate) fn write_slow(&self, part: Part, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - the local range is checked, and its segment is not freed before its requests are complete.
@@ -80,20 +89,29 @@ impl Process {
     /// Reads (§8.2.2).
     #[inline(always)]
     pub fn read(&self, part: Part, post: Post) -> Result<()> {
-        if let Some((posting, local, import)) = self.begin_fast(&part, &post) {
-            let (now, size) = (posting.fast_path(), part.size as usize);
-            // SAFETY:
-            // - as for `write`.
-            let done = unsafe { now.get(local, remote(&part, import), size) };
-            if posting.end(done, size) {
-                return Ok(());
-            }
+        let call = self.call();
+        if self.read_fast(&call, part, post) {
+            return Ok(());
         }
-        self.read_checked(part, post)
+        drop(call);
+        self.read_slow(part, post)
+    }
+
+    /// As [`write_fast`](Process::write_fast).
+    #[inline(always)]
+    pub(crate) fn read_fast(&self, call: &Call, part: Part, post: Post) -> bool {
+        let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
+            return false;
+        };
+        let (now, size) = (posting.fast_path(), part.size as usize);
+        // SAFETY:
+        // - as for `write`.
+        let done = unsafe { now.get(local, remote(&part, import), size) };
+        posting.end(done, size)
     }
 
     #[cold]
-    fn read_checked(&self, part: Part, post: Post) -> Result<()> {
+    pub(crate) fn read_slow(&self, part: Part, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
             // - as for `write`.
@@ -104,23 +122,39 @@ impl Process {
     /// Writes, then notifies once the data is there (§8.4.1).
     #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
-        if notification.value != 0
-            && let Some((posting, local, import)) = self.begin_fast(&part, &post)
-        {
-            let (now, size) = (posting.fast_path(), part.size as usize);
-            let notice = self.notice(&notification, part.segment_remote, import);
-            // SAFETY:
-            // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
-            let done = unsafe { now.put_notify(local, remote(&part, import), size, notice) };
-            if posting.end(done, size) {
-                return Ok(());
-            }
+        let call = self.call();
+        if self.write_notify_fast(&call, part, notification, post) {
+            return Ok(());
         }
-        self.write_notify_checked(part, notification, post)
+        drop(call);
+        self.write_notify_slow(part, notification, post)
+    }
+
+    /// As [`write_fast`](Process::write_fast).
+    #[inline(always)]
+    pub(crate) fn write_notify_fast(
+        &self,
+        call: &Call,
+        part: Part,
+        notification: Notification,
+        post: Post,
+    ) -> bool {
+        if notification.value == 0 {
+            return false;
+        }
+        let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
+            return false;
+        };
+        let (now, size) = (posting.fast_path(), part.size as usize);
+        let notice = self.notice(&notification, part.segment_remote, import);
+        // SAFETY:
+        // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
+        let done = unsafe { now.put_notify(local, remote(&part, import), size, notice) };
+        posting.end(done, size)
     }
 
     #[cold]
-    fn write_notify_checked(
+    pub(crate) fn write_notify_slow(
         &self,
         part: Part,
         notification: Notification,
@@ -143,29 +177,39 @@ impl Process {
     /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
     #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
-        if notification.value != 0
-            && let Some(queue) = self.queue_fast(post.queue)
-            && let Some(posting) = queue.post_fast()
-        {
-            let (rank, id) = (post.rank.into(), notification.segment);
-            // SAFETY:
-            // - used before the end of the posting, and self keeps the world.
-            let import = unsafe { self.imports.get(rank, id.into()) };
-            let done = import.is_some_and(|import| {
-                let notice = self.notice(&notification, id, import);
-                posting.fast_path().notify(notice)
-            });
-            if posting.end(done, 0) {
-                return Ok(());
-            }
+        let call = self.call();
+        if self.notify_fast(&call, notification, post) {
+            return Ok(());
         }
+        drop(call);
         let Notification { segment, id, value } = notification;
-        self.notify_checked(segment, id, value, post.rank, post.queue, post.timeout)
+        self.notify_slow(segment, id, value, post.rank, post.queue, post.timeout)
+    }
+
+    /// As [`write_fast`](Process::write_fast).
+    #[inline(always)]
+    pub(crate) fn notify_fast(&self, _call: &Call, notification: Notification, post: Post) -> bool {
+        if notification.value == 0 {
+            return false;
+        }
+        let queue = self.queue_fast(post.queue);
+        let Some(posting) = queue.and_then(Endpoint::post_fast) else {
+            return false;
+        };
+        let (rank, id) = (post.rank.into(), notification.segment);
+        // SAFETY:
+        // - used in the call, and self keeps the world.
+        let import = unsafe { self.imports.get(rank, id.into()) };
+        let done = import.is_some_and(|import| {
+            let notice = self.notice(&notification, id, import);
+            posting.fast_path().notify(notice)
+        });
+        posting.end_empty(done)
     }
 
     /// By single values, which need not be in memory on the way that is taken most.
     #[cold]
-    fn notify_checked(
+    pub(crate) fn notify_slow(
         &self,
         segment: u8,
         id: u32,
@@ -309,6 +353,30 @@ impl Process {
     /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
     #[inline]
     pub fn notify_waitsome(&self, segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32> {
+        let call = self.call();
+        if let Some(id) = self.find_fast(&call, segment, begin, num) {
+            return Ok(id);
+        }
+        drop(call);
+        self.waitsome_slow(segment, begin, num, timeout)
+    }
+
+    /// [`notify_waitsome`](Process::notify_waitsome), if one is set already.
+    #[inline(always)]
+    pub(crate) fn find_fast(&self, _: &Call, segment: u8, begin: u32, num: u32) -> Option<u32> {
+        let words = self.words(segment).ok()?;
+        let id = words.find(begin as usize, num as usize)?;
+        Some(id as u32)
+    }
+
+    #[cold]
+    pub(crate) fn waitsome_slow(
+        &self,
+        segment: u8,
+        begin: u32,
+        num: u32,
+        timeout: u64,
+    ) -> Result<u32> {
         let words = self.words(segment)?;
         if begin >= self.config.notification_num {
             return Err(Status::ErrInvNotifId);
@@ -328,7 +396,7 @@ impl Process {
                 deadline(timeout),
                 &mut self.watch(),
                 || {
-                    if driven && self.look().is_multiple_of(LOOKS) {
+                    if driven && (self.look().is_multiple_of(LOOKS) || self.owes_notices()) {
                         self.progress();
                     }
                 },
@@ -362,36 +430,24 @@ impl Process {
 
     /// What a short request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
     #[inline(always)]
-    fn begin_fast(&self, part: &Part, post: &Post) -> Option<(Posting<'_>, Local, &Imported)> {
+    fn begin_fast<'a>(
+        &'a self,
+        call: &'a Call,
+        part: &Part,
+        post: &Post,
+    ) -> Option<(Posting<'a>, Local, &'a Imported)> {
         let queue = self.queue_fast(post.queue)?;
         if part.size > self.at_once_max {
             return None;
         }
         let posting = queue.post_fast()?;
+        let segment = self.segment(part.segment_local, call).ok()?;
+        let local = segment.local(part.offset_local, part.size).ok()?;
+        let (rank, id) = (post.rank.into(), part.segment_remote.into());
         // SAFETY:
-        // - what is found is used before the end of the posting, and self keeps the world.
-        let found = unsafe { self.find_fast(part, post) };
-        let Some((local, import)) = found else {
-            posting.end(false, 0);
-            return None;
-        };
+        // - the result borrows the call, and self keeps the world.
+        let import = unsafe { self.imports.get(rank, id) }?;
         Some((posting, local, import))
-    }
-
-    /// # Safety
-    /// What is found is used before the end of a posting, and only as long as self is there.
-    #[inline(always)]
-    unsafe fn find_fast(&self, part: &Part, post: &Post) -> Option<(Local, &Imported)> {
-        // SAFETY:
-        // - the caller's word.
-        unsafe {
-            let segment = self.segment_fast(part.segment_local)?;
-            let local = segment.local(part.offset_local, part.size).ok()?;
-            let import = self
-                .imports
-                .get(post.rank.into(), part.segment_remote.into())?;
-            Some((local, import))
-        }
     }
 
     #[inline(always)]

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::Once;
+use unipgas_core::calls::Call;
 use unipgas_core::variables;
 
 use crate::ffi::code;
@@ -52,6 +53,9 @@ pub fn watched(
     explained: impl FnOnce(Status),
 ) -> i32 {
     let watched = looked();
+    if Call::is_left() {
+        drop(Call::begun(environment::look_around));
+    }
     code(|| {
         let result = match number.filter(|_| watched & COUNTED != 0) {
             Some(number) => statistics::counted(number, run).inspect(|()| moved()),

@@ -44,6 +44,11 @@ pub fn current() -> Result<&'static Ue> {
     unsafe { ue.as_ref() }.ok_or(Failure::NotRunning)
 }
 
+/// Whether there is a running UE that no thread ends.
+pub(crate) fn is_running() -> bool {
+    current().is_ok_and(|ue| ue.world().engine().check_ended().is_ok())
+}
+
 /// This UE's number and the number of UEs, also after the end. Errors: [`Failure::NotRunning`] before the beginning.
 pub fn place() -> Result<(u32, u32)> {
     match LAST.load(Ordering::Relaxed) {
@@ -87,13 +92,16 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     current()
 }
 
-/// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; those of [`Ue::finalize`].
+/// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; a code of [`Ue::finalize`]. The process ends if another UE has died.
 pub fn finalize() -> Result<()> {
     if !is_own_process() {
         return Err(Failure::NotRunning);
     }
     let mut phase = PHASE.lock();
     let finished = current()?.finish();
+    if let Err(Failure::Engine(error)) = &finished {
+        give_up(error);
+    }
     let ue = UE.swap(null_mut(), Ordering::AcqRel);
     // SAFETY:
     // - made by Box::into_raw in `init`, and `current` has just found it; the lock keeps others from taking it.

@@ -136,6 +136,7 @@ impl Ue {
             Failure::Engine(Error::RankDead(id)) => self.world.life(*id) == Life::Left,
             _ => false,
         };
+        self.world.engine().end_waits(true);
         let _ = self.world.leave();
         waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
     }

@@ -14,6 +14,7 @@ use unipgas_core::{Deadline, Error, descriptor, trace, waits};
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
+use crate::waiters::Waiters;
 use crate::watcher::Watched;
 
 /// Reads in vain, one after the other, from which on another process gets the core now and then, in case it is the one that is waited for:
@@ -214,6 +215,7 @@ pub struct CompletionQueue {
     /// How many there are, for whoever only looks.
     failed: AtomicUsize,
     pub(crate) attached: Attached,
+    pub(crate) waiters: Waiters,
     wait: Wait,
     descriptor: Option<OwnedFd>,
     /// Somebody is about to wait for the descriptor.
@@ -249,6 +251,7 @@ impl CompletionQueue {
             failures: Mutex::default(),
             failed: AtomicUsize::new(0),
             attached: Attached::default(),
+            waiters: Waiters::default(),
             wait,
             descriptor,
             armed: AtomicBool::new(false),
@@ -457,7 +460,8 @@ impl CompletionQueue {
     }
 
     /// Waits until there are `least` entries (or a failure), then reads as [`CompletionQueue::read`] does. Errors: [`Errno::AGAIN`] when
-    /// the deadline has passed, or after [`CompletionQueue::interrupt`]; [`Errno::INVAL`] if the queue cannot be waited for.
+    /// the deadline has passed, or after [`CompletionQueue::interrupt`]; [`Errno::INVAL`] if the queue cannot be waited for;
+    /// [`Errno::CANCELED`] if another thread closes it.
     pub fn wait(
         &self,
         most: usize,
@@ -469,10 +473,11 @@ impl CompletionQueue {
             return Err(Errno::INVAL);
         }
         let least = least.clamp(1, most.max(1));
+        let _inside = self.waiters.enter();
         let mut check = || {
             waits::call("fi_cq_sread");
             self.attached.look();
-            Ok(())
+            self.waiters.check()
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.attached.progress();
@@ -485,6 +490,7 @@ impl CompletionQueue {
         });
         match waited {
             Ok(()) => self.read(most, sink),
+            Err(Error::Ended) => Err(Errno::CANCELED),
             Err(_) => Err(Errno::AGAIN),
         }
     }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
-use unipgas_core::{Deadline, waits};
+use unipgas_core::{Deadline, Error, waits};
 
 use crate::completion::Attached;
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
 use crate::tally::Tally;
+use crate::waiters::Waiters;
 
 /// Counts completed operations, and failed ones.
 pub struct Counter {
@@ -20,11 +21,14 @@ pub struct Counter {
     /// Where peers count, once it is bound to what they do.
     tally: OnceLock<Tally>,
     errors: AtomicU64,
+    /// The value of `errors` that the program has set, read, or seen end a wait.
+    known_errors: AtomicU64,
     /// It can be waited for by itself.
     waits: bool,
     /// Of looks from outside, for looks at the lives of peers.
     pace: Pace,
     pub(crate) attached: Attached,
+    pub(crate) waiters: Waiters,
 }
 
 impl Counter {
@@ -40,9 +44,11 @@ impl Counter {
             value: AtomicU64::new(0),
             tally: OnceLock::new(),
             errors: AtomicU64::new(0),
+            known_errors: AtomicU64::new(0),
             waits,
             pace: Pace::default(),
             attached: Attached::default(),
+            waiters: Waiters::default(),
         })
     }
 
@@ -101,7 +107,9 @@ impl Counter {
     /// Failed operations.
     pub fn read_errors(&self) -> u64 {
         self.attend();
-        self.errors.load(Ordering::Acquire)
+        let errors = self.errors.load(Ordering::Acquire);
+        self.known_errors.store(errors, Ordering::Release);
+        errors
     }
 
     /// Adds to the count; what that makes due is left to others.
@@ -138,36 +146,48 @@ impl Counter {
 
     /// Adds to the count of errors.
     pub fn add_errors(&self, value: u64) {
+        self.known_errors.fetch_add(value, Ordering::AcqRel);
         self.count_errors(value);
         self.domain.deferred().progress();
     }
 
     /// Sets the count of errors.
     pub fn set_errors(&self, value: u64) {
+        self.known_errors.store(value, Ordering::Release);
         self.errors.store(value, Ordering::Release);
         self.domain.engine().ring();
         self.domain.deferred().progress();
     }
 
-    /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] if an operation fails meanwhile;
-    /// [`Errno::INVAL`] for a counter that is waited for together with others.
+    /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] for a failure during the call, or before it
+    /// if the program has not read the count of errors since (fi_cntr(3)); [`Errno::INVAL`] for a counter of a wait set;
+    /// [`Errno::CANCELED`] if another thread closes it.
     pub fn wait(&self, threshold: u64, deadline: Deadline) -> Result<()> {
         if !self.waits {
             return Err(Errno::INVAL);
         }
-        let errors = self.errors.load(Ordering::Acquire);
+        let known = self.known_errors.load(Ordering::Acquire);
+        let _inside = self.waiters.enter();
         let mut check = || {
             waits::call("fi_cntr_wait");
             self.attached.look();
-            Ok(())
+            self.waiters.check()
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.progress();
             if self.value() >= threshold {
                 return Some(Ok(()));
             }
-            (self.errors.load(Ordering::Acquire) != errors).then_some(Err(Errno::AVAIL))
+            let errors = self.errors.load(Ordering::Acquire);
+            (errors != known).then(|| {
+                self.known_errors.store(errors, Ordering::Release);
+                Err(Errno::AVAIL)
+            })
         });
-        waited.unwrap_or(Err(Errno::TIMEDOUT))
+        match waited {
+            Ok(reached) => reached,
+            Err(Error::Ended) => Err(Errno::CANCELED),
+            Err(_) => Err(Errno::TIMEDOUT),
+        }
     }
 }

@@ -51,6 +51,7 @@ pub mod status;
 mod tally;
 mod target;
 mod trigger;
+mod waiters;
 mod watcher;
 
 pub use av::AddressVector;

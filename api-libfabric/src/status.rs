@@ -78,6 +78,7 @@ impl From<Error> for Errno {
             Error::Exhausted(_) => Errno::NOMEM,
             Error::Taken(_) => Errno::NOKEY,
             Error::Refused(_) | Error::NotRegistered | Error::Os(_) => Errno::IO,
+            Error::Ended => Errno::CANCELED,
         }
     }
 }

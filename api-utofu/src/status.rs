@@ -160,6 +160,7 @@ pub fn from_engine(error: Error) -> Code {
         | Error::InboxFull
         | Error::Refused(_)
         | Error::NotRegistered
+        | Error::Ended
         | Error::Os(_) => Code::Fatal,
     }
 }

@@ -64,6 +64,9 @@ pub enum Error {
     /// The name or place belongs to somebody else; the text says which.
     #[error("{0} is taken")]
     Taken(String),
+    /// Another thread has ended the process's part in the job, or the object that the wait was for.
+    #[error("another thread has ended it during the call")]
+    Ended,
     /// The same collective operation is already running on the group, in another thread.
     #[error("a collective operation is already active on this group")]
     Busy,

@@ -11,7 +11,6 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use unipgas_core::calls::{Call, thread_ends};
 use unipgas_core::limbo::Limbo;
-use unipgas_core::posted::Posted;
 
 /// Things that a name leads to; freed ones stay, so that the model sees who reads them.
 struct Things {
@@ -102,22 +101,6 @@ fn what_calls_on_a_port_s_queues_read() {
             things.read();
             turns.end();
         }
-    });
-}
-
-#[test]
-fn what_a_thread_reads_that_posts_requests() {
-    check(3, Limbo::of_ports, |things| {
-        let posted = Arc::new(Posted::default());
-        things.limbo.read_by(posted.clone());
-        posted.own();
-        for _ in 0..2 {
-            let begun = posted.begin(100).expect("there is room");
-            things.read();
-            posted.end(begun, true);
-        }
-        // Counted after the fact, which is no end of a call.
-        posted.count(1);
     });
 }
 

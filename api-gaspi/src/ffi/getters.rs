@@ -8,7 +8,7 @@ use crate::environment::process;
 macro_rules! getters {
     ($($name:ident | $shifted:ident: $ty:ty = $field:ident;)*) => {
         procedures! {$(
-            fn $name | $shifted(value: *mut $ty) {
+            fn $name | $shifted(value: *mut $ty) with process {
                 // SAFETY:
                 // - null or valid, by the C contract.
                 unsafe { put(value, process()?.config().$field) }

@@ -32,19 +32,22 @@ pub use statistics::*;
 pub use threads::*;
 pub use transfer::*;
 
-/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds. The body gets the process by `process()`: of
-/// [`environment::process`](crate::environment::process), or, where nobody watches, what has been found already.
+/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds. `quick`: a first try, with the process and the
+/// call, which does not wait; `None`: the body does it, in another function. The body gets the process by [`environment::process`](crate::environment::process).
 macro_rules! procedures {
     ($(
         fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?)
-        $(with $process:ident)? $(moves $moved:ident($rank:expr, $bytes:expr))? $body:block
+        $(with $process:ident)? $(quick($here:ident, $call:ident) $quick:block)?
+        $(moves $moved:ident($rank:expr, $bytes:expr))? $body:block
     )*) => {$(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
-            // A function with the same arguments, which stay where they are.
+        mod $name {
+            #[allow(unused_imports, reason = "some bodies need none")]
+            use super::*;
+
+            /// All that takes longer. With the same arguments, which stay where they are.
             #[cold]
             #[inline(never)]
-            unsafe extern "C" fn watched($($arg: $ty),*) -> i32 {
+            pub(super) unsafe extern "C" fn slow($($arg: $ty),*) -> i32 {
                 const NUMBER: Option<usize> = $crate::statistics::procedure(stringify!($name));
                 let moved = || {
                     $($crate::statistics::moved($crate::statistics::Moved::$moved, $rank, $bytes);)?
@@ -54,9 +57,13 @@ macro_rules! procedures {
                 };
                 $crate::watch::watched(NUMBER, || $body, moved, explained)
             }
+        }
+
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
             // SAFETY:
             // - the caller's word.
-            $crate::ffi::procedures!(@ unsafe { watched($($arg),*) }, $($process)?, $body)
+            $crate::ffi::procedures!(@ unsafe { $name::slow($($arg),*) }, $($process)?, [$($here, $call, $quick)?], $body)
         }
 
         // A tool's own gaspi_x takes this one's place; nothing in the library relies on it.
@@ -65,22 +72,30 @@ macro_rules! procedures {
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
             // SAFETY:
             // - the caller's word. The body once more: a call between the two would copy all arguments.
-            $crate::ffi::procedures!(@ unsafe { $shifted($($arg),*) }, $($process)?, $body)
+            $crate::ffi::procedures!(@ unsafe { $name::slow($($arg),*) }, $($process)?, [$($here, $call, $quick)?], $body)
         }
     )*};
-    (@ $watched:expr, , $body:block) => {{
+    (@ $slow:expr, , [], $body:block) => {{
         if $crate::watch::is_on() {
             // Not a jump: the caller's name is that of a function with a frame.
-            return std::hint::black_box($watched);
+            return std::hint::black_box($slow);
         }
         $crate::ffi::code(|| $body)
     }};
-    (@ $watched:expr, $process:ident, $body:block) => {{
-        let Some(here) = $crate::environment::unwatched() else {
-            return std::hint::black_box($watched);
-        };
-        let $process = || -> $crate::status::Result<&'static $crate::Process> { Ok(here) };
+    (@ $slow:expr, process, [], $body:block) => {{
+        if !$crate::environment::is_unwatched() {
+            return std::hint::black_box($slow);
+        }
         $crate::ffi::code(|| $body)
+    }};
+    (@ $slow:expr, process, [$here:ident, $call:ident, $quick:block], $body:block) => {{
+        if let Some($call) = unipgas_core::calls::Call::begin_fast()
+            && let Some($here) = $crate::environment::in_call(&$call)
+            && let Some(code) = $crate::ffi::code_of(|| $quick)
+        {
+            return code;
+        }
+        std::hint::black_box($slow)
     }};
 }
 use procedures;
@@ -92,6 +107,17 @@ pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(status)) => status as i32,
         Err(_) => Status::Error as i32,
+    }
+}
+
+/// As [`code`], for a procedure that may leave it to another form.
+#[inline(always)]
+pub(crate) fn code_of(procedure: impl FnOnce() -> Option<Result<()>>) -> Option<i32> {
+    match catch_unwind(AssertUnwindSafe(procedure)) {
+        Ok(None) => None,
+        Ok(Some(Ok(()))) => Some(SUCCESS),
+        Ok(Some(Err(status))) => Some(status as i32),
+        Err(_) => Some(Status::Error as i32),
     }
 }
 

@@ -27,15 +27,25 @@ procedures! {
         environment::term(timeout)
     }
 
-    fn gaspi_proc_num | pgaspi_proc_num(num: *mut u16) with process {
+    fn gaspi_proc_num | pgaspi_proc_num(num: *mut u16) with process
+    quick(here, call) {
         // SAFETY:
         // - null or valid, by the C contract.
+        Some(unsafe { put(num, here.num()) })
+    } {
+        // SAFETY:
+        // - as above.
         unsafe { put(num, process()?.num()) }
     }
 
-    fn gaspi_proc_rank | pgaspi_proc_rank(rank: *mut u16) with process {
+    fn gaspi_proc_rank | pgaspi_proc_rank(rank: *mut u16) with process
+    quick(here, call) {
         // SAFETY:
         // - null or valid, by the C contract.
+        Some(unsafe { put(rank, here.rank()) })
+    } {
+        // SAFETY:
+        // - as above.
         unsafe { put(rank, process()?.rank()) }
     }
 

@@ -1,8 +1,9 @@
 //! §8 and §10: one-sided communication, queues, atomics.
 
 use super::{given, procedures, put};
-use crate::atomics::Place;
+use crate::atomics::{Change, Place};
 use crate::environment::process;
+use crate::process::Process;
 use crate::statistics::{self, Moved};
 use crate::status::{Result, Status};
 use crate::transfer::{Notification, Part, Post};
@@ -69,30 +70,59 @@ impl Lists {
     }
 }
 
+/// # Safety
+/// `old` is null or valid for a write.
+#[inline(always)]
+unsafe fn reset(process: &Process, segment: u8, id: u32, old: *mut u32) -> Result<()> {
+    let value = process.notify_reset(segment, id)?;
+    if !old.is_null() {
+        // SAFETY:
+        // - not null, so valid by the caller's word.
+        unsafe { old.write(value) };
+    }
+    Ok(())
+}
+
 procedures! {
     fn gaspi_write | pgaspi_write(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) with process moves Written(rank, size) {
+    ) with process
+    quick(here, call) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
-        process()?.write(part, Post { rank, queue, timeout })
+        here.write_fast(&call, part, Post { rank, queue, timeout }).then_some(Ok(()))
+    }
+    moves Written(rank, size) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        process()?.write_slow(part, Post { rank, queue, timeout })
     }
 
     fn gaspi_read | pgaspi_read(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, queue: u8, timeout: u64,
-    ) with process moves Read(rank, size) {
+    ) with process
+    quick(here, call) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
-        process()?.read(part, Post { rank, queue, timeout })
+        here.read_fast(&call, part, Post { rank, queue, timeout }).then_some(Ok(()))
+    }
+    moves Read(rank, size) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        process()?.read_slow(part, Post { rank, queue, timeout })
     }
 
     fn gaspi_write_notify | pgaspi_write_notify(
         segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64,
         size: u64, id: u32, value: u32, queue: u8, timeout: u64,
-    ) with process moves Written(rank, size) {
+    ) with process
+    quick(here, call) {
         let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
         let notification = Notification { segment: segment_remote, id, value };
-        process()?.write_notify(part, notification, Post { rank, queue, timeout })
+        here.write_notify_fast(&call, part, notification, Post { rank, queue, timeout }).then_some(Ok(()))
+    }
+    moves Written(rank, size) {
+        let part = Part { segment_local, offset_local, segment_remote, offset_remote, size };
+        let notification = Notification { segment: segment_remote, id, value };
+        process()?.write_notify_slow(part, notification, Post { rank, queue, timeout })
     }
 
     fn gaspi_read_notify | pgaspi_read_notify(
@@ -105,8 +135,13 @@ procedures! {
 
     fn gaspi_notify | pgaspi_notify(
         segment: u8, rank: u16, id: u32, value: u32, queue: u8, timeout: u64,
-    ) with process {
-        process()?.notify(Notification { segment, id, value }, Post { rank, queue, timeout })
+    ) with process
+    quick(here, call) {
+        let post = Post { rank, queue, timeout };
+        here.notify_fast(&call, Notification { segment, id, value }, post).then_some(Ok(()))
+    }
+    {
+        process()?.notify_slow(segment, id, value, rank, queue, timeout)
     }
 
     fn gaspi_write_list | pgaspi_write_list(
@@ -166,28 +201,40 @@ procedures! {
         }
     }
 
-    fn gaspi_wait | pgaspi_wait(queue: u8, timeout: u64) with process {
-        process()?.wait(queue, timeout)
+    fn gaspi_wait | pgaspi_wait(queue: u8, timeout: u64) with process
+    quick(here, call) {
+        here.wait_fast(&call, queue)
+    }
+    {
+        process()?.wait_slow(queue, timeout)
     }
 
     fn gaspi_notify_waitsome | pgaspi_notify_waitsome(
         segment: u8, begin: u32, num: u32, first: *mut u32, timeout: u64,
-    ) with process {
+    ) with process
+    quick(here, call) {
+        let id = here.find_fast(&call, segment, begin, num).filter(|_| !first.is_null())?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        Some(unsafe { put(first, id) })
+    }
+    {
         let process = process()?;
         given(first)?;
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(first, process.notify_waitsome(segment, begin, num, timeout)?) }
+        unsafe { put(first, process.waitsome_slow(segment, begin, num, timeout)?) }
     }
 
-    fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) with process {
-        let value = process()?.notify_reset(segment, id)?;
-        if !old.is_null() {
-            // SAFETY:
-            // - not null, so valid by the C contract.
-            unsafe { old.write(value) };
-        }
-        Ok(())
+    fn gaspi_notify_reset | pgaspi_notify_reset(segment: u8, id: u32, old: *mut u32) with process
+    quick(here, call) {
+        // SAFETY:
+        // - null or valid, by the C contract.
+        Some(unsafe { reset(here, segment, id, old) })
+    } {
+        // SAFETY:
+        // - as above.
+        unsafe { reset(&*process()?, segment, id, old) }
     }
 
     fn gaspi_queue_create | pgaspi_queue_create(queue: *mut u8, _timeout: u64) with process {
@@ -214,23 +261,40 @@ procedures! {
 
     fn gaspi_atomic_fetch_add | pgaspi_atomic_fetch_add(
         segment: u8, offset: u64, rank: u16, value: u64, old: *mut u64, timeout: u64,
-    ) with process {
+    ) with process
+    quick(here, call) {
+        given(old).ok()?;
+        let before = here.change_fast(&call, Change::Add(value), Place { segment, offset, rank })?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        Some(unsafe { put(old, before) })
+    }
+    {
         let process = process()?;
         given(old)?;
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(old, process.fetch_add(Place { segment, offset, rank }, value, timeout)?) }
+        unsafe { put(old, process.change_slow(Change::Add(value), Place { segment, offset, rank }, timeout)?) }
     }
 
     fn gaspi_atomic_compare_swap | pgaspi_atomic_compare_swap(
         segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64,
         timeout: u64,
-    ) with process {
+    ) with process
+    quick(here, call) {
+        given(old).ok()?;
+        let change = Change::Swap { comparator, new };
+        let before = here.change_fast(&call, change, Place { segment, offset, rank })?;
+        // SAFETY:
+        // - not null, so valid by the C contract.
+        Some(unsafe { put(old, before) })
+    }
+    {
         let process = process()?;
         given(old)?;
         let place = Place { segment, offset, rank };
         // SAFETY:
         // - not null, so valid by the C contract.
-        unsafe { put(old, process.compare_swap(place, comparator, new, timeout)?) }
+        unsafe { put(old, process.change_slow(Change::Swap { comparator, new }, place, timeout)?) }
     }
 }

@@ -5,20 +5,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unipgas::gaspi::atomics::Place;
 use unipgas::gaspi::ffi::{gaspi_proc_init, gaspi_proc_term};
 use unipgas::gaspi::transfer::{Notification, Part, Post};
-use unipgas::gaspi::{Datatype, GROUP_ALL, Operation, Process, Result, Status, current};
+use unipgas::gaspi::{
+    Current, Datatype, GROUP_ALL, Operation, Process, Result, Status, current as gaspi_current,
+};
 
 /// Milliseconds that no test waits.
 const LONG: u64 = 200_000;
 
-fn begin() -> Result<&'static Process> {
+fn begin() -> Result<Current> {
     // SAFETY:
     // - takes a number.
     assert_eq!(unsafe { gaspi_proc_init(LONG) }, 0);
-    current()
+    gaspi_current()
 }
 
-fn end(gaspi: &Process) -> Result<()> {
+fn end(gaspi: Current) -> Result<()> {
     gaspi.barrier(GROUP_ALL, LONG)?;
+    drop(gaspi);
     // SAFETY:
     // - takes a number; no thread uses the process.
     assert_eq!(unsafe { gaspi_proc_term(LONG) }, 0);
@@ -59,7 +62,8 @@ fn notified(gaspi: &Process, id: u32) -> Result<u32> {
 }
 
 pub fn one_sided() -> Result<()> {
-    let gaspi = begin()?;
+    let current = begin()?;
+    let gaspi = &*current;
     assert_eq!(gaspi.num(), 3, "the number of ranks");
     gaspi.segment_create(2, 128, GROUP_ALL, LONG)?;
     let memory = Words(gaspi.segment_ptr(2)?.cast());
@@ -135,11 +139,12 @@ pub fn one_sided() -> Result<()> {
     assert_eq!(memory.get(56), 9, "the value");
     assert_eq!(gaspi.segment_list(), vec![2], "the segments");
     gaspi.segment_delete(2)?;
-    end(gaspi)
+    end(current)
 }
 
 pub fn groups() -> Result<()> {
-    let gaspi = begin()?;
+    let current = begin()?;
+    let gaspi = &*current;
     let group = gaspi.group_create()?;
     for rank in (0..gaspi.num()).rev() {
         gaspi.group_add(group, rank)?;
@@ -164,11 +169,12 @@ pub fn groups() -> Result<()> {
         "not all are healthy"
     );
     gaspi.group_delete(group)?;
-    end(gaspi)
+    end(current)
 }
 
 pub fn refused() -> Result<()> {
-    let gaspi = begin()?;
+    let current = begin()?;
+    let gaspi = &*current;
     gaspi.segment_create(0, 64, GROUP_ALL, LONG)?;
     gaspi.barrier(GROUP_ALL, LONG)?;
     let part = |segment_local, offset_local, offset_remote, size| Part {
@@ -246,5 +252,5 @@ pub fn refused() -> Result<()> {
     for (i, (seen, expected)) in cases.into_iter().enumerate() {
         assert_eq!(seen, Err(expected), "case {i}");
     }
-    end(gaspi)
+    end(current)
 }

@@ -8,7 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::environment::{Debug, current, debugging, give_up, tell_on_stderr};
+use crate::environment::{Debug, current, debugging, give_up, is_running, tell_on_stderr};
 use crate::status::{Code, Failure, Result, SUCCESS, text};
 
 mod collective;
@@ -105,8 +105,10 @@ pub(crate) fn other<T>(name: &str, default: T, function: impl FnOnce() -> Result
 #[cold]
 fn failed(name: &str, class: Debug, failure: Failure) -> i32 {
     let code = match failure {
-        Failure::Engine(error) => give_up(&error),
-        Failure::NotRunning => {
+        Failure::Engine(error) if is_running() => give_up(&error),
+        // Another thread may have ended it during the call.
+        Failure::NotRunning | Failure::Engine(_) => {
+            let failure = Failure::NotRunning;
             tell_on_stderr(&format!("{name}: {failure}"));
             return Code::Id as i32;
         }

@@ -84,6 +84,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         if !object.inner.attached.is_empty() || !is_free(&object.inner) {
             return Err(Errno::BUSY);
         }
+        let counter = &object.inner;
+        counter.waiters.end(|| counter.domain().engine().ring());
         // SAFETY:
         // - nobody has it any more but the caller, who gives it up.
         unsafe { CounterObject::destroy(fid) };

@@ -14,6 +14,7 @@ use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, fid_of, given, is_free, no, no_bind, number, put};
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waiters::Waiters;
 
 struct Failure {
     fid: usize,
@@ -39,6 +40,7 @@ impl Events {
 pub(super) struct EventQueue {
     events: Mutex<Events>,
     more: Condvar,
+    waiters: Waiters,
     wait: c_int,
     /// Readable while there is something to read.
     descriptor: Option<OwnedFd>,
@@ -95,6 +97,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let inner = Arc::new(EventQueue {
             events: Mutex::default(),
             more: Condvar::new(),
+            waiters: Waiters::default(),
             wait,
             descriptor,
             _fabric: fabric.inner.clone(),
@@ -246,8 +249,10 @@ unsafe extern "C" fn sread(
         let end = u64::try_from(timeout)
             .ok()
             .map(|millis| Instant::now() + Duration::from_millis(millis));
+        let _inside = queue.waiters.enter();
         let mut events = queue.lock();
         while events.is_empty() {
+            queue.waiters.check()?;
             let left = match end {
                 None => Duration::from_secs(1),
                 Some(end) => end.saturating_duration_since(Instant::now()),
@@ -351,6 +356,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         if !is_free(&object.inner) {
             return Err(Errno::BUSY);
         }
+        let queue = &object.inner;
+        queue.waiters.end(|| {
+            queue.more.notify_all();
+        });
         // SAFETY:
         // - nobody has it any more but the caller, who gives it up.
         unsafe { EventObject::destroy(fid) };

@@ -116,11 +116,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         if !object.inner.queue.attached.is_empty() {
             return Err(Errno::BUSY);
         }
-        let domain = object.inner.queue.domain().clone();
+        let queue = &object.inner.queue;
+        let domain = queue.domain().clone();
         domain.watcher().apart(|| {
-            if !is_free(&object.inner.queue) {
+            if !is_free(queue) {
                 return Err(Errno::BUSY);
             }
+            queue.waiters.end(|| domain.engine().ring());
             // SAFETY:
             // - nobody has it any more but the caller, who gives it up.
             unsafe { QueueObject::destroy(fid) };

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use unipgas_core::Error;
 
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
@@ -16,6 +17,7 @@ use crate::counter::Counter;
 use crate::process;
 use crate::status::{Errno, Result};
 use crate::sys::*;
+use crate::waiters::Waiters;
 
 /// What belongs to a set, until it is closed.
 enum Member {
@@ -61,6 +63,7 @@ impl Member {
 pub(super) struct WaitSet {
     fabric: Arc<Fabric>,
     wait: c_int,
+    waiters: Waiters,
     members: Mutex<Vec<Member>>,
 }
 
@@ -108,6 +111,7 @@ pub(super) unsafe extern "C" fn open_wait(
         let inner = WaitSet {
             fabric: fabric.inner.clone(),
             wait,
+            waiters: Waiters::default(),
             members: Mutex::default(),
         };
         // SAFETY:
@@ -155,9 +159,10 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
         // SAFETY:
         // - a wait set, by the table that this function is in.
         let set = &unsafe { WaitObject::at(set) }?.inner;
+        let _inside = set.waiters.enter();
         let mut check = || {
             set.members.lock().iter().for_each(Member::look_at_peers);
-            Ok(())
+            set.waiters.check()
         };
         let look = || {
             let mut members = set.members.lock();
@@ -168,7 +173,10 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
             news.last()
         };
         let waited = process::engine()?.wait_for(deadline(timeout), &mut check, look);
-        waited.map_err(|_| Errno::TIMEDOUT)
+        waited.map_err(|error| match error {
+            Error::Ended => Errno::CANCELED,
+            _ => Errno::TIMEDOUT,
+        })
     })
 }
 
@@ -194,6 +202,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let set = &unsafe { WaitObject::at(fid) }?.inner;
         if set.members.lock().iter().any(Member::is_there) {
             return Err(Errno::BUSY);
+        }
+        if let Ok(engine) = process::engine() {
+            set.waiters.end(|| engine.ring());
         }
         // SAFETY:
         // - nobody has it any more but the caller, who gives it up.

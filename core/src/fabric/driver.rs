@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
 
 use crate::alarm::{Alarm, Connected};
-use crate::bell::{Bell, SLICE, armed_are_seen};
+use crate::bell::{Bell, armed_are_seen, slice_of};
 use crate::descriptor::{above, pipe};
 use crate::{Error, Result, own_thread};
 
@@ -400,7 +400,7 @@ impl Shared {
             self.sleeps_long.store(false, Ordering::SeqCst);
         }
         // Who rings may fail to sound the alarm.
-        let slice = (!self.bells.lock().is_empty()).then_some(SLICE);
+        let slice = (!self.bells.lock().is_empty()).then(|| slice_of(1));
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
         // Interrupted or not: what there is to do is seen by those who are driven.

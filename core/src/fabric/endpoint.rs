@@ -2,7 +2,7 @@
 
 mod get_notify;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam::queue::SegQueue;
@@ -16,7 +16,6 @@ use crate::engine::Engine;
 use crate::fast_path::{FastPath, Posting};
 use crate::inbox::Record;
 use crate::issued::{self, Issued, Issues, Listing};
-use crate::limbo::Reader;
 use crate::mapped::{self, MappedChannel};
 use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
@@ -26,7 +25,7 @@ use crate::pace::{Pace, now};
 use crate::posted::{DRAINING, Posted};
 use crate::region::RemoteRegion;
 use crate::sync::tally;
-use crate::transport::{Channel, LONGEST_MESSAGE};
+use crate::transport::{Channel, LONGEST_MESSAGE, Transport};
 use crate::{AtomicOp, Deadline, Error, Result, trace, waits};
 
 impl Issues for Endpoint {
@@ -51,12 +50,6 @@ impl Drop for Endpoint {
     }
 }
 
-impl Reader for Endpoint {
-    fn under_way(&self) -> Option<u64> {
-        self.posted.under_way()
-    }
-}
-
 /// The depth of endpoints that are never full.
 const UNBOUNDED: u64 = 1 << 60;
 
@@ -78,6 +71,10 @@ pub struct Endpoint {
     uncounted: Pace,
     pub(super) posted: OwnPair<Posted>,
     failed: SegQueue<Completion>,
+    /// Parts of [`get_notify`](Endpoint::get_notify) under way.
+    pub(super) noticed: AtomicUsize,
+    /// Owner of the bell at which other threads wait for effects of completions.
+    rings: Option<Arc<dyn Transport>>,
 }
 
 impl Endpoint {
@@ -86,6 +83,7 @@ impl Endpoint {
         operands: Option<Arc<Operands>>,
         driven: bool,
         depth: u32,
+        rings: Option<Arc<dyn Transport>>,
     ) -> Self {
         Endpoint {
             listing: OnceLock::new(),
@@ -102,6 +100,8 @@ impl Endpoint {
             uncounted: Pace::default(),
             posted: OwnPair::default(),
             failed: SegQueue::new(),
+            noticed: AtomicUsize::new(0),
+            rings,
         }
     }
 
@@ -211,14 +211,13 @@ impl Endpoint {
     /// For whoever cannot [`post_fast`](Endpoint::post_fast): whether it is time to look at the lives of peers, as enough has been posted
     /// so.
     pub fn is_look_due(&self) -> bool {
-        let count = self.posted.doubled();
+        let count = self.posted.counted();
         if count < self.limit.load(Ordering::Relaxed) {
             return false;
         }
         let (due, more) = self.pace.end_count(now());
-        let limit = count + 2 * u64::from(more);
-        self.limit
-            .store(limit.min(2 * self.depth), Ordering::Relaxed);
+        let limit = count + u64::from(more);
+        self.limit.store(limit.min(self.depth), Ordering::Relaxed);
         due
     }
 
@@ -256,6 +255,9 @@ impl Endpoint {
         deadline: Deadline,
         check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
+        if let Some(drained) = self.try_drain(engine) {
+            return drained;
+        }
         engine.wait(deadline, check, || Ok(self.posted.close().then_some(())))?;
         let covered = self.posted();
         let mut check = || {
@@ -266,22 +268,43 @@ impl Endpoint {
             self.progress();
             Ok((self.pending() == 0).then_some(()))
         });
-        let result = match (result, self.failed.pop()) {
-            (Ok(()), None) => {
-                self.posted.end_all(covered);
-                let limit = 2 * u64::from(self.pace.given()).min(self.depth);
-                self.limit.store(limit, Ordering::Relaxed);
-                Ok(())
-            }
-            (Ok(()), Some(failure)) => Err(failure.result.err().unwrap_or(Error::PeerDead)),
-            (Err(error), _) => Err(error),
-        };
+        let result = result.and_then(|()| self.drained(covered));
+        self.open(engine);
+        result
+    }
+
+    /// [`drain`](Endpoint::drain), if that needs no wait.
+    #[inline]
+    pub fn try_drain(&self, engine: &Engine) -> Option<Result<()>> {
+        if !self.posted.close() {
+            return None;
+        }
+        let covered = self.posted();
+        self.progress();
+        let drained = (self.pending() == 0).then(|| self.drained(covered));
+        self.open(engine);
+        drained
+    }
+
+    /// Nothing is pending: the places are free. Errors: the failure of a request.
+    #[inline]
+    fn drained(&self, covered: u32) -> Result<()> {
+        if let Some(failure) = self.failed.pop() {
+            return Err(failure.result.err().unwrap_or(Error::PeerDead));
+        }
+        self.posted.end_all(covered);
+        let limit = u64::from(self.pace.given()).min(self.depth);
+        self.limit.store(limit, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn open(&self, engine: &Engine) {
         self.posted.open();
         if self.driven {
-            // Who has found it draining may sleep.
+            // A thread that has found it draining may sleep.
             engine.ring();
         }
-        result
     }
 
     /// Drops the knowledge of failed requests and frees all places. Pending operations still end on their own.
@@ -297,7 +320,7 @@ impl Endpoint {
         if !self.driven && !self.late.load(Ordering::Relaxed) {
             return;
         }
-        self.poll(&mut |completion| self.ended(completion));
+        self.handle_ends(|sink| self.poll(sink));
     }
 
     /// As [`progress`](Endpoint::progress), for who waits for something else than the end of what was posted here ([`Channel::report`]).
@@ -306,7 +329,25 @@ impl Endpoint {
         if !self.driven && !self.late.load(Ordering::Relaxed) {
             return;
         }
-        self.report_to(&mut |completion| self.ended(completion));
+        self.handle_ends(|sink| self.report_to(sink));
+    }
+
+    /// Handles the completions that `take` gives. Other threads may wait for their effects, and were woken before these were there.
+    fn handle_ends(&self, take: impl FnOnce(&mut dyn FnMut(Completion))) {
+        let mut any = false;
+        take(&mut |completion| {
+            any = true;
+            self.ended(completion);
+        });
+        if let Some(transport) = self.rings.as_ref().filter(|_| any) {
+            transport.bell().ring_if_heard();
+        }
+    }
+
+    /// Whether [`get_notify`](Endpoint::get_notify) has reads under way, whose end this endpoint's progress makes visible.
+    #[inline]
+    pub fn owes_notices(&self) -> bool {
+        self.noticed.load(Ordering::Relaxed) != 0
     }
 
     #[cold]
@@ -317,6 +358,7 @@ impl Endpoint {
             return unsafe { awaited::ended(completion) };
         }
         if completion.context != 0 {
+            self.noticed.fetch_sub(1, Ordering::Relaxed);
             // SAFETY:
             // - as above.
             unsafe { GetNotice::part_done(completion.context, completion.result.is_ok()) };

@@ -35,6 +35,8 @@ pub struct Engine {
     /// Processes that take part.
     company: AtomicU32,
     driven: bool,
+    /// Waits end with [`Error::Ended`].
+    ended: AtomicBool,
     /// Devices are alone in carrying out atomic operations, where that is allowed.
     by_device: bool,
 }
@@ -77,6 +79,7 @@ impl Engine {
             registrations: transports.iter().map(private).collect(),
             transports: transports.into(),
             operands: Arc::default(),
+            ended: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             company: AtomicU32::new(1),
         })
@@ -319,6 +322,7 @@ impl Engine {
             operands,
             self.driven,
             depth,
+            Some(self.transports[0].clone()),
         ))
     }
 
@@ -380,6 +384,7 @@ impl Engine {
         moved: impl Fn() -> bool,
         poll: impl FnMut() -> Option<T>,
     ) -> Result<T> {
+        let check = &mut || self.check_ended().and_then(|()| check());
         Patience {
             bell: self.bell(),
             crowded: self.crowded.load(Ordering::Relaxed),
@@ -434,6 +439,20 @@ impl Engine {
         // SAFETY:
         // - belongs to the first transport, which the engine keeps.
         Ok(unsafe { driver.listen_at(self.bell, self.clone()) })
+    }
+
+    /// Ends the waits of all threads with [`Error::Ended`], also later ones, or allows waits again. For the thread that ends what others use.
+    pub fn end_waits(&self, ended: bool) {
+        self.ended.store(ended, Ordering::SeqCst);
+        self.bell().ring();
+    }
+
+    /// Errors: [`Error::Ended`] after [`end_waits`](Engine::end_waits).
+    pub fn check_ended(&self) -> Result<()> {
+        match self.ended.load(Ordering::Acquire) {
+            true => Err(Error::Ended),
+            false => Ok(()),
+        }
     }
 
     /// See [`Transport::hurry`].

@@ -134,7 +134,7 @@ impl FastPath<'_> {
     }
 }
 
-/// An operation that this thread posts. Until its end stays what a [`Limbo`](crate::limbo::Limbo) would free that knows the endpoint.
+/// An operation that this thread posts.
 #[must_use = "it is posted when `end` says so"]
 pub struct Posting<'a> {
     endpoint: &'a Endpoint,
@@ -156,9 +156,18 @@ impl<'a> Posting<'a> {
     /// It is over; `done`: it has been carried out, or is under way, with so many bytes, which is given back.
     #[inline(always)]
     pub fn end(self, done: bool, bytes: usize) -> bool {
-        self.endpoint.posted.end(self.begun, done);
         if done {
+            self.endpoint.posted.end(self.begun);
             self.endpoint.posted.moved(bytes);
+        }
+        done
+    }
+
+    /// As [`end`](Posting::end), of an operation without bytes.
+    #[inline(always)]
+    pub fn end_empty(self, done: bool) -> bool {
+        if done {
+            self.endpoint.posted.end(self.begun);
         }
         done
     }

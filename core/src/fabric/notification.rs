@@ -103,6 +103,15 @@ impl Words {
         Ok(&self.all()[begin..begin + num])
     }
 
+    /// The first of the words `begin..begin + num` that is not zero.
+    #[inline(always)]
+    pub fn find(&self, begin: usize, num: usize) -> Option<usize> {
+        match self.range(begin, num).ok()? {
+            [word] => (word.load(Ordering::Acquire) != 0).then_some(begin),
+            words => first_set(words).map(|index| begin + index),
+        }
+    }
+
     /// Waits until one of the words `begin..begin + num` is not zero; gives its index. Waiting for no word at all is an error here:
     /// the interfaces answer that themselves. What the notice announced is visible when this returns.
     #[inline]

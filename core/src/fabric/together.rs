@@ -218,7 +218,7 @@ mod tests {
     fn told(what: impl FnOnce(&Endpoint, &mut dyn FnMut() -> Calls)) {
         let all = Arc::<Mutex<Calls>>::default();
         let channel: Box<dyn Channel> = Box::new(Told(all.clone()));
-        let endpoint = Endpoint::new(Box::new([channel]), None, true, 1);
+        let endpoint = Endpoint::new(Box::new([channel]), None, true, 1, None);
         what(&endpoint, &mut || std::mem::take(&mut *all.lock()));
     }
 

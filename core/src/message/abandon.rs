@@ -4,7 +4,7 @@ use super::layout::{Head, Kind};
 use super::mailbox::Mailbox;
 use super::messenger::Messenger;
 use super::state::{Envelope, Letter, ReceiveStage, ReceiveTicket, SendStage, SendTicket, Sending};
-use crate::{Deadline, Error};
+use crate::{Deadline, Error, driver};
 
 impl Mailbox {
     /// Ends a send that does not need its bytes any more, or has not been announced; then the ticket means nothing. False: the other side
@@ -101,8 +101,12 @@ impl Messenger {
     pub fn abandon_receive(&self, ticket: ReceiveTicket) {
         let engine = self.world().engine();
         // What is being copied here ends also if the other side has died.
-        let _ = engine.wait_for(Deadline::Never, &mut || Ok(()), || {
-            self.advanced().let_go_of_receive(ticket).then_some(())
-        });
+        let mut let_go = || self.advanced().let_go_of_receive(ticket).then_some(());
+        while engine
+            .wait_for(Deadline::Never, &mut || Ok(()), &mut let_go)
+            .is_err()
+        {
+            driver::give_way();
+        }
     }
 }

@@ -45,8 +45,7 @@ impl Imports {
     /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
     ///
     /// # Safety
-    /// The result is used in one [call](Call), which has begun, or before the end of a [`Posting`](crate::Posting) of an
-    /// endpoint that [`World::read_by`] knows, and the world is alive for as long.
+    /// The result is used in one [call](Call), which has begun, and the world is alive for as long.
     #[inline(always)]
     pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
         let table = self.0.get(rank as usize)?.load(Ordering::Acquire);

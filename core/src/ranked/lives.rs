@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::world::World;
+use super::world::{NEWS_OF_DEATH, World};
 use crate::engine::Connection;
 use crate::job::RankState;
 use crate::transport::Life;
@@ -106,6 +106,18 @@ impl World {
         self.life(rank)
     }
 
+    /// A network has told of a death: waits for a moment until this process can see it, if the program does not know it.
+    pub fn await_death(&self) {
+        let news = || {
+            self.look(true);
+            let known = self.acknowledged.load(Ordering::Acquire);
+            (self.deaths.load(Ordering::Acquire) != known).then_some(())
+        };
+        let soon = Deadline::after(NEWS_OF_DEATH);
+        // Else it was one that the program knows.
+        let _ = self.engine.wait_for(soon, &mut || Ok(()), news);
+    }
+
     /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
     pub fn lives(&self) -> Vec<Life> {
         self.look(true);
@@ -139,6 +151,7 @@ impl World {
     ) -> Result<T> {
         let _slices = waits::in_slices(rank);
         loop {
+            self.engine.check_ended()?;
             match attempt(deadline.not_after(LOOK_LATEST)) {
                 Err(Error::Timeout) if !deadline.expired() => self.look(false),
                 end => return end,

@@ -1,6 +1,5 @@
 //! Processes with ranks: how a rank finds another one's memory, and what it knows of the others' lives.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use crate::directory::{Directory, Listed, read_listed};
 use crate::engine::{Connection, Engine};
 use crate::interrupt;
 use crate::job::Job;
-use crate::limbo::{Limbo, Reader};
+use crate::limbo::Limbo;
 use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result, log};
@@ -24,7 +23,7 @@ use crate::{Deadline, Endpoint, Error, Result, log};
 /// How long a rank that has just answered has for it to answer again, whatever the deadline.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
 /// How long an end may go unnoticed here once the memory has gone.
-const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
+pub(super) const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
 /// What this process knows of a rank that it talks to.
 #[derive(Default)]
@@ -326,11 +325,6 @@ impl World {
     /// look at them.
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
         self.limbo.retire(what, weight);
-    }
-
-    /// What is retired is read by `reader`, too, until that is kept by nobody else.
-    pub fn read_by(&self, reader: Arc<dyn Reader>) {
-        self.limbo.read_by(reader);
     }
 
     pub(super) fn gone_or_stale(&self, rank: u32, error: Error) -> Error {

@@ -25,7 +25,19 @@ const CROWD: u32 = 256;
 
 /// The longest sleep of each of so many processes of a machine.
 pub fn slice_of(processes: u32) -> Duration {
-    (SLICE * processes.div_ceil(CROWD).max(1)).min(LONGEST)
+    match sleeps_until_rung() {
+        true => UNTIL_RUNG,
+        false => (SLICE * processes.div_ceil(CROWD).max(1)).min(LONGEST),
+    }
+}
+
+/// Longer than any test.
+const UNTIL_RUNG: Duration = Duration::from_secs(24 * 3600);
+
+/// For tests: sleeps have no limit of their own, so that a lost wake-up is a hang, and not a delay.
+fn sleeps_until_rung() -> bool {
+    static ASKED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *ASKED.get_or_init(|| std::env::var_os("UNIPGAS_TEST_SLEEPS_UNTIL_RUNG").is_some())
 }
 
 /// Among the sleepers: the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
@@ -136,10 +148,9 @@ pub(crate) fn armed_are_seen() {
 }
 
 impl Listening<'_> {
-    /// Sleeps until the bell rings, at most for `limit` and never longer than [`LONGEST`]. Returns early at a signal. False: for all that
-    /// time nobody has rung.
+    /// Sleeps until the bell rings, at most for `limit`. Returns early at a signal. False: the bell has not rung.
     pub fn sleep(self, limit: Duration) -> bool {
-        sleep(&self.bell.rung.0, self.seen, limit.min(LONGEST))
+        sleep(&self.bell.rung.0, self.seen, limit)
     }
 }
 

@@ -20,15 +20,41 @@ impl Call {
     /// A call begins. If it is time to, it does `look`.
     #[inline(always)]
     pub fn begin(look: impl FnOnce()) -> Self {
+        match Call::begin_fast() {
+            Some(call) => call,
+            None => Call::begun(look),
+        }
+    }
+
+    /// A call begins, if there is nothing else to do. `None`: [`begun`](Call::begun) does that.
+    #[inline(always)]
+    pub fn begin_fast() -> Option<Self> {
+        let mut begun = true;
+        count::Place::of_this_thread().step(|| begun = false);
+        // Dropped, it would end the call.
+        begun.then(|| Call {
+            _thread: PhantomData,
+        })
+    }
+
+    /// The call that [`begin_fast`](Call::begin_fast) has left. If it is time to, it does `look`.
+    #[cold]
+    pub fn begun(look: impl FnOnce()) -> Self {
         let count = count::Place::of_this_thread();
-        count.step(|| {
-            if begin_count(count) {
-                look();
-            }
-        });
+        if begin_count(count) {
+            look();
+        }
         Call {
             _thread: PhantomData,
         }
+    }
+
+    /// Whether [`begin_fast`](Call::begin_fast) has left a call of this thread.
+    #[cold]
+    pub fn is_left() -> bool {
+        // SAFETY:
+        // - the count of this thread.
+        unsafe { (*count::Place::of_this_thread().word()).load(Ordering::Relaxed) == 0 }
     }
 }
 
@@ -283,6 +309,24 @@ fn begin_count(count: count::Place) -> bool {
     // What was stored is another value than the one before the fence of `step`.
     fence::light();
     due
+}
+
+/// Waits until the calls of other threads that go on now are over. Whatever a caller has taken out of use before, nobody reads after that. False: it cannot be
+/// known here.
+pub fn wait_for_others() -> bool {
+    if !(fence::register() && fence::heavy()) {
+        return false;
+    }
+    let Some(threads) = threads() else {
+        return false;
+    };
+    let reading = threads.iter().map(|thread| (thread, thread.under_way()));
+    for (thread, call) in reading.collect::<Vec<_>>() {
+        while call.is_some() && thread.under_way() == call {
+            crate::sync::yield_now();
+        }
+    }
+    true
 }
 
 /// The threads that have begun calls; `None` if some of them cannot be known.

@@ -1,11 +1,8 @@
 //! How many requests an endpoint has been given: a counter that the thread which posts most increments without a locked
 //! instruction. A lock waits until the data before it has reached the peer, which is just what a sender should not do.
-//!
-//! The same word says while that thread posts a request, so that what it reads meanwhile is not freed ([`Limbo`](crate::limbo::Limbo)).
 
-use crate::limbo::Reader;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{fence, this_thread};
+use crate::sync::this_thread;
 
 /// Set while a thread drains the endpoint.
 pub const DRAINING: u64 = 1 << 63;
@@ -14,9 +11,9 @@ pub const DRAINING: u64 = 1 << 63;
 #[derive(Debug, Default)]
 pub struct Posted {
     owner: AtomicUsize,
-    /// Twice the requests of the owner, who alone stores it; odd while it posts one.
+    /// Requests of the owner, who alone stores it.
     own: AtomicU64,
-    /// Twice those of the others. Wraps: what is taken back is subtracted here, whoever counted it.
+    /// Requests of other threads. Wraps: each request that is taken back is subtracted here.
     others: AtomicU64,
     state: AtomicU64,
     /// Bytes of requests, as far as threads do not count at once.
@@ -33,7 +30,7 @@ impl Posted {
         self.sum(others) | self.state.load(Ordering::Acquire)
     }
 
-    /// The owner begins to post a request, if twice the count is below `limit`, and nobody drains. [`end`](Posted::end) gets the result. None for other
+    /// The owner begins to post a request, if the count is below `limit`, and no thread drains. [`end`](Posted::end) gets the result. None for other
     /// threads; there may be none for a moment when there is room.
     #[inline(always)]
     pub fn begin(&self, limit: u64) -> Option<u64> {
@@ -44,11 +41,7 @@ impl Posted {
         {
             return None;
         }
-        let begun = own | 1;
-        // Whoever frees may miss the end of the request before, and see this: what it read is over then, too.
-        self.own.store(begun, Ordering::Release);
-        fence::light();
-        Some(begun)
+        Some(own)
     }
 
     /// Makes this thread the owner, if there is none.
@@ -59,23 +52,22 @@ impl Posted {
         }
     }
 
-    /// The request that has been begun is posted, or not.
+    /// The request that has been begun is posted.
     #[inline(always)]
-    pub fn end(&self, begun: u64, posted: bool) {
-        let own = if posted { begun + 1 } else { begun - 1 };
-        self.own.store(own, Ordering::Release);
+    pub fn end(&self, begun: u64) {
+        self.own.store(begun + 1, Ordering::Relaxed);
     }
 
     #[inline(always)]
     fn sum(&self, others: u64) -> u64 {
         let count = self.own.load(Ordering::Relaxed).wrapping_add(others);
         // Between the two loads a drain may have taken back what `own` did not show yet.
-        if count > u64::MAX / 2 { 0 } else { count / 2 }
+        if count > u64::MAX / 2 { 0 } else { count }
     }
 
     /// What [`begin`](Posted::begin) compares with its limit, but for a drain.
-    pub fn doubled(&self) -> u64 {
-        2 * self.sum(self.others.load(Ordering::Relaxed))
+    pub fn counted(&self) -> u64 {
+        self.sum(self.others.load(Ordering::Relaxed))
     }
 
     /// Counts after the fact.
@@ -83,9 +75,8 @@ impl Posted {
     pub fn count(&self, requests: u32) {
         if self.owner.load(Ordering::Relaxed) == this_thread::number() {
             let own = self.own.load(Ordering::Relaxed);
-            // As in `begin`.
             self.own
-                .store(own.wrapping_add(2 * u64::from(requests)), Ordering::Release);
+                .store(own.wrapping_add(requests.into()), Ordering::Relaxed);
         } else {
             self.count_of_others(requests);
         }
@@ -102,8 +93,7 @@ impl Posted {
         match claimed {
             Ok(_) => self.count(requests),
             Err(_) => {
-                self.others
-                    .fetch_add(2 * u64::from(requests), Ordering::Relaxed);
+                self.others.fetch_add(requests.into(), Ordering::Relaxed);
             }
         }
     }
@@ -120,7 +110,7 @@ impl Posted {
             }
             match self.others.compare_exchange_weak(
                 others,
-                others.wrapping_add(2 * requests),
+                others.wrapping_add(requests),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             ) {
@@ -141,7 +131,7 @@ impl Posted {
     /// Requests so far, and their bytes.
     pub fn so_far(&self) -> (u64, u64) {
         let over = self.over.load(Ordering::Relaxed);
-        let requests = over + self.doubled() / 2;
+        let requests = over + self.counted();
         (requests, self.bytes.load(Ordering::Relaxed))
     }
 
@@ -153,8 +143,7 @@ impl Posted {
 
     /// Takes requests off the count that have not been posted.
     pub fn take_back(&self, requests: u32) {
-        self.others
-            .fetch_sub(2 * u64::from(requests), Ordering::Relaxed);
+        self.others.fetch_sub(requests.into(), Ordering::Relaxed);
     }
 
     /// Lets one thread drain; false if another one does.
@@ -165,13 +154,6 @@ impl Posted {
     /// Ends the drain.
     pub fn open(&self) {
         self.state.fetch_and(!DRAINING, Ordering::Release);
-    }
-}
-
-impl Reader for Posted {
-    fn under_way(&self) -> Option<u64> {
-        let own = self.own.load(Ordering::Acquire);
-        (own % 2 == 1).then_some(own)
     }
 }
 
@@ -201,25 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_is_seen_while_it_posts() {
+    fn the_owner_posts_where_there_is_room() {
         let posted = Posted::default();
-        assert_eq!(posted.begin(4), None);
+        assert_eq!(posted.begin(2), None);
         posted.count(1);
-        let begun = posted.begin(4).expect("room for another");
-        let seen = posted.under_way();
-        assert!(seen.is_some());
+        let begun = posted.begin(2).expect("room for another");
         assert_eq!(posted.look(), 1);
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| posted.begin(4).is_none());
+            let other = scope.spawn(|| posted.begin(2).is_none());
             assert!(other.join().expect("no panic"));
         });
-        posted.end(begun, true);
-        assert_eq!((posted.look(), posted.under_way()), (2, None));
-        assert_eq!(posted.begin(4), None);
-        let begun = posted.begin(6).expect("room for another");
-        assert_ne!(posted.under_way(), seen);
-        posted.end(begun, false);
-        assert_eq!((posted.look(), posted.under_way()), (2, None));
+        posted.end(begun);
+        assert_eq!((posted.look(), posted.begin(2)), (2, None));
+        assert!(posted.begin(3).is_some() && posted.close());
+        assert_eq!(posted.begin(3), None);
     }
 
     #[test]

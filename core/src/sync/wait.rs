@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bell::{Bell, SLICE, slice_of};
+use crate::bell::{Bell, slice_of};
 use crate::issued;
 use crate::sync::tally;
 use crate::waits::Telling;
@@ -168,7 +168,8 @@ impl Patience<'_> {
             loop {
                 check()?;
                 let mut found = None;
-                let longest = deadline.remaining().unwrap_or(SLICE).min(SLICE);
+                let slice = slice_of(1);
+                let longest = deadline.remaining().unwrap_or(slice).min(slice);
                 progress.turn(longest, &mut || {
                     found = poll();
                     found.is_some()

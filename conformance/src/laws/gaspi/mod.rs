@@ -9,6 +9,7 @@ mod collective_user;
 mod config;
 mod dead_peer;
 mod disconnect;
+mod ended;
 mod environment;
 mod failure;
 mod full_queue;
@@ -51,6 +52,7 @@ pub fn laws() -> Vec<&'static Law> {
         notify::laws(),
         passive::laws(),
         disconnect::laws(),
+        ended::laws(),
         threads::laws(),
         statistics::laws(),
         queue::laws(),

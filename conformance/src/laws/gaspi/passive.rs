@@ -24,6 +24,8 @@ laws! {
         "what a call has sent that ran into its timeout is received while the sender makes no call, whatever its length";
     nobody_sends: "passive.receive.timeout", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
         "a receive that nothing has been sent for ends with GASPI_TIMEOUT, writes nothing, and takes nothing from the next one";
+    elsewhere: "passive.receive.elsewhere", "§9.2.2", 2, [gaspi_passive_receive, gaspi_passive_send],
+        "after a timeout a receive into another place gets the message, whatever its length; the places before stay as they were";
     own_rank: "passive.self", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive],
         "a process sends to itself, while another one of its threads receives";
     of_threads: "passive.threads", "§9.2.1, §9.2.2", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
@@ -298,6 +300,47 @@ fn nobody_sends(ctx: &Ctx) -> Verdict {
         }
     }
     barrier()
+}
+
+fn elsewhere(ctx: &Ctx) -> Verdict {
+    const PLACES: u64 = 20;
+    let mut most = 0;
+    ok!(gaspi_passive_transfer_size_max(&mut most));
+    let most = most & !7;
+    let memory = segment(0, (PLACES * most) as usize)?;
+    barrier()?;
+    for len in [8, 5000, most] {
+        if ctx.rank == 0 {
+            memory.fill(0x71);
+            send(0, 0, 1, len)?;
+        } else if ctx.rank == 1 {
+            memory.fill(0x33);
+            let (mut nth, mut from) = (0, u16::MAX);
+            repeat("gaspi_passive_receive", || {
+                nth += 1;
+                c!(gaspi_passive_receive(
+                    0,
+                    nth % PLACES * most,
+                    &mut from,
+                    len,
+                    nth % 2
+                ))
+            })?;
+            ensure_eq!(from, 0, "the rank of the sender");
+            let place = nth % PLACES;
+            memory.all((place * most) as usize, len as usize, 0x71, "the message")?;
+            for other in (0..PLACES).filter(|other| *other != place) {
+                memory.all(
+                    (other * most) as usize,
+                    most as usize,
+                    0x33,
+                    "another place",
+                )?;
+            }
+        }
+        barrier()?;
+    }
+    Ok(())
 }
 
 fn own_rank(ctx: &Ctx) -> Verdict {

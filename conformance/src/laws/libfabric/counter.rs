@@ -15,7 +15,7 @@ laws! {
     alone: "cntr.alone", "fi_cntr(3)", 2, [cntr_wait, atomic, fetch_atomic],
         "an endpoint with counters alone works, and its waits bring everything to an end";
     failures: "cntr.errors", "fi_cntr(3)", 2, [cntr_readerr, cntr_wait, atomic],
-        "failures are counted apart, and end a wait with -FI_EAVAIL";
+        "failures are counted apart, and end a wait with -FI_EAVAIL, also one that begins later";
     values: "cntr.values", "fi_cntr(3)", 1, [cntr_add, cntr_set, cntr_adderr, cntr_seterr, cntr_read, cntr_readerr],
         "the program may add to and set both values; adding wraps around";
     waits: "cntr.wait", "fi_cntr(3)", 1, [cntr_wait],
@@ -131,7 +131,6 @@ fn failures(ctx: &Ctx) -> Verdict {
             (1, 1),
             "successes and failures"
         );
-        // What fails while it waits ends a wait; what has failed before does not, so that it is done again until it has begun.
         let counter_at = counter.addr();
         let (code, failed) = std::thread::scope(|scope| {
             let waits = scope.spawn(move || {
@@ -151,6 +150,15 @@ fn failures(ctx: &Ctx) -> Verdict {
             job.tx.error()?;
         }
         ensure_eq!(call!(obj counter, readerr()), 1 + failed, "failures");
+        gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
+        // Counted before the wait, and not read.
+        post(1 << 30)?;
+        job.tx.error()?;
+        gives!(FI_EAVAIL, obj counter, wait(10, LONG));
+        gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
+        ok!(obj counter, adderr(1));
+        gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
+        ok!(obj counter, wait(1, LONG));
         Ok(())
     })
 }

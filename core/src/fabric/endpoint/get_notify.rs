@@ -87,20 +87,20 @@ impl Endpoint {
         let mut result = Ok(());
         for (dst, src, len) in parts {
             let context = notice.share();
+            self.noticed.fetch_add(1, Ordering::Relaxed);
             // SAFETY:
             // - the caller's word.
-            match unsafe { self.get(dst, src, len, Flags::empty(), context) } {
-                // SAFETY:
-                // - the share that was just taken, and that nobody else will end.
-                Ok(Outcome::Complete) => unsafe { GetNotice::part_done(context, true) },
-                Ok(Outcome::Pending) => {}
-                Err(error) => {
-                    // SAFETY:
-                    // - as above.
-                    unsafe { GetNotice::part_done(context, false) };
-                    result = Err(error);
-                    break;
-                }
+            let outcome = unsafe { self.get(dst, src, len, Flags::empty(), context) };
+            if let Ok(Outcome::Pending) = outcome {
+                continue;
+            }
+            self.noticed.fetch_sub(1, Ordering::Relaxed);
+            // SAFETY:
+            // - the share that was just taken, and that nobody else will end.
+            unsafe { GetNotice::part_done(context, outcome.is_ok()) };
+            if let Err(error) = outcome {
+                result = Err(error);
+                break;
             }
         }
         notice.all_posted();

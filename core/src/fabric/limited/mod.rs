@@ -216,6 +216,8 @@ impl Shared {
             under_way: 0,
             result: Ok(()),
         });
+        // Before it is issued: its end wakes a thread that polls while something is pending, and does not wake it again.
+        self.pending.fetch_add(1, Ordering::AcqRel);
         let comes_later = state.waiting.contains_key(&peer);
         if comes_later || operation.work.needs_cutting(flags, &self.limits) {
             // SAFETY:
@@ -241,6 +243,7 @@ impl Shared {
             }
             Err(error) if operation.next == Some(0) => {
                 state.operations.remove(number);
+                self.pending.fetch_sub(1, Ordering::AcqRel);
                 return Err(error);
             }
             Err(error) => operation.fail(error),
@@ -248,10 +251,9 @@ impl Shared {
         let operation = &state.operations[number];
         if operation.is_over() && operation.result.is_ok() {
             state.operations.remove(number).end();
+            self.pending.fetch_sub(1, Ordering::AcqRel);
             return Ok(Outcome::Complete);
         }
-        // Under the lock: nobody may report its end before it counts.
-        self.pending.fetch_add(1, Ordering::AcqRel);
         if operation.is_over() {
             state.end(number);
         }

@@ -1,0 +1,155 @@
+//! The end of a process while other threads are in calls.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    waiting: "term.waiting", "§5.3.4, §4.2.1", 2,
+        [gaspi_proc_term, gaspi_passive_receive, gaspi_passive_send, gaspi_notify_waitsome, gaspi_barrier, gaspi_allreduce, gaspi_group_commit, gaspi_segment_create] + bare,
+        "gaspi_proc_term ends the calls in which other threads wait, with an error, and frees nothing before";
+    busy: "term.busy", "§5.3.4", 2,
+        [gaspi_proc_term, gaspi_write, gaspi_read, gaspi_notify, gaspi_atomic_fetch_add, gaspi_wait, gaspi_notify_waitsome, gaspi_notify_reset, gaspi_segment_ptr] + bare,
+        "gaspi_proc_term while other threads call without a pause: each call ends well or with an error, and writes nothing later";
+}
+
+/// `GASPI_ERR_NOINIT`.
+const NOINIT: i32 = 6;
+
+type Wait = (&'static str, fn() -> i32);
+
+/// Calls of rank 0 that nothing ends.
+const WAITS: [Wait; 8] = [
+    ("gaspi_passive_receive", || {
+        let mut sender = 0;
+        c!(gaspi_passive_receive(0, 0, &mut sender, 8, BLOCK))
+    }),
+    ("gaspi_passive_send", || {
+        c!(gaspi_passive_send(0, 0, 1, 8, BLOCK))
+    }),
+    ("gaspi_notify_waitsome of one", || {
+        let mut first = 0;
+        c!(gaspi_notify_waitsome(0, 7, 1, &mut first, BLOCK))
+    }),
+    ("gaspi_notify_waitsome of many", || {
+        let mut first = 0;
+        c!(gaspi_notify_waitsome(0, 0, 1000, &mut first, BLOCK))
+    }),
+    ("gaspi_barrier", || c!(gaspi_barrier(ALL, BLOCK))),
+    ("gaspi_allreduce", || {
+        let (one, mut all) = (1u64, 0u64);
+        c!(gaspi_allreduce(
+            (&raw const one).cast(),
+            (&raw mut all).cast(),
+            1,
+            SUM,
+            5,
+            ALL,
+            BLOCK
+        ))
+    }),
+    ("gaspi_group_commit", || {
+        let mut group = 0;
+        let added = c!(gaspi_group_create(&mut group))
+            | c!(gaspi_group_add(group, 0))
+            | c!(gaspi_group_add(group, 1));
+        match added {
+            SUCCESS => c!(gaspi_group_commit(group, BLOCK)),
+            code => code,
+        }
+    }),
+    ("gaspi_segment_create", || {
+        c!(gaspi_segment_create(1, 64, ALL, BLOCK, 0))
+    }),
+];
+
+fn waiting(ctx: &Ctx) -> Verdict {
+    for (name, wait) in WAITS {
+        ok!(gaspi_proc_init(LONG));
+        segment(0, 4096)?;
+        if ctx.rank == 0 {
+            let begun = AtomicBool::new(false);
+            let code = std::thread::scope(|scope| {
+                let waits = scope.spawn(|| {
+                    begun.store(true, Ordering::Release);
+                    wait()
+                });
+                while !begun.load(Ordering::Acquire) {
+                    pause(1);
+                }
+                pause(ctx.random(0).below(20));
+                ok!(gaspi_proc_term(BLOCK));
+                waits.join().map_err(|_| format!("{name}: a panic"))
+            })?;
+            ensure!(is_error(code), "{name} gave {}", code_name(code));
+            ctx.sync();
+        } else {
+            ctx.sync();
+            ok!(gaspi_proc_term(LONG));
+        }
+        ctx.sync();
+    }
+    Ok(())
+}
+
+/// Calls that end by themselves.
+const CALLS: [fn() -> i32; 6] = [
+    || c!(gaspi_write(0, 0, 1, 0, 64, 64, 0, BLOCK)),
+    || c!(gaspi_read(0, 0, 1, 0, 64, 8, 1, BLOCK)),
+    || c!(gaspi_notify(0, 1, 5, 1, 2, BLOCK)),
+    || {
+        let mut old = 0;
+        c!(gaspi_atomic_fetch_add(0, 256, 1, 1, &mut old, BLOCK))
+    },
+    || {
+        let (mut first, mut old) = (0, 0);
+        match c!(gaspi_notify_waitsome(0, 0, 8, &mut first, TEST)) {
+            TIMEOUT => c!(gaspi_notify_reset(0, 3, &mut old)),
+            code => code,
+        }
+    },
+    || {
+        let (mut base, mut rank) = (std::ptr::null_mut(), 0);
+        c!(gaspi_segment_ptr(0, &mut base)).max(c!(gaspi_proc_rank(&mut rank)))
+    },
+];
+
+fn busy(ctx: &Ctx) -> Verdict {
+    for round in 0..if ctx.is_quick() { 12 } else { 4 } {
+        ok!(gaspi_proc_init(LONG));
+        segment(0, 4096)?;
+        if ctx.rank == 0 {
+            std::thread::scope(|scope| {
+                let calls = CALLS.iter().enumerate().map(|(nth, call)| {
+                    scope.spawn(move || {
+                        loop {
+                            match call() {
+                                SUCCESS | TIMEOUT => {}
+                                QUEUE_FULL => drop(c!(gaspi_wait(nth as u8, BLOCK))),
+                                code => return code,
+                            }
+                        }
+                    })
+                });
+                let calls: Vec<_> = calls.collect();
+                pause(ctx.random(round).below(10));
+                ok!(gaspi_proc_term(BLOCK));
+                for (nth, call) in calls.into_iter().enumerate() {
+                    let code = call.join().map_err(|_| format!("call {nth}: a panic"))?;
+                    ensure!(is_error(code), "call {nth} gave {}", code_name(code));
+                }
+                Ok::<_, String>(())
+            })?;
+            let mut rank = 0;
+            ensure_eq!(c!(gaspi_proc_rank(&mut rank)), NOINIT, "after the end");
+            ctx.sync();
+        } else {
+            ctx.sync();
+            ok!(gaspi_proc_term(LONG));
+        }
+        ctx.sync();
+    }
+    Ok(())
+}
