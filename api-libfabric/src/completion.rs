@@ -100,6 +100,17 @@ impl Attached {
         }
     }
 
+    /// Moves everything on until there is what `found` looks for. `None`: nothing else has come, so that a thread may sleep.
+    pub fn progress_until<T>(&self, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+        loop {
+            self.progress();
+            let found = found();
+            if found.is_some() || !self.0.lock().iter().any(|endpoint| endpoint.has_lines()) {
+                return found;
+            }
+        }
+    }
+
     /// Looks whether peers still live.
     pub fn look(&self) {
         for endpoint in &*self.0.lock() {
@@ -344,9 +355,7 @@ impl CompletionQueue {
             let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
         }
         self.armed.store(true, Ordering::Release);
-        self.attached.progress();
-        self.domain.deferred().progress();
-        if self.has_something() {
+        if self.look_for_entries() {
             self.armed.store(false, Ordering::Release);
             return Err(Errno::AGAIN);
         }
@@ -357,9 +366,11 @@ impl CompletionQueue {
 
     /// Moves everything on; whether there is something to read.
     pub(crate) fn look_for_entries(&self) -> bool {
-        self.attached.progress();
-        self.domain.deferred().progress();
-        self.has_something()
+        let found = self.attached.progress_until(|| {
+            self.domain.deferred().progress();
+            self.has_something().then_some(())
+        });
+        found.is_some()
     }
 
     /// Reads up to `most` entries. Errors: [`Errno::AGAIN`] if there are none; [`Errno::AVAIL`] if a failure comes next.
@@ -480,13 +491,14 @@ impl CompletionQueue {
             self.waiters.check()
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
-            self.attached.progress();
-            self.domain.deferred().progress();
-            let ready = self.len() >= least
-                || self.has_failed()
-                || self.interrupted.load(Ordering::Acquire)
-                    && self.interrupted.swap(false, Ordering::AcqRel);
-            ready.then_some(())
+            self.attached.progress_until(|| {
+                self.domain.deferred().progress();
+                let ready = self.len() >= least
+                    || self.has_failed()
+                    || self.interrupted.load(Ordering::Acquire)
+                        && self.interrupted.swap(false, Ordering::AcqRel);
+                ready.then_some(())
+            })
         });
         match waited {
             Ok(()) => self.read(most, sink),
@@ -505,12 +517,8 @@ impl CompletionQueue {
 
 impl Watched for CompletionQueue {
     fn look(&self) {
-        if self.armed.load(Ordering::Acquire) {
-            self.attached.progress();
-            self.domain.deferred().progress();
-            if self.has_something() {
-                self.signal_descriptor();
-            }
+        if self.armed.load(Ordering::Acquire) && self.look_for_entries() {
+            self.signal_descriptor();
         }
     }
 }

@@ -174,14 +174,16 @@ impl Counter {
             self.waiters.check()
         };
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
-            self.progress();
-            if self.value() >= threshold {
-                return Some(Ok(()));
-            }
-            let errors = self.errors.load(Ordering::Acquire);
-            (errors != known).then(|| {
-                self.known_errors.store(errors, Ordering::Release);
-                Err(Errno::AVAIL)
+            self.attached.progress_until(|| {
+                self.domain.deferred().progress();
+                if self.value() >= threshold {
+                    return Some(Ok(()));
+                }
+                let errors = self.errors.load(Ordering::Acquire);
+                (errors != known).then(|| {
+                    self.known_errors.store(errors, Ordering::Release);
+                    Err(Errno::AVAIL)
+                })
             })
         });
         match waited {

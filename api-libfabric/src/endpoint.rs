@@ -426,6 +426,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether [`progress`](Endpoint::progress) has left messages that are here.
+    pub(crate) fn has_lines(&self) -> bool {
+        let live = self.live();
+        live.is_ok_and(|(_, state)| state.messages.as_ref().is_some_and(Messages::has_lines))
+    }
+
     /// Tells of an operation that has not begun, and will not.
     pub(crate) fn tell_failure(&self, report: &Report, errno: Errno) {
         if let Ok((reports, _state)) = self.live() {

@@ -42,7 +42,10 @@ impl Member {
             Member::Queue(queue) => queue.upgrade().is_some_and(|it| it.look_for_entries()),
             Member::Counter(counter, seen) => {
                 let counter = counter.upgrade();
-                counter.is_some_and(|it| has_changed(&it, seen))
+                counter.is_some_and(|it| {
+                    let changed = || has_changed(&it, seen).then_some(());
+                    it.attached.progress_until(changed).is_some()
+                })
             }
             Member::Events(events) => events.upgrade().is_some_and(|it| it.arm().is_err()),
         }

@@ -318,6 +318,11 @@ impl Messages {
         self.own + self.unanswered
     }
 
+    /// See [`Mailbox::has_lines`](unipgas_core::message::Mailbox::has_lines).
+    pub fn has_lines(&self) -> bool {
+        self.mailbox.has_lines()
+    }
+
     /// Receives that have not ended.
     #[inline]
     pub fn receives(&self) -> usize {

@@ -154,6 +154,11 @@ impl Mailbox {
         engine.is_driven() || self.window.has_news()
     }
 
+    /// Whether [`Mailbox::progress_a_little`] has left a line: before it sleeps, a thread takes all.
+    pub fn has_lines(&self) -> bool {
+        self.window.has_lines()
+    }
+
     /// Moves everything on: takes what has come, sends what waited for room.
     #[inline]
     pub fn progress(&mut self, engine: &Engine) {

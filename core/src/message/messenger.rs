@@ -192,9 +192,16 @@ impl Messenger {
                 return None;
             }
             let mut mailbox = self.mailbox();
-            let value = poll(&mut mailbox);
-            seen = Some(self.window.lines_taken());
-            value
+            loop {
+                let before = self.window.lines_taken();
+                let value = poll(&mut mailbox);
+                let taken = self.window.lines_taken();
+                seen = Some(taken);
+                // A thread that sleeps with a line left is woken by the next one only.
+                if value.is_some() || taken == before || !self.window.has_lines() {
+                    return value;
+                }
+            }
         })
     }
 

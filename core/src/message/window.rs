@@ -166,12 +166,16 @@ impl Window {
             .is_some_and(|known| known.load(Ordering::Relaxed))
     }
 
+    /// Whether a line is there.
+    #[inline(always)]
+    pub fn has_lines(&self) -> bool {
+        self.active().any(|peer| self.last_word(peer).is_some())
+    }
+
     /// Whether progress would find anything to do.
     #[inline(always)]
     pub fn has_news(&self) -> bool {
-        self.active().any(|peer| self.last_word(peer).is_some())
-            || self.restless.load(Ordering::Relaxed)
-            || self.has_greeting()
+        self.has_lines() || self.restless.load(Ordering::Relaxed) || self.has_greeting()
     }
 
     #[inline(always)]

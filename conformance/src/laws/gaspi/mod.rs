@@ -34,6 +34,7 @@ mod statistics;
 mod threads;
 mod transfer;
 mod transfer_list;
+mod wakes;
 
 use crate::law::Law;
 
@@ -53,6 +54,7 @@ pub fn laws() -> Vec<&'static Law> {
         passive::laws(),
         disconnect::laws(),
         ended::laws(),
+        wakes::laws(),
         threads::laws(),
         statistics::laws(),
         queue::laws(),

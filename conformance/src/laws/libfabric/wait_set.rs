@@ -16,6 +16,8 @@ laws! {
         "so it does when the peer that is waited for has died";
     refused: "wait.refused", "fi_poll(3), fi_cq(3), fi_cntr(3), fi_eq(3)", 1, [wait_open, cq_open, cntr_open, eq_open, cq_sread, cntr_wait, eq_sread, close],
         "what belongs to a set cannot be waited for alone, and keeps it from being closed; unknown attributes and sets of other fabrics are refused";
+    closed: "wait.closed", "fi_cq(3), fi_cntr(3), fi_eq(3), fi_poll(3)", 1, [close, cq_sread, cntr_wait, eq_sread, wait],
+        "closing a queue, counter, event queue or set ends the wait of another thread with -FI_ECANCELED, and frees nothing before";
 }
 
 fn open(job: &Job<'_>) -> Result<*mut fid_wait, String> {
@@ -131,6 +133,68 @@ fn news(ctx: &Ctx) -> Verdict {
         word.free();
         job.meet();
         listener.close()
+    })
+}
+
+fn closed(ctx: &Ctx) -> Verdict {
+    with(ctx, &Plan::default(), 256, |job| {
+        let (domain, fabric) = (job.station.domain, job.station.fabric);
+        for round in 0..12u64 {
+            let (mut queue, mut counter) = (null_mut(), null_mut());
+            let mut events: *mut fid_eq = null_mut();
+            let mut attr = fi_cq_attr {
+                wait_obj: FI_WAIT_UNSPEC,
+                ..queue_attr(null_mut())
+            };
+            let object: *mut fid = match round % 4 {
+                0 => {
+                    ok!(obj domain, cq_open(&mut attr, &mut queue, null_mut()));
+                    queue.cast()
+                }
+                1 => {
+                    ok!(obj domain, cntr_open(null_mut(), &mut counter, null_mut()));
+                    counter.cast()
+                }
+                2 => {
+                    ok!(obj fabric, eq_open(null_mut(), &mut events, null_mut()));
+                    events.cast()
+                }
+                _ => open(job)?.cast(),
+            };
+            let at = object.addr();
+            let code = std::thread::scope(|scope| {
+                let waits = scope.spawn(move || {
+                    let (mut room, mut kind) = ([0u64; 16], 0);
+                    let room = room.as_mut_ptr().cast();
+                    match round % 4 {
+                        0 => {
+                            let queue = at as *mut fid_cq;
+                            call!(obj queue, sread(room, 1, std::ptr::null(), -1))
+                        }
+                        1 => {
+                            let counter = at as *mut fid_cntr;
+                            call!(obj counter, wait(1, -1)) as isize
+                        }
+                        2 => {
+                            let events = at as *mut fid_eq;
+                            call!(obj events, sread(&mut kind, room, 64, -1, 0))
+                        }
+                        _ => {
+                            let set = at as *mut fid_wait;
+                            call!(obj set, wait(-1)) as isize
+                        }
+                    }
+                });
+                // What a thread calls after the end is undefined.
+                pause(40 + round);
+                close(at as *mut fid)?;
+                waits
+                    .join()
+                    .map_err(|_| String::from("the other thread panics"))
+            })?;
+            ensure_eq!(code, -(FI_ECANCELED as isize), "the wait of round {round}");
+        }
+        Ok(())
     })
 }
 

@@ -30,6 +30,8 @@ laws! {
         "increments of threads are lost by none";
     locks: "threads.locks", "RCCE RCCE_acquire_lock", 2, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
         "one thread of all UEs has a lock at a time";
+    ended: "threads.finalize", "RCCE RCCE_finalize", 2, [RCCE_finalize, RCCE_recv, RCCE_send, RCCE_wait_until] + bare,
+        "RCCE_finalize ends the calls in which other threads wait, with a code; the process goes on";
 }
 
 /// Runs the body in so many threads, which are given their numbers.
@@ -44,6 +46,31 @@ fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
             ended.unwrap_or_else(|_| Err("a thread panicked".into()))
         })
     })
+}
+
+fn ended(ctx: &Ctx) -> Verdict {
+    for kind in 0..3 {
+        ok!(RCCE_init(null_mut(), null_mut()));
+        ok!(iRCCE_init());
+        let (me, flag) = (ctx.rank as i32, new_flag()?.addr());
+        let code = std::thread::scope(|scope| {
+            let waits = scope.spawn(move || {
+                let mut room = [0u8; 64];
+                match kind {
+                    0 => c!(RCCE_recv(room.as_mut_ptr().cast(), 64, 1 - me)),
+                    1 => c!(RCCE_send(room.as_mut_ptr().cast(), 64, 1 - me)),
+                    _ => c!(RCCE_wait_until(flag as _, 1)),
+                }
+            });
+            pause(ctx.random(kind).below(20));
+            ok!(RCCE_finalize());
+            waits
+                .join()
+                .map_err(|_| String::from("the other thread panics"))
+        })?;
+        ensure!(code != SUCCESS, "call {kind} gave {}", code_name(code));
+    }
+    Ok(())
 }
 
 const SIZES: [usize; 5] = [1, 40, 5000, 9000, 80_000];

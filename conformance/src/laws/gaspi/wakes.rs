@@ -1,0 +1,87 @@
+//! Threads that wait for effects of operations of their own process. Where sleeps end by a wake-up alone (UNIPGAS_TEST_SLEEPS_UNTIL_RUNG), a lost one is a hang.
+
+use super::kit::*;
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    reads: "wake.read", "§8.4.4, §8.4.6, §8.3.3", 2, [gaspi_read_notify, gaspi_read_list_notify, gaspi_notify_waitsome],
+        "a thread in gaspi_notify_waitsome is woken by what another thread of its process reads";
+    atomics: "wake.atomics", "§10.2", 2, [gaspi_atomic_fetch_add],
+        "each of several threads is woken when its own atomic operation has ended";
+    queues: "wake.queues", "§8.2.3", 2, [gaspi_write, gaspi_wait],
+        "threads that wait for queues are woken, also for requests that other threads have posted";
+}
+
+fn reads(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 4096)?;
+    memory.fill(ctx.rank as u8 + 1);
+    barrier()?;
+    let from = right(ctx);
+    threads(2, |which| {
+        for round in 0..40u32 {
+            if which == 0 {
+                ensure_eq!(notified(0, 7)?, 1, "the notification");
+                ok!(gaspi_notify(0, ctx.rank as u16, 9, 1, 1, LONG));
+                continue;
+            }
+            pause(u64::from(round % 3));
+            match round % 2 {
+                0 => ok!(gaspi_read_notify(0, 1024, from, 0, 0, 64, 7, 0, LONG)),
+                _ => {
+                    let (segments, to, at, sizes) = ([0u8; 2], [1024, 2048], [0, 512], [100, 8]);
+                    ok!(gaspi_read_list_notify(
+                        2,
+                        segments.as_ptr(),
+                        to.as_ptr(),
+                        from,
+                        segments.as_ptr(),
+                        at.as_ptr(),
+                        sizes.as_ptr(),
+                        0,
+                        7,
+                        0,
+                        LONG
+                    ));
+                }
+            }
+            notified(0, 9)?;
+        }
+        Ok(())
+    })?;
+    flush(0)?;
+    flush(1)?;
+    barrier()
+}
+
+fn atomics(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    threads(4, |_| {
+        for _ in 0..30 {
+            let mut old = 0;
+            ok!(gaspi_atomic_fetch_add(0, 8, right(ctx), 1, &mut old, LONG));
+        }
+        Ok(())
+    })?;
+    barrier()?;
+    ensure_eq!(memory.get(8), 120, "the sum");
+    barrier()
+}
+
+fn queues(ctx: &Ctx) -> Verdict {
+    segment(0, 4096)?;
+    barrier()?;
+    threads(4, |which| {
+        for round in 0..30u64 {
+            let (queue, at) = ((which % 2) as u8, 64 * which as u64);
+            ok!(gaspi_write(0, at, right(ctx), 0, at, 64, queue, LONG));
+            if (round + which as u64).is_multiple_of(3) {
+                flush(1 - queue)?;
+            }
+            flush(queue)?;
+        }
+        Ok(())
+    })?;
+    barrier()
+}
