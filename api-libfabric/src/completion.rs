@@ -119,6 +119,12 @@ impl Attached {
     }
 }
 
+/// A descriptor to be waited for, which is not readable.
+pub(crate) fn event() -> Result<OwnedFd> {
+    let made = descriptor::above(|| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC));
+    Ok(made.map_err(|e| Error::os("eventfd", e))?)
+}
+
 /// How a queue can be waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -248,10 +254,7 @@ impl CompletionQueue {
             size.min(LARGEST)
         };
         let descriptor = match wait {
-            Wait::Descriptor => Some(
-                descriptor::above(|| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC))
-                    .map_err(|e| Error::os("eventfd", e))?,
-            ),
+            Wait::Descriptor => Some(event()?),
             _ => None,
         };
         let queue = Arc::new(CompletionQueue {

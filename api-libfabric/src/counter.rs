@@ -1,17 +1,19 @@
 //! Counters (fi_cntr(3)).
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
 use unipgas_core::{Deadline, Error, waits};
 
-use crate::completion::Attached;
+use crate::completion::{Attached, Wait, event};
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
 use crate::tally::Tally;
 use crate::waiters::Waiters;
+use crate::watcher::Watched;
 
 /// Counts completed operations, and failed ones.
 pub struct Counter {
@@ -23,8 +25,12 @@ pub struct Counter {
     errors: AtomicU64,
     /// The value of `errors` that the program has set, read, or seen end a wait.
     known_errors: AtomicU64,
-    /// It can be waited for by itself.
-    waits: bool,
+    /// Count of successes that the program has read, or waited for.
+    known: AtomicU64,
+    wait: Wait,
+    descriptor: Option<OwnedFd>,
+    /// A thread is about to wait for the descriptor.
+    armed: AtomicBool,
     /// Of looks from outside, for looks at the lives of peers.
     pace: Pace,
     pub(crate) attached: Attached,
@@ -34,22 +40,70 @@ pub struct Counter {
 impl Counter {
     /// At 0.
     pub fn new(domain: &Arc<Domain>) -> Arc<Counter> {
-        Self::with_wait(domain, true)
+        Arc::new(Self::open(domain, Wait::Call, None))
     }
 
-    /// The same; `waits`: [`Counter::wait`] may be called.
-    pub fn with_wait(domain: &Arc<Domain>, waits: bool) -> Arc<Counter> {
-        Arc::new(Counter {
+    /// The same; how it can be waited for. Errors: those of a descriptor.
+    pub fn with_wait(domain: &Arc<Domain>, wait: Wait) -> Result<Arc<Counter>> {
+        let descriptor = match wait {
+            Wait::Descriptor => Some(event()?),
+            _ => None,
+        };
+        let counter = Arc::new(Self::open(domain, wait, descriptor));
+        if wait == Wait::Descriptor {
+            let watched: Arc<dyn Watched> = counter.clone();
+            domain.watcher().watch(Arc::downgrade(&watched))?;
+        }
+        Ok(counter)
+    }
+
+    fn open(domain: &Arc<Domain>, wait: Wait, descriptor: Option<OwnedFd>) -> Counter {
+        Counter {
             domain: domain.clone(),
             value: AtomicU64::new(0),
             tally: OnceLock::new(),
             errors: AtomicU64::new(0),
             known_errors: AtomicU64::new(0),
-            waits,
+            known: AtomicU64::new(0),
+            wait,
+            descriptor,
+            armed: AtomicBool::new(false),
             pace: Pace::default(),
             attached: Attached::default(),
             waiters: Waiters::default(),
-        })
+        }
+    }
+
+    /// Readable when the counter has changed, after [`Counter::arm`].
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.descriptor.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether one of both counts is another one than the program knows.
+    fn has_changed(&self) -> bool {
+        let changed = self.attached.progress_until(|| {
+            self.domain.deferred().progress();
+            let errors = self.errors.load(Ordering::Acquire);
+            let changed = self.value() != self.known.load(Ordering::Acquire)
+                || errors != self.known_errors.load(Ordering::Acquire);
+            changed.then_some(())
+        });
+        changed.is_some()
+    }
+
+    /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: a count has changed that the program has not read since.
+    pub fn arm(&self) -> Result<()> {
+        if let Some(descriptor) = &self.descriptor {
+            let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
+        }
+        self.armed.store(true, Ordering::Release);
+        if self.has_changed() {
+            self.armed.store(false, Ordering::Release);
+            return Err(Errno::AGAIN);
+        }
+        // The watcher may be asleep, and must look once more.
+        self.domain.engine().ring();
+        Ok(())
     }
 
     /// Its domain.
@@ -101,7 +155,9 @@ impl Counter {
     /// Completed operations.
     pub fn read(&self) -> u64 {
         self.attend();
-        self.value()
+        let value = self.value();
+        self.known.store(value, Ordering::Release);
+        value
     }
 
     /// Failed operations.
@@ -163,7 +219,7 @@ impl Counter {
     /// if the program has not read the count of errors since (fi_cntr(3)); [`Errno::INVAL`] for a counter of a wait set;
     /// [`Errno::CANCELED`] if another thread closes it.
     pub fn wait(&self, threshold: u64, deadline: Deadline) -> Result<()> {
-        if !self.waits {
+        if self.wait == Wait::Set {
             return Err(Errno::INVAL);
         }
         let known = self.known_errors.load(Ordering::Acquire);
@@ -176,7 +232,9 @@ impl Counter {
         let waited = self.domain.engine().wait_for(deadline, &mut check, || {
             self.attached.progress_until(|| {
                 self.domain.deferred().progress();
-                if self.value() >= threshold {
+                let value = self.value();
+                if value >= threshold {
+                    self.known.store(value, Ordering::Release);
                     return Some(Ok(()));
                 }
                 let errors = self.errors.load(Ordering::Acquire);
@@ -190,6 +248,19 @@ impl Counter {
             Ok(reached) => reached,
             Err(Error::Ended) => Err(Errno::CANCELED),
             Err(_) => Err(Errno::TIMEDOUT),
+        }
+    }
+}
+
+impl Watched for Counter {
+    fn look(&self) {
+        if self.armed.load(Ordering::Acquire)
+            && self.has_changed()
+            && self.armed.swap(false, Ordering::AcqRel)
+            && let Some(descriptor) = &self.descriptor
+        {
+            // Full means readable.
+            let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
         }
     }
 }

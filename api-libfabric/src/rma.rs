@@ -243,7 +243,8 @@ impl Endpoint {
         if posting.flags & !TRANSMIT_FLAGS != 0 {
             return Err(Errno::BADFLAGS);
         }
-        if remote.len() > IOV_LIMIT || remote.is_empty() {
+        // Without any, what is left is the data for the target's queue.
+        if remote.len() > IOV_LIMIT {
             return Err(Errno::INVAL);
         }
         check_parts(local)?;

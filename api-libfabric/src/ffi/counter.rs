@@ -4,18 +4,24 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::domain::DomainObject;
-use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, no_control, put};
+use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, put};
+use crate::completion::Wait;
 use crate::counter::Counter;
 use crate::status::Errno;
 use crate::sys::*;
 
-pub(super) type CounterObject = Object<fid_cntr, Arc<Counter>>;
+pub(super) struct CounterPart {
+    pub counter: Arc<Counter>,
+    wait: c_int,
+}
+
+pub(super) type CounterObject = Object<fid_cntr, CounterPart>;
 
 static FID: fi_ops = fi_ops {
     size: size_of::<fi_ops>(),
     close,
     bind: no_bind,
-    control: no_control,
+    control,
     ops_open: no,
     tostr: no,
     ops_set: no,
@@ -43,17 +49,16 @@ pub(super) unsafe extern "C" fn open_counter(
         // SAFETY:
         // - a domain of ours and attributes (or null), by the interface.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
-        if let Some(attr) = attr {
-            if attr.events != 0 || attr.flags != 0 {
-                return Err(Errno::INVAL);
-            }
-            if !matches!(
-                attr.wait_obj,
-                FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET
-            ) {
-                return Err(Errno::NOSYS);
-            }
+        if attr.is_some_and(|attr| attr.events != 0 || attr.flags != 0) {
+            return Err(Errno::INVAL);
         }
+        let wait_obj = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        let wait = match wait_obj {
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD => Wait::Call,
+            FI_WAIT_SET => Wait::Set,
+            FI_WAIT_FD => Wait::Descriptor,
+            _ => return Err(Errno::NOSYS),
+        };
         let set = match attr {
             Some(attr) if attr.wait_obj == FI_WAIT_SET => {
                 // SAFETY:
@@ -62,17 +67,39 @@ pub(super) unsafe extern "C" fn open_counter(
             }
             _ => None,
         };
-        let inner = Counter::with_wait(&domain.inner.domain, set.is_none());
+        let counter_made = Counter::with_wait(&domain.inner.domain, wait)?;
         if let Some(set) = set {
-            set.add_counter(&inner);
+            set.add_counter(&counter_made);
         }
         let raw = fid_cntr {
             fid: fid_of(FI_CLASS_CNTR, context, &FID),
             ops: &OPS,
         };
+        let inner = CounterPart {
+            counter: counter_made,
+            wait: wait_obj,
+        };
         // SAFETY:
         // - not null, so a place for a pointer.
         unsafe { put(counter, Object::create(raw, inner)) }
+    })
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a counter, by the table; what the argument leads to is for the command.
+        unsafe {
+            let part = &CounterObject::at(fid)?.inner;
+            match command {
+                FI_GETWAIT => {
+                    let descriptor = part.counter.descriptor().ok_or(Errno::NODATA)?;
+                    put(arg.cast::<c_int>(), descriptor)
+                }
+                FI_GETWAITOBJ => put(arg.cast::<c_int>(), part.wait),
+                _ => Err(Errno::NOSYS),
+            }
+        }
     })
 }
 
@@ -81,15 +108,21 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - a counter, by the table that this function is in.
         let object = unsafe { CounterObject::at(fid) }?;
-        if !object.inner.attached.is_empty() || !is_free(&object.inner) {
+        let counter = &object.inner.counter;
+        if !counter.attached.is_empty() {
             return Err(Errno::BUSY);
         }
-        let counter = &object.inner;
-        counter.waiters.end(|| counter.domain().engine().ring());
-        // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
-        unsafe { CounterObject::destroy(fid) };
-        Ok(())
+        let domain = counter.domain().clone();
+        domain.watcher().apart(|| {
+            if !is_free(counter) {
+                return Err(Errno::BUSY);
+            }
+            counter.waiters.end(|| domain.engine().ring());
+            // SAFETY:
+            // - nobody has it any more but the caller, who gives it up.
+            unsafe { CounterObject::destroy(fid) };
+            Ok(())
+        })
     })
 }
 
@@ -100,7 +133,7 @@ unsafe fn number(counter: *mut fid_cntr, what: impl FnOnce(&Counter) -> u64) -> 
     let _ = code(|| {
         // SAFETY:
         // - the caller's word.
-        value = what(&unsafe { CounterObject::at(counter) }?.inner);
+        value = what(&unsafe { CounterObject::at(counter) }?.inner.counter);
         Ok(())
     });
     value
@@ -112,7 +145,7 @@ unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> c_int {
     code(|| {
         // SAFETY:
         // - the caller's word.
-        what(&unsafe { CounterObject::at(counter) }?.inner);
+        what(&unsafe { CounterObject::at(counter) }?.inner.counter);
         Ok(())
     })
 }
@@ -157,7 +190,7 @@ unsafe extern "C" fn wait(counter: *mut fid_cntr, threshold: u64, timeout: c_int
     code(|| {
         // SAFETY:
         // - as above.
-        let counter = &unsafe { CounterObject::at(counter) }?.inner;
+        let counter = &unsafe { CounterObject::at(counter) }?.inner.counter;
         counter.wait(threshold, deadline(timeout))
     })
 }

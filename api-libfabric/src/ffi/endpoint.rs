@@ -206,7 +206,9 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                         selective,
                     )
                 }
-                FI_CLASS_CNTR => bind_counter(endpoint, &CounterObject::at(other)?.inner, flags),
+                FI_CLASS_CNTR => {
+                    bind_counter(endpoint, &CounterObject::at(other)?.inner.counter, flags)
+                }
                 FI_CLASS_STX_CTX if flags == 0 => {
                     endpoint.bind_transmits(&TransmitsObject::at(other)?.inner)
                 }

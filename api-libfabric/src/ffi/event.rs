@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::event::{EventfdFlags, eventfd};
-use unipgas_core::Error;
 
 use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, fid_of, given, is_free, no, no_bind, number, put};
@@ -82,12 +80,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         let descriptor = match wait {
             FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_YIELD | FI_WAIT_SET => None,
-            FI_WAIT_FD => Some(
-                unipgas_core::descriptor::above(|| {
-                    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-                })
-                .map_err(|e| Error::os("eventfd", e))?,
-            ),
+            FI_WAIT_FD => Some(crate::completion::event()?),
             _ => return Err(Errno::NOSYS),
         };
         let raw = fid_eq {

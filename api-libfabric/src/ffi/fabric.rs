@@ -115,6 +115,14 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
                     // - a completion queue, as its class says.
                     unsafe { QueueObject::at(*fid) }?.inner.queue.arm()?;
                 }
+                FI_CLASS_CNTR => {
+                    // SAFETY:
+                    // - a counter, as its class says.
+                    unsafe { super::counter::CounterObject::at(*fid) }?
+                        .inner
+                        .counter
+                        .arm()?;
+                }
                 FI_CLASS_EQ => {
                     // SAFETY:
                     // - an event queue, as its class says.

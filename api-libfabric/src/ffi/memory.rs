@@ -174,7 +174,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                     }
                     let (reads, writes) =
                         (flags & FI_REMOTE_READ != 0, flags & FI_REMOTE_WRITE != 0);
-                    let counter = &CounterObject::at(other)?.inner;
+                    let counter = &CounterObject::at(other)?.inner.counter;
                     MemoryObject::at(fid)?
                         .inner
                         .bind_counter(counter, reads, writes)

@@ -123,7 +123,7 @@ unsafe fn member(event: *mut fid) -> Result<Member> {
         let source = match raw.fclass {
             FI_CLASS_CQ => Source::Queue(QueueObject::at(event)?.inner.queue.clone()),
             FI_CLASS_CNTR => {
-                let counter = CounterObject::at(event)?.inner.clone();
+                let counter = CounterObject::at(event)?.inner.counter.clone();
                 let values = (counter.read(), counter.read_errors());
                 Source::Counter(counter, values)
             }

@@ -85,7 +85,7 @@ fn request(
 unsafe fn counter(domain: &Arc<Domain>, counter: *mut fid_cntr) -> Result<Arc<Counter>> {
     // SAFETY:
     // - the caller's word.
-    let counter = unsafe { &CounterObject::at(counter)?.inner };
+    let counter = unsafe { &CounterObject::at(counter)?.inner.counter };
     if !Arc::ptr_eq(counter.domain(), domain) {
         return Err(Errno::DOMAIN);
     }

@@ -22,6 +22,8 @@ laws! {
         "a wait for what has been reached ends at once, one for what is not reached with -FI_ETIMEDOUT at its time";
     woken: "cntr.woken", "fi_cntr(3)", 1, [cntr_wait, cntr_add],
         "a wait ends when another thread brings the counter to its threshold";
+    descriptor: "cntr.fd", "fi_cntr(3), fi_poll(3)", 2, [cntr_open, control, trywait, write, cntr_add],
+        "the descriptor of a counter with FI_WAIT_FD becomes readable when the counter changes after fi_trywait; what the program has not read is said by that";
     remote: "cntr.remote", "fi_cntr(3), fi_atomic(3) §4.8", 3,
         [cntr_wait, cntr_read, atomic, inject_atomic, fetch_atomic, compare_atomic, write, inject_write, read] + ordering,
         "with FI_RMA_EVENT a target's counters count what others have written and read, each operation once";
@@ -229,6 +231,46 @@ fn woken(ctx: &Ctx) -> Verdict {
             });
             ensure_eq!(code, 0, "the wait");
         }
+        Ok(())
+    })
+}
+
+fn descriptor(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_WRITE],
+        wait: FI_WAIT_FD,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let counter = job.station.counters[0];
+        let bound: *mut fid = counter.cast();
+        let (mut descriptor, mut kind) = (-1, 0);
+        ok!(fid counter, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+        ok!(fid counter, control(FI_GETWAITOBJ, (&raw mut kind).cast()));
+        ensure_eq!(kind, FI_WAIT_FD, "the kind of wait");
+        let readable = |ms| super::waiting::readable(descriptor, ms);
+        let (to, at, key) = job.place(job.right(), 8);
+        let (mut list, there) = ([bound], counter.addr());
+        for round in 1..=8u64 {
+            ok!(obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
+            ensure!(!readable(0), "readable with nothing behind it");
+            if round % 2 == 0 {
+                std::thread::spawn(move || {
+                    pause(5);
+                    let counter = there as *mut fid_cntr;
+                    call!(obj counter, add(1))
+                });
+            } else {
+                job.post(|| call!(rma job.ep, write((&raw const ONE).cast(), 8, null_mut(), to, at, key, null_mut())))?;
+            }
+            ensure!(readable(LONG), "round {round}: never readable");
+            gives!(FI_EAGAIN, obj job.station.fabric, trywait(list.as_mut_ptr(), 1));
+            ensure_eq!(call!(obj counter, read()), round, "the count");
+        }
+        for _ in 0..4 {
+            job.tx.next()?;
+        }
+        job.meet();
         Ok(())
     })
 }

@@ -17,7 +17,7 @@ laws! {
     injected: "rma.inject", "fi_rma(3)", 2, [inject_write, inject_writedata, writemsg] + ordering,
         "after an inject call, or with FI_INJECT, the buffer may be used again at once";
     data: "rma.data", "fi_rma(3)", 2, [writedata, inject_writedata, writemsg] + ordering,
-        "a write's data come to the target's queue when all of its bytes are there, each once";
+        "a write's data come to the target's queue when all of its bytes are there, each once; so they do without any bytes";
     regions: "mr.bind", "fi_mr(3)", 1, [mr_bind, mr_enable, mr_reg],
         "a region may be bound to an endpoint and enabled, to nothing else";
 }
@@ -222,7 +222,15 @@ fn data(ctx: &Ctx) -> Verdict {
                 context: cx(2),
                 data,
             };
-            job.post(|| match nth % 2 {
+            let alone = fi_msg_rma {
+                msg_iov: null(),
+                iov_count: 0,
+                rma_iov: null(),
+                rma_iov_count: 0,
+                ..msg
+            };
+            job.post(|| match nth % 3 {
+                2 => call!(rma job.ep, writemsg(&alone, FI_REMOTE_CQ_DATA)),
                 0 => call!(rma job.ep, writedata(bytes.as_ptr().cast(), len, null_mut(), data, to, addr, key, cx(2))),
                 _ => call!(rma job.ep, writemsg(&msg, FI_REMOTE_CQ_DATA)),
             })?;
@@ -232,8 +240,12 @@ fn data(ctx: &Ctx) -> Verdict {
                 (data, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA),
                 "data and flags"
             );
-            job.memory
-                .holds(0, &bytes, "the bytes when their data have come")?;
+            if nth % 3 < 2 {
+                job.memory
+                    .holds(0, &bytes, "the bytes when their data have come")?;
+            }
+            job.tx.of(2)?;
+            job.post(|| call!(rma job.ep, readmsg(&alone, 0)))?;
             job.tx.of(2)?;
             job.rx.is_empty()?;
             job.meet();

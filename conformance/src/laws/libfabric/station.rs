@@ -51,6 +51,16 @@ impl Plan<'_> {
     };
 }
 
+impl Plan<'_> {
+    /// Counters have descriptors where queues have.
+    fn wait_of_counters(&self) -> i32 {
+        match self.wait {
+            FI_WAIT_FD => FI_WAIT_FD,
+            _ => FI_WAIT_UNSPEC,
+        }
+    }
+}
+
 impl Default for Plan<'_> {
     fn default() -> Self {
         Plan::DEFAULT
@@ -138,7 +148,7 @@ impl Station {
             station.rx = open_queue(station.domain, plan)?;
         }
         for _ in plan.counters {
-            let counter = station.counter()?;
+            let counter = station.counter_with(plan.wait_of_counters())?;
             station.counters.push(counter);
         }
         Ok(station)
@@ -146,8 +156,19 @@ impl Station {
 
     /// A further counter, which is bound to nothing.
     pub(crate) fn counter(&self) -> Result<*mut fid_cntr, String> {
+        self.counter_with(FI_WAIT_UNSPEC)
+    }
+
+    /// The same, with a way to wait for it.
+    pub(crate) fn counter_with(&self, wait_obj: i32) -> Result<*mut fid_cntr, String> {
+        let mut attr = fi_cntr_attr {
+            events: 0,
+            wait_obj,
+            wait_set: null_mut(),
+            flags: 0,
+        };
         let mut counter = null_mut();
-        ok!(obj self.domain, cntr_open(null_mut(), &mut counter, null_mut()));
+        ok!(obj self.domain, cntr_open(&mut attr, &mut counter, null_mut()));
         Ok(counter)
     }
 

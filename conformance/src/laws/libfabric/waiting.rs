@@ -30,7 +30,7 @@ fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
 /// An operand that stays.
 static ONE: u64 = 1;
 
-fn readable(descriptor: i32, ms: i32) -> bool {
+pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
     let mut wanted = libc::pollfd {
         fd: descriptor,
         events: libc::POLLIN,
