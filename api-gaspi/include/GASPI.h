@@ -51,7 +51,10 @@ gaspi_return_t gaspi_proc_num (gaspi_rank_t *proc_num);
 /** Rank of this process. §5.3.3. */
 gaspi_return_t gaspi_proc_rank (gaspi_rank_t *rank);
 
-/** Leaves the job and gives everything back: segments, queues, groups. §5.3.4. */
+/**
+ * Leaves the job and gives everything back: segments, queues, groups. §5.3.4. Procedures in which other threads wait end with GASPI_ERROR before that; within a
+ * procedure (the operation of a reduction, a signal handler) it gives GASPI_ERROR itself.
+ */
 gaspi_return_t gaspi_proc_term (gaspi_timeout_t timeout);
 
 /**
@@ -262,7 +265,8 @@ gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_of
                                    gaspi_size_t size, gaspi_timeout_t timeout);
 
 /**
- * Receives what any rank sends, at most size bytes, and stores which one it is in *rank. §9.2.2. Sleeps while it waits.
+ * Receives what any rank sends, at most size bytes, and stores which one it is in *rank. §9.2.2. Sleeps while it waits. After GASPI_TIMEOUT nothing is written; a
+ * later call, also for another place, gets the message.
  * Errors: INV_SIZE: more has been sent; what fits is there, the rest is lost.
  */
 gaspi_return_t gaspi_passive_receive (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t *rank,

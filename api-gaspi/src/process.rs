@@ -30,6 +30,11 @@ const AT_ONCE: u64 = 16 << 10;
 /// At the end of a process, for those who have sent to it and take no receipt.
 const RECEIPTS: Duration = Duration::from_secs(1);
 
+/// `GASPI_TOPOLOGY_STATIC`.
+const BUILDS_STATIC: u32 = 1;
+/// How long the first request to a rank waits for it, whatever the timeout.
+const FIRST: Duration = Duration::from_secs(5);
+
 /// Segment names.
 pub(crate) const SEGMENT_IDS: usize = 256;
 /// `GASPI_GROUP_ALL`.
@@ -78,6 +83,8 @@ pub struct Process {
     /// Atomics whose calls have run into their timeouts.
     pub(crate) unfinished: Unfinished<(Place, Change)>,
     pub(crate) links: Links,
+    /// By rank: it has not answered the last look for what it has registered.
+    silent: Box<[AtomicBool]>,
     /// A request has failed since the last look at the states, for its rank's death as the network says.
     pub(crate) suspects: AtomicBool,
     pub(crate) passive: Passive,
@@ -165,6 +172,7 @@ impl Process {
             atomics,
             unfinished: Unfinished::default(),
             links,
+            silent: (0..world.size()).map(|_| AtomicBool::new(false)).collect(),
             suspects: AtomicBool::new(false),
             passive,
             pace: Pace::default(),
@@ -408,7 +416,17 @@ impl Process {
         deadline: Deadline,
     ) -> unipgas_core::Result<&'a Imported> {
         self.check_open(rank)?;
-        let found = self.world.import(rank, id, call, deadline)?;
+        let silent = &self.silent[rank as usize];
+        // GPI-2 has connected all in gaspi_proc_init: there a request need not wait for its rank.
+        let first =
+            self.config.build_infrastructure == BUILDS_STATIC && !silent.load(Ordering::Relaxed);
+        let patience = match first {
+            true => deadline.not_before(FIRST),
+            false => deadline,
+        };
+        let found = self.world.import(rank, id, call, patience);
+        silent.store(matches!(found, Err(Error::Timeout)), Ordering::Relaxed);
+        let found = found?;
         // Closed meanwhile: nobody may find it any more.
         self.check_open(rank).inspect_err(|_| {
             let closed = self.world.forget(rank).into_iter();

@@ -126,7 +126,7 @@ extern RCCE_COMM RCCE_COMM_WORLD;
 
 /** First call of a program. Removes from the arguments what RCCE's own launcher puts there, if it is there. */
 int RCCE_init(int *argc, char ***argv);
-/** Last call of a program; waits for the others. Programs may also return from main without it. */
+/** Last call of a program; waits for the others. Calls in which other threads wait give RCCE_ERROR_ID. Programs may also return from main without it. */
 int RCCE_finalize(void);
 /** Seconds, of a clock that all UEs share. */
 double RCCE_wtime(void);
@@ -137,7 +137,10 @@ int RCCE_num_ues(void);
 
 /* ---------------------------------------------------------------- shared memory */
 
-/** Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room. */
+/**
+ * Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room, or, with a line on
+ * stderr, if the UEs are on several hosts. UNIPGAS_RCCE_SHM_LOW=1: addresses have 32 bits.
+ */
 t_vcharp RCCE_shmalloc(size_t size);
 /** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */
 t_vcharp RCCE_shmalloc_request(size_t size, size_t *chunk);

@@ -24,6 +24,8 @@ extern t_vcharp RCCE_comm_buffer[RCCE_MAXNP];
 /** A line that may be written, to no effect: there is no write combine buffer. */
 extern t_vcharp RCCE_fool_write_combine_buffer;
 
+/** RCCE_shmalloc() allocates from these bytes from now on, which the program has mapped at all UEs itself. */
+void RCCE_shmalloc_init(t_vcharp memory, size_t size);
 /** Whether this UE's flag is set. */
 int RCCE_probe(RCCE_FLAG flag);
 /** As qsort() of the C library; returns 0. */

@@ -15,6 +15,8 @@ pub struct Wishes {
     pub mpb: usize,
     /// `UNIPGAS_RCCE_CORES`: the cores of the job, ascending; empty: not set.
     pub cores: Vec<i32>,
+    /// `UNIPGAS_RCCE_SHM_LOW`: shared memory is mapped below 4 GiB.
+    pub low: bool,
 }
 
 impl Wishes {
@@ -47,7 +49,14 @@ impl Wishes {
                 format!("UNIPGAS_RCCE_CORES must be different numbers below {MAX_UES} with commas between them, not {text:?}")
             })?,
         };
-        Ok(Wishes { mpb, cores })
+        let low = match get("UNIPGAS_RCCE_SHM_LOW").as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(text) => {
+                return Err(format!("UNIPGAS_RCCE_SHM_LOW must be 0 or 1, not {text:?}"));
+            }
+        };
+        Ok(Wishes { mpb, cores, low })
     }
 }
 

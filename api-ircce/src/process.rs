@@ -77,7 +77,7 @@ impl Ue {
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::FULL)?;
         world.publish_region(REGION, &mine.key())?;
-        let shared = Shared::publish(&world)?;
+        let shared = Shared::publish(&world, wishes.low)?;
         let messages = Messages::new(&world)?;
         let everybody = Everybody::begin(&world)?;
         world.meet(Deadline::Never)?;

@@ -1,11 +1,11 @@
-//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0, mapped by everybody, whose allocations each UE keeps account of by
+//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0 that the UEs of one host map, whose allocations each UE keeps account of by
 //! itself.
 
 use std::ptr::NonNull;
 
-use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, Once};
-use unipgas_core::{Region, RemoteRegion, Result, Rights, World};
+use unipgas_core::host_memory::{HostFile, HostMemory};
+use unipgas_core::{Result, World};
 
 use crate::environment::tell_on_stderr;
 use crate::extents::Extents;
@@ -16,64 +16,96 @@ use crate::process::Ue;
 pub const SHARED_LEN: usize = 64 << 20;
 /// Allocations begin at multiples of this, so that they share no cache line.
 const ALIGN: usize = unipgas_core::cache::LINE;
-const REGION: &str = "rcce.shared";
+const NAME: &str = "rcce.shared";
+
+/// Where it is at this UE.
+enum Memory {
+    /// Not mapped yet.
+    Offered,
+    Mapped(HostMemory),
+    /// The program's own (`RCCE_shmalloc_init`).
+    Own(NonNull<u8>),
+}
+
+// SAFETY:
+// - the program's memory is an address, which is given back to it.
+unsafe impl Send for Memory {}
+
+struct Account {
+    extents: Extents,
+    memory: Memory,
+}
 
 pub(crate) struct Shared {
-    extents: Mutex<Extents>,
-    /// Found at the first allocation.
-    memory: OnceCell<RemoteRegion>,
-    _region: Option<Region>,
+    account: Mutex<Account>,
+    low: bool,
+    _file: Option<HostFile>,
 }
 
 impl Shared {
-    /// Before the UEs meet: UE 0 tells the others where it is.
-    pub fn publish(world: &World) -> Result<Shared> {
-        let engine = world.engine();
-        // A network that maps nothing would hold the memory for nobody.
-        let region = match world.rank() {
-            0 if engine.is_mapped() => Some(engine.allocate(SHARED_LEN, Rights::FULL)?),
-            _ => None,
-        };
-        if let Some(region) = &region {
-            world.publish_region(REGION, &region.key())?;
-        }
+    /// Before the UEs meet: UE 0 tells the others where it is. `low`: it is mapped below 4 GiB.
+    pub fn publish(world: &World, low: bool) -> Result<Shared> {
+        let offers = world.rank() == 0 && world.is_on_one_host();
+        let file = offers.then(|| world.offer_host_memory(NAME, SHARED_LEN));
         Ok(Shared {
-            extents: Mutex::new(Extents::new(SHARED_LEN)),
-            memory: OnceCell::new(),
-            _region: region,
+            account: Mutex::new(Account {
+                extents: Extents::new(SHARED_LEN),
+                memory: Memory::Offered,
+            }),
+            low,
+            _file: file.transpose()?,
         })
+    }
+}
+
+impl Account {
+    fn base(&self) -> Option<NonNull<u8>> {
+        match &self.memory {
+            Memory::Offered => None,
+            Memory::Mapped(memory) => Some(memory.base()),
+            Memory::Own(base) => Some(*base),
+        }
     }
 }
 
 impl Ue {
     /// Allocates shared memory, at the same offset at all UEs if they all allocate alike (`RCCE_shmalloc`). `None` for no bytes, if there
-    /// is no room, or, with a line on stderr, where UEs cannot map each other's memory: also where only some cannot, as with several hosts.
+    /// is no room, or, with a line on stderr, where not all UEs are on one host.
     pub fn shmalloc(&self, size: usize) -> Option<NonNull<u8>> {
-        let base = match self.shared_memory() {
-            Ok(base) => base,
-            Err(why) => {
-                static TOLD: Once = Once::new();
-                TOLD.call_once(|| tell_on_stderr(&format!("RCCE_shmalloc: {why}")));
-                return None;
+        let mut account = self.shared.account.lock();
+        if account.base().is_none() {
+            match self.shared_memory() {
+                Ok(memory) => account.memory = Memory::Mapped(memory),
+                Err(why) => {
+                    static TOLD: Once = Once::new();
+                    TOLD.call_once(|| tell_on_stderr(&format!("RCCE_shmalloc: {why}")));
+                    return None;
+                }
             }
-        };
-        let len = size.checked_next_multiple_of(ALIGN)?;
-        let mut extents = self.shared.extents.lock();
-        let offset = extents.take(len)?;
+        }
+        let base = account.base()?;
+        let offset = account
+            .extents
+            .take(size.checked_next_multiple_of(ALIGN)?)?;
         NonNull::new(base.as_ptr().wrapping_add(offset))
     }
 
-    fn shared_memory(&self) -> std::result::Result<NonNull<u8>, String> {
-        let not_mapped = || "the UEs of this job cannot map each other's memory".to_owned();
-        // What only some UEs have is not shared, and they would wait for the others.
-        if !self.world().engine().is_mapped() {
-            return Err(not_mapped());
+    fn shared_memory(&self) -> std::result::Result<HostMemory, String> {
+        if !self.world().is_on_one_host() {
+            return Err("the UEs of this job are on several hosts, which share no memory".into());
         }
-        let memory = &self.shared.memory;
-        let memory = memory
-            .get_or_try_init(|| self.world().published_region(0, REGION))
-            .map_err(|error| error.to_string())?;
-        NonNull::new(memory.parts().base).ok_or_else(not_mapped)
+        let memory = self
+            .world()
+            .host_memory(0, NAME, SHARED_LEN, self.shared.low);
+        memory.map_err(|error| error.to_string())
+    }
+
+    /// From now on shared memory is allocated from these bytes, which the program has mapped at all UEs (`RCCE_shmalloc_init`).
+    pub fn shmalloc_from(&self, base: NonNull<u8>, len: usize) {
+        *self.shared.account.lock() = Account {
+            extents: Extents::new(len / ALIGN * ALIGN),
+            memory: Memory::Own(base),
+        };
     }
 
     /// Allocates as much of `size` bytes as there is, by halves (`RCCE_shmalloc_request`): the memory, and its size in bytes.
@@ -83,11 +115,11 @@ impl Ue {
 
     /// Frees what [`Ue::shmalloc`] gave (`RCCE_shfree`). False, and nothing else, for other addresses.
     pub fn shfree(&self, address: *const u8) -> bool {
-        let Some(memory) = self.shared.memory.get() else {
+        let mut account = self.shared.account.lock();
+        let Some(base) = account.base() else {
             return false;
         };
-        let offset = (address as usize).wrapping_sub(memory.parts().base as usize);
-        let mut extents = self.shared.extents.lock();
-        extents.give_back(offset)
+        let offset = address.addr().wrapping_sub(base.addr().get());
+        account.extents.give_back(offset)
     }
 }

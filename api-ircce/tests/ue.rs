@@ -18,6 +18,7 @@ fn start() -> Ue {
     let wishes = Wishes {
         mpb: 1024,
         cores: Vec::new(),
+        low: false,
     };
     Ue::start(&wishes, &[17]).unwrap()
 }

@@ -327,6 +327,7 @@ pub const RCCE_EXTENSIONS: &[&str] = &[
     "iRCCE_srecv_within",
     "iRCCE_mrecv_within",
     "RCCE_DCMflush",
+    "RCCE_shmalloc_init",
     "RCCE_probe",
     "iRCCE_send",
     "iRCCE_recv",

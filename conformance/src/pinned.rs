@@ -65,8 +65,8 @@ const fn inapplicable(backend: &'static str, law: &'static str, reason: &'static
     }
 }
 
-const NOT_MAPPED: &str =
-    "RCCE_shmalloc gives addresses of memory that all UEs share, and there is none";
+const SEVERAL_HOSTS: &str =
+    "RCCE_shmalloc gives addresses of memory that all UEs share, and hosts share none";
 
 const DESCRIPTORS: &str =
     "every peer costs a stream when it is talked to first: where none is left, that call fails";
@@ -82,8 +82,7 @@ const ONE_TOQ: &str = "VCQs that share a CQ share its TOQ, and polls on any of t
 /// All of them.
 pub const PINS: &[Pin] = &[
     absent("shm", "selftest.not-offered", "nobody has it"),
-    absent("opaque", "rcce.shared.*", NOT_MAPPED),
-    absent("chaos", "rcce.shared.*", NOT_MAPPED),
+    absent("hosts", "rcce.shared.memory", SEVERAL_HOSTS),
     absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
     absent("ofi", "core.transport.atomic.distinct", NO_ATOMICS),
     inapplicable(

@@ -74,7 +74,7 @@ pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
-pub use ranked::{central, directory, group, imports, schedule, world};
+pub use ranked::{central, directory, group, host_memory, imports, schedule, world};
 #[cfg(not(loom))]
 pub(crate) use sync::posted;
 #[cfg(loom)]

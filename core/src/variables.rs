@@ -24,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 36] = [
+pub const VARIABLES: [Variable; 37] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -149,6 +149,10 @@ pub const VARIABLES: [Variable; 36] = [
     variable(
         "UNIPGAS_RCCE_MPB",
         "RCCE: bytes of each message-passing buffer (8192)",
+    ),
+    variable(
+        "UNIPGAS_RCCE_SHM_LOW",
+        "RCCE: 1: the memory of RCCE_shmalloc has addresses of 32 bits (0)",
     ),
     variable(
         "UNIPGAS_RCCE_CORES",

@@ -20,6 +20,13 @@ others! {
         Ok(memory)
     }
 
+    fn RCCE_shmalloc_init(memory: *mut u8, size: usize) -> (), or (); {
+        if let Some(memory) = NonNull::new(memory) {
+            current()?.shmalloc_from(memory, size);
+        }
+        Ok(())
+    }
+
     fn RCCE_shfree(address: *mut u8) -> (), or (); {
         current()?.shfree(address);
         Ok(())

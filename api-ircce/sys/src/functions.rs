@@ -133,6 +133,7 @@ macro_rules! ircce_functions {
             fn RCCE_num_ues() -> c_int;
             fn RCCE_wtime() -> f64;
             fn RCCE_shmalloc(size: usize) -> *mut u8;
+            fn RCCE_shmalloc_init(memory: *mut u8, size: usize) -> ();
             fn RCCE_shmalloc_request(size: usize, chunk: *mut usize) -> *mut u8;
             fn RCCE_shfree(address: *mut u8) -> ();
             fn RCCE_shflush() -> ();

@@ -161,9 +161,9 @@ static void registers(int rounds)
   CHECK(iRCCE_atomic_read((iRCCE_AIR *)&value, &value) == iRCCE_ERROR);
 }
 
-static void locks(int rounds, int mapped)
+static void locks(int rounds)
 {
-  volatile int own = 0, *count = mapped ? (volatile int *)RCCE_shmalloc(sizeof(int)) : &own;
+  volatile int *count = (volatile int *)RCCE_shmalloc(sizeof(int));
   int i, where = num - 1, before;
   CHECK(count);
   for (i = 0; i < rounds; i++) {
@@ -175,7 +175,7 @@ static void locks(int rounds, int mapped)
     OK(RCCE_release_lock(where));
   }
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
-  CHECK(*count == (mapped ? num : 1) * rounds);
+  CHECK(*count == num * rounds);
   OK(RCCE_barrier(&RCCE_COMM_WORLD));
   /* Anybody may release. */
   if (me == 0)
@@ -191,10 +191,7 @@ static void locks(int rounds, int mapped)
   CHECK(RCCE_acquire_lock(-1) == RCCE_ERROR_ID);
   CHECK(RCCE_acquire_lock(num) == RCCE_ERROR_ID);
   CHECK(RCCE_release_lock(1000) == RCCE_ERROR_ID);
-  if (mapped)
-    RCCE_shfree((t_vcharp)count);
-  else
-    CHECK(RCCE_shmalloc(32) == NULL);
+  RCCE_shfree((t_vcharp)count);
 }
 
 static void shared(void)
@@ -296,15 +293,14 @@ static void power(void)
 
 int RCCE_APP(int argc, char **argv)
 {
-  int rounds, finalize, mapped;
+  int rounds, finalize;
   double begin;
   OK(RCCE_init(&argc, &argv));
   OK(RCCE_init(&argc, &argv));
   OK(iRCCE_init());
   begin = RCCE_wtime();
   rounds = argc > 1 ? atoi(argv[1]) : 100;
-  mapped = argc <= 2 || strcmp(argv[2], "unmapped") != 0;
-  finalize = argc <= 2 || !mapped;
+  finalize = argc <= 2;
   me = RCCE_ue();
   num = RCCE_num_ues();
   variables();
@@ -312,9 +308,8 @@ int RCCE_APP(int argc, char **argv)
   buffers();
   tags(rounds);
   registers(rounds);
-  locks(rounds, mapped);
-  if (mapped)
-    shared();
+  locks(rounds);
+  shared();
   communicators(rounds);
   power();
   CHECK(RCCE_wtime() > begin);

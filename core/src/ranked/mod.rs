@@ -5,6 +5,7 @@ pub mod directory;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod fuzz;
 pub mod group;
+pub mod host_memory;
 pub mod imports;
 mod lives;
 mod look;

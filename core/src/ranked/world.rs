@@ -38,7 +38,7 @@ pub(super) struct PeerPlace {
 pub struct World {
     pub(super) engine: Engine,
     pub(super) job: Job,
-    life_cycle: u32,
+    pub(super) life_cycle: u32,
     /// Counted among those of this process.
     joined: bool,
     directory: Directory,

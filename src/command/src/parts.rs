@@ -72,7 +72,7 @@ fn variable(word: &OsStr) -> Result<(String, OsString), String> {
 }
 
 /// Options that a word with their value follows.
-const WITH_VALUE: [&str; 17] = [
+const WITH_VALUE: [&str; 18] = [
     "--output",
     "--trace",
     "-n",
@@ -84,6 +84,7 @@ const WITH_VALUE: [&str; 17] = [
     "--bind",
     "--timeout",
     "--spares",
+    "--status-of",
     "--rank",
     "--job",
     "--hosts",

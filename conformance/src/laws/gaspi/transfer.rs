@@ -19,6 +19,8 @@ laws! {
         "writes to several ranks interleaved on one queue: each rank's notification comes after its own data";
     write_notify_carries_data: "write_notify.own-data", "§8.4.1", 4, [gaspi_write_notify, gaspi_notify_waitsome] + ordering,
         "when the notification of gaspi_write_notify is there, its data is";
+    first_with_test: "transfer.first", "§4.2.1, §5.2.1", 3, [gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_atomic_fetch_add],
+        "the first request to a rank succeeds with GASPI_TEST, where gaspi_proc_init builds the infrastructure; without a segment there it is refused";
     read_notify_carries_data: "read_notify.own-data", "§8.4.4", 3, [gaspi_read_notify, gaspi_notify_waitsome] + ordering,
         "when the notification of gaspi_read_notify is there, its data is, and the value is 1";
     nothing_to_transfer: "transfer.size-zero", "§8.2.1", 2, [gaspi_write, gaspi_read, gaspi_write_notify, gaspi_read_notify],
@@ -275,6 +277,30 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
         ));
         Ok(())
     })
+}
+
+fn first_with_test(ctx: &Ctx) -> Verdict {
+    // Each request is the first one to its segment.
+    for id in 0..5 {
+        segment(id, 4096)?;
+    }
+    barrier()?;
+    let (to, mut old) = (right(ctx), 0);
+    ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, TEST));
+    ok!(gaspi_read(1, 0, to, 1, 8, 8, 0, TEST));
+    ok!(gaspi_notify(2, to, 3, 1, 0, TEST));
+    ok!(gaspi_write_notify(3, 0, to, 3, 8, 8, 3, 1, 0, TEST));
+    ok!(gaspi_atomic_fetch_add(4, 64, to, 1, &mut old, LONG));
+    for rank in 0..ctx.size as u16 {
+        let code = c!(gaspi_atomic_fetch_add(9, 0, rank, 1, &mut old, TEST));
+        ensure!(
+            is_error(code),
+            "an atomic operation without a segment gave {}",
+            code_name(code)
+        );
+    }
+    flush(0)?;
+    barrier()
 }
 
 fn read_notify_carries_data(ctx: &Ctx) -> Verdict {

@@ -26,6 +26,8 @@ laws! {
         "the same process can begin and end again and again";
     mpb_size: "ending.mpb-size", "RCCE.h UNIPGAS_RCCE_MPB", 1, [RCCE_malloc_gory, RCCE_init] + bare,
         "the environment says how large an MPB is";
+    low: "ending.shared-low", "RCCE.h UNIPGAS_RCCE_SHM_LOW", 1, [RCCE_shmalloc, RCCE_init] + bare,
+        "the environment says whether addresses of shared memory have 32 bits";
     cores: "ending.cores", "RCCE.h UNIPGAS_RCCE_CORES", 1, [RCCE_power_domain, RCCE_init] + bare,
         "the environment says which cores the UEs stand for";
     wrong_environment: "ending.wrong-environment", "RCCE.h", 1, [RCCE_init] + bare,
@@ -229,6 +231,20 @@ fn with(name: &str, value: &str, body: impl FnOnce() -> Verdict) -> Verdict {
     // - as above: the library's threads have ended, or read no environment.
     unsafe { std::env::remove_var(name) };
     verdict
+}
+
+fn low(_: &Ctx) -> Verdict {
+    for (text, wanted) in [("1", true), ("0", false)] {
+        with("UNIPGAS_RCCE_SHM_LOW", text, || {
+            ok!(RCCE_init(null_mut(), null_mut()));
+            let memory = c!(RCCE_shmalloc(4096));
+            ensure!(!memory.is_null(), "no memory");
+            ensure_eq!(memory.addr() >> 32 == 0, wanted, "an address of 32 bits");
+            ok!(RCCE_finalize());
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 fn mpb_size(_: &Ctx) -> Verdict {

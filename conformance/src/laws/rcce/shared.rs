@@ -12,6 +12,8 @@ laws! {
         "what one UE writes to shared memory the others read; the same calls give the same places";
     allocation: "shared.allocation", "RCCE RCCE_shmalloc", 1, [RCCE_shmalloc, RCCE_shmalloc_request, RCCE_shfree],
         "64 MiB altogether; nothing for 0 bytes, or without room; what is freed is given again, joined";
+    own: "shared.own", "RCCE 1.0.13 RCCE_lib.h", 1, [RCCE_shmalloc_init, RCCE_shmalloc, RCCE_shfree],
+        "after RCCE_shmalloc_init allocations lie in the program's memory, as many as there is room for";
     lock: "lock.exclusive", "RCCE RCCE_acquire_lock", 4, [RCCE_acquire_lock, RCCE_release_lock] + ordering,
         "one UE at a time has a lock; what it wrote is seen by the next";
     locks_apart: "lock.apart", "RCCE RCCE_acquire_lock", 3, [RCCE_acquire_lock, RCCE_release_lock],
@@ -32,7 +34,7 @@ fn memory(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let words = c!(RCCE_shmalloc(4 * 1024)).cast::<AtomicU32>();
     if words.is_null() {
-        return not_offered("the memory of other processes is not mapped");
+        return not_offered("the UEs are on several hosts");
     }
     let word = |nth: usize| {
         // SAFETY:
@@ -63,12 +65,28 @@ fn memory(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
+fn own(_: &Ctx) -> Verdict {
+    let memory = Bytes::filled(1 << 16, 0);
+    let range = memory.raw().addr()..memory.raw().addr() + (1 << 16);
+    c!(RCCE_shmalloc_init(memory.ptr().cast(), 1 << 16));
+    for _ in 0..2 {
+        let parts = [0; 4].map(|_: i32| c!(RCCE_shmalloc(1 << 14)));
+        let inside = |part: &*mut u8| range.contains(&part.addr());
+        ensure!(parts.iter().all(inside), "not there: {parts:?}");
+        ensure!(
+            c!(RCCE_shmalloc(1)).is_null(),
+            "more was given than there is"
+        );
+        for part in parts {
+            c!(RCCE_shfree(part));
+        }
+    }
+    Ok(())
+}
+
 fn allocation(_: &Ctx) -> Verdict {
     const ALL: usize = 64 << 20;
     let whole = c!(RCCE_shmalloc(ALL));
-    if whole.is_null() && c!(RCCE_shmalloc(64)).is_null() {
-        return not_offered("the memory of other processes is not mapped");
-    }
     ensure!(!whole.is_null(), "64 MiB were not given");
     ensure!(
         c!(RCCE_shmalloc(1)).is_null(),
