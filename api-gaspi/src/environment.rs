@@ -1,4 +1,4 @@
-//! The process-wide state behind the C interface: which phase of its life the program is in (GASPI 17.1 §5.1).
+//! The process-wide state behind the C interface: the phase of the program (GASPI 17.1 §5.1).
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -21,7 +21,7 @@ static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 /// The process of the operating system that has initialised.
 static BEGUN_IN: AtomicU32 = AtomicU32::new(0);
 
-/// The highest bit of an address, which those of processes have not: one look tells a process whose calls nobody watches from everything else.
+/// The highest bit of an address, which no process has: one comparison finds a process without watched calls.
 const WATCHED: usize = 1 << (usize::BITS - 1);
 
 fn marked(process: *mut Process, watched: bool) -> *mut Process {
@@ -31,7 +31,7 @@ fn marked(process: *mut Process, watched: bool) -> *mut Process {
     })
 }
 
-/// What changes at set-up and shutdown only.
+/// State that changes at set-up and shutdown only.
 struct Phase {
     config: Option<Config>,
     initialising: Option<Initialising>,
@@ -59,7 +59,7 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase {
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Those of this thread.
+    /// Of this thread.
     static IN_USE_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -233,7 +233,7 @@ fn others_leave(process: &Process, deadline: Deadline) -> Result<()> {
 /// Keeps the C interface from being initialised.
 pub(crate) struct Occupied(());
 
-/// A program in Rust makes a process of its own. Errors: [`Status::ErrInited`]: there is one already.
+/// A program in Rust makes a process. Errors: [`Status::ErrInited`]: there is one already.
 pub(crate) fn occupy() -> Result<Occupied> {
     let mut phase = PHASE.lock();
     let c = initialized() || phase.initialising.is_some() || phase.terminating.is_some();

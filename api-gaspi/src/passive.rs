@@ -19,7 +19,7 @@ use crate::status::{Result, Status, from_engine};
 
 /// Under which the ranks find each other's mailboxes.
 pub(crate) const NAME: &str = "gaspi passive";
-/// Of each rank: the requests that it may have on their way, and the bytes of theirs that do not fit into lines. Longer ones are fetched from where they are.
+/// Requests of a rank on their way, and the bytes that do not fit into lines. Longer messages are fetched from the sender's memory.
 const LANE: Lane = Lane {
     lines: 32,
     data: 4096,
@@ -38,7 +38,7 @@ pub struct Bytes {
     pub size: u64,
 }
 
-/// What a send is told apart by from others.
+/// Identity of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Request {
     bytes: Bytes,
@@ -50,7 +50,7 @@ pub(crate) struct Passive {
     messages: Arc<Messages>,
     /// Requests that have not been received.
     posted: AtomicU32,
-    /// Of those the ones whose calls have run into their time-outs.
+    /// Posted requests after a timeout of their calls.
     unfinished: Mutex<Vec<(Request, SendTicket)>>,
 }
 
@@ -164,12 +164,12 @@ impl Inbox {
     }
 }
 
-/// Moved on by the progress thread while something waits that nobody waits for: receipts, for which the sender has no room.
+/// The progress thread moves it on while receipts wait for room at their senders, or requests have timed out.
 struct Messages {
     messenger: Messenger,
     /// Locked after the mailbox.
     inbox: Mutex<Inbox>,
-    /// A complete message is in the inbox, and no line tells of it.
+    /// A complete message is in the inbox, and no line comes for it.
     put_back: AtomicBool,
     driver: Arc<Driver>,
     /// Sends that no call waits for: their receivers may ask for the bytes.
@@ -213,7 +213,7 @@ const TURN: Duration = Duration::from_secs(1);
 
 impl Drop for Passive {
     fn drop(&mut self) {
-        // Who ends GASPI gives back what it has, and not the progress thread some time later.
+        // The thread that ends GASPI gives everything back, not the progress thread some time later.
         let soon = Deadline::after(TURN);
         while Arc::strong_count(&self.messages) > 1 && !soon.expired() {
             std::thread::yield_now();
@@ -247,7 +247,7 @@ impl Passive {
         &self.messages.messenger
     }
 
-    /// The request goes on that an earlier call has begun, or begins. `None`: it has been received already. Errors: there is no room in the queue, or those of the engine.
+    /// The request goes on that an earlier call has begun, or begins. `None`: it has been received already. Errors: the queue is full; an error of the engine.
     ///
     /// # Safety
     /// The bytes are valid until the request has ended, or the segment is [forgotten](Passive::forget).
@@ -309,7 +309,7 @@ impl Passive {
         sent.and_then(|sent| sent).map_err(from_engine)
     }
 
-    /// Requests that no call waits for end where they are, those that `which` says.
+    /// Ends requests after a timeout, those that `which` selects.
     fn end(&self, which: impl Fn(&Request) -> bool) {
         let mut unfinished = self.unfinished.lock();
         let ended = unfinished.extract_if(.., |(request, _)| which(request));
@@ -322,7 +322,7 @@ impl Passive {
         self.messages.rest();
     }
 
-    /// What has been received is told to those who have sent it, as far as they take it in this time.
+    /// Sends receipts to the senders, as far as they have room within this time.
     pub fn tell_receipts(&self, longest: Duration) {
         let messenger = self.messenger();
         let engine = messenger.world().engine();
@@ -399,13 +399,13 @@ impl Passive {
 impl Process {
     /// Sends bytes of a segment to a rank, which [receives](Process::passive_receive) them, and waits for that (§9.2.1). Errors: [`Status::ErrInvRank`],
     /// [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call goes on with the request; [`Status::Error`]: the rank has
-    /// died, or so many requests have run into their time-outs that the queue is full.
+    /// died, or the queue is full of requests after timeouts.
     pub fn passive_send(&self, bytes: Bytes, rank: u16, timeout: u64) -> Result<()> {
         let deadline = deadline(timeout);
         self.check_rank(rank)?;
         self.check_open(rank.into()).map_err(from_engine)?;
         let local = self.passive_bytes(bytes)?;
-        // Before the mailbox is locked, where nobody else would get on.
+        // Before the mailbox is locked: other threads go on meanwhile.
         self.world
             .connect_within(rank.into(), deadline)
             .map_err(from_engine)?;
@@ -414,7 +414,7 @@ impl Process {
             .map_err(from_engine)?;
         let request = Request { bytes, rank };
         // SAFETY:
-        // - bytes of a segment, whose deletion forgets the request.
+        // - bytes of a segment; its deletion forgets the request.
         let ticket = unsafe { self.passive.begin(request, local, &self.config) }?;
         let sent = match ticket {
             Some(ticket) => self.passive.finish(request, ticket, deadline),
@@ -468,7 +468,7 @@ impl Process {
         Ok(source as u16)
     }
 
-    /// Ends the requests whose calls have run into their time-outs (§9.3.1): what has reached its receiver may be received still.
+    /// Ends requests after a timeout (§9.3.1). A request that has reached its receiver may be received still.
     pub fn passive_queue_purge(&self) {
         self.passive.end(|_| true);
     }

@@ -416,16 +416,19 @@ impl Process {
         deadline: Deadline,
     ) -> unipgas_core::Result<&'a Imported> {
         self.check_open(rank)?;
-        let silent = &self.silent[rank as usize];
+        // `None`: there is no such rank, which the import refuses.
+        let silent = self.silent.get(rank as usize);
         // GPI-2 has connected all in gaspi_proc_init: there a request need not wait for its rank.
-        let first =
-            self.config.build_infrastructure == BUILDS_STATIC && !silent.load(Ordering::Relaxed);
+        let first = self.config.build_infrastructure == BUILDS_STATIC
+            && silent.is_some_and(|silent| !silent.load(Ordering::Relaxed));
         let patience = match first {
             true => deadline.not_before(FIRST),
             false => deadline,
         };
         let found = self.world.import(rank, id, call, patience);
-        silent.store(matches!(found, Err(Error::Timeout)), Ordering::Relaxed);
+        if let Some(silent) = silent {
+            silent.store(matches!(found, Err(Error::Timeout)), Ordering::Relaxed);
+        }
         let found = found?;
         // Closed meanwhile: nobody may find it any more.
         self.check_open(rank).inspect_err(|_| {

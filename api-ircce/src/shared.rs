@@ -1,4 +1,4 @@
-//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0 that the UEs of one host map, whose allocations each UE keeps account of by
+//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0, mapped by the UEs of one host. Each UE keeps account of allocations by
 //! itself.
 
 use std::ptr::NonNull;
@@ -18,7 +18,7 @@ pub const SHARED_LEN: usize = 64 << 20;
 const ALIGN: usize = unipgas_core::cache::LINE;
 const NAME: &str = "rcce.shared";
 
-/// Where it is at this UE.
+/// Its place at this UE.
 enum Memory {
     /// Not mapped yet.
     Offered,
@@ -100,7 +100,7 @@ impl Ue {
         memory.map_err(|error| error.to_string())
     }
 
-    /// From now on shared memory is allocated from these bytes, which the program has mapped at all UEs (`RCCE_shmalloc_init`).
+    /// Later allocations come from these bytes, which the program has mapped at all UEs (`RCCE_shmalloc_init`).
     pub fn shmalloc_from(&self, base: NonNull<u8>, len: usize) {
         *self.shared.account.lock() = Account {
             extents: Extents::new(len / ALIGN * ALIGN),

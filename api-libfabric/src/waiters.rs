@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use unipgas_core::Error;
 
-/// Those that go on.
+/// Waits in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     inside: AtomicUsize,

@@ -1,10 +1,12 @@
-//! fi_getinfo(3): what is offered, and whether that is what a program asks for. Hints are taken at their word.
+//! fi_getinfo(3): compares a program's hints with the provider's limits, and fills the offer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt::Display;
 
 use unipgas_core::registry;
 
 use super::naming::{Format, resolve};
+use super::told::{self, Kind, Shown};
 use super::{code, library, put};
 use crate::domain::{CQ_DATA_SIZE, MOST, MOST_ENDPOINTS, MOST_REGIONS};
 use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT, RECEIVES};
@@ -15,22 +17,23 @@ use crate::rma::{LONGEST, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
-/// Of the provider, and of its one fabric and domain.
+/// Name of the provider, of its fabric and of its domain.
 pub const NAME: &str = "unipgas";
 const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
 
 const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
-/// Of those who ask for some capabilities given only to who asks for them: they cost something.
+/// Capabilities that cost time or memory. Programs that name capabilities get these only on request.
 const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_FENCE;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
 const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND | FI_FENCE | FI_TRIGGER;
 const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
-/// Modes of memory registration that programs may leave to us and that we take up.
+/// Modes of memory registration that the provider accepts.
 const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-/// The getinfo of the provider's table.
+
+/// `getinfo` in the provider's table.
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -94,7 +97,7 @@ impl<'a> Wishes<'a> {
     }
 }
 
-/// Endpoints that a program names: its own one, and a peer.
+/// The endpoints that a program names: its own and a peer.
 #[derive(Default)]
 struct Ends {
     source: Option<Called>,
@@ -102,7 +105,7 @@ struct Ends {
 }
 
 impl Wishes<'_> {
-    /// Those of the hints. Errors: [`Errno::NODATA`] for what is no name of ours.
+    /// The endpoints in the hints. Errors: [`Errno::NODATA`] for a name in another format.
     fn ends(&self) -> Result<Ends> {
         let format = Format::of(self.info.addr_format).ok_or(Errno::NODATA)?;
         let ends = [
@@ -121,10 +124,10 @@ impl Wishes<'_> {
     }
 }
 
-/// What a program gets.
+/// The attributes of the info that a program gets.
 struct Offer {
     caps: u64,
-    /// Of the domain.
+    /// Capabilities of the domain.
     reach: u64,
     format: Format,
     order: [u64; 2],
@@ -137,38 +140,59 @@ struct Offer {
     resource_mgmt: c_int,
     av_type: c_int,
     tag_format: u64,
-    /// Contexts of an endpoint for what it transmits, and for receives.
+    /// Transmit and receive contexts of an endpoint.
     contexts: [usize; 2],
 }
 
-/// Where peers may be: on this machine. Programs that insist on others as well (MPI libraries do, wherever their processes run) get us
-/// only if the user has said so by FI_PROVIDER; processes of other machines are refused when they are talked to.
-fn reach() -> u64 {
+/// Peers are on this host. MPI libraries require FI_REMOTE_COMM on one host, too. It is offered only if FI_PROVIDER or the hints name
+/// the provider. Requests to processes of other hosts fail.
+fn reach(wishes: Option<&Wishes<'_>>) -> u64 {
     let chosen = std::env::var("FI_PROVIDER").unwrap_or_default();
-    if chosen.split(',').any(|name| name.trim() == NAME) {
+    let hinted = wishes
+        .and_then(|wishes| wishes.fabric)
+        .is_some_and(|fabric| {
+            !fabric.prov_name.is_null()
+                && named("fabric_attr->prov_name", fabric.prov_name).is_some()
+        });
+    if hinted || chosen.split(',').any(|name| name.trim() == NAME) {
         FI_LOCAL_COMM | FI_REMOTE_COMM
     } else {
         FI_LOCAL_COMM
     }
 }
 
-fn allowed(wanted: u64, known: u64) -> Option<()> {
-    (wanted & !known == 0).then_some(())
+/// Refuses bits that the provider does not know.
+fn allowed(hint: &str, kind: Kind, wanted: u64, known: u64) -> Option<()> {
+    if wanted & !known == 0 {
+        return Some(());
+    }
+    told::unmet(hint, Shown(kind, known), Shown(kind, wanted))
 }
 
-fn within<T: PartialOrd>(wanted: T, most: T) -> Option<()> {
-    (wanted <= most).then_some(())
+fn within<T: PartialOrd + Display>(hint: &str, wanted: T, most: T) -> Option<()> {
+    if wanted <= most {
+        return Some(());
+    }
+    told::unmet(hint, most, wanted)
 }
 
-/// Whether a name that a program asks for is ours.
-fn named(wanted: *const c_char) -> Option<()> {
+/// Refuses values of an enumeration beyond `most`; the first is 0.
+fn among(hint: &str, wanted: c_int, most: c_int) -> Option<()> {
+    within(hint, wanted.cast_unsigned(), most.cast_unsigned())
+}
+
+/// Refuses names of other providers.
+fn named(hint: &str, wanted: *const c_char) -> Option<()> {
     if wanted.is_null() {
         return Some(());
     }
     // SAFETY:
     // - not null, so a C string by the interface.
     let wanted = unsafe { CStr::from_ptr(wanted) };
-    (wanted.to_bytes() == NAME.as_bytes()).then_some(())
+    if wanted.to_bytes() == NAME.as_bytes() {
+        return Some(());
+    }
+    told::unmet(hint, NAME, wanted.to_string_lossy())
 }
 
 fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
@@ -179,7 +203,7 @@ fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
     }
 }
 
-/// The capabilities that are meant: what moves data in some way is allowed to in all ways, if none is named.
+/// Adds the capabilities that `caps` implies: without a direction, all directions (fi_getinfo(3)).
 fn completed(caps: u64) -> u64 {
     let caps = if caps & PRIMARY == 0 {
         caps | PRIMARY
@@ -200,9 +224,10 @@ fn completed(caps: u64) -> u64 {
 impl Offer {
     /// `None`: the wishes cannot be met.
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
+        let reach = reach(wishes);
         let mut offer = Offer {
-            caps: CAPS | reach(),
-            reach: reach(),
+            caps: CAPS | reach,
+            reach,
             format: Format::Bytes,
             order: [FI_ORDER_SAS; 2],
             op_flags: [0; 2],
@@ -216,118 +241,190 @@ impl Offer {
             control_progress: FI_PROGRESS_AUTO,
             data_progress: FI_PROGRESS_MANUAL,
             resource_mgmt: FI_RM_ENABLED,
-            av_type: FI_AV_TABLE,
+            av_type: FI_AV_UNSPEC,
             tag_format: u64::MAX,
             contexts: [1; 2],
         };
         let Some(wishes) = wishes else {
             return Some(offer);
         };
-        let reach = reach();
-        allowed(wishes.info.caps, CAPS | reach)?;
+        allowed("caps", Kind::Caps, wishes.info.caps, CAPS | reach)?;
         if wishes.info.caps != 0 {
-            // Some ask for these on the side that they are for, and nowhere else.
+            // Some programs request these only in rx_attr.
             let of_receives = (wishes.receive).map_or(0, |wanted| {
                 wanted.caps & ON_REQUEST | wanted.op_flags & FI_MULTI_RECV
             });
             offer.caps = completed(wishes.info.caps) | of_receives;
             offer.reach = offer.caps & reach;
         }
-        offer.format = Format::of(wishes.info.addr_format)?;
+        let asked = wishes.info.addr_format;
+        offer.format = match Format::of(asked) {
+            Some(format) => format,
+            None => told::unmet("addr_format", "FI_ADDR_STR, FI_FORMAT_UNSPEC", asked)?,
+        };
         if let Some(wanted) = wishes.fabric {
-            named(wanted.name)?;
+            named("fabric_attr->name", wanted.name)?;
         }
         if let Some(wanted) = wishes.endpoint {
             if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
-                return None;
+                let [supported, requested] = [FI_EP_RDM, wanted.r#type]
+                    .map(|kind| Shown(Kind::EpType, u64::from(kind.cast_unsigned())));
+                told::unmet("ep_attr->type", supported, requested)?;
             }
             if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
-                return None;
+                told::unmet("ep_attr->protocol", PROTOCOL, wanted.protocol)?;
             }
-            within(wanted.protocol_version, 1)?;
-            within(wanted.max_msg_size, LONGEST)?;
-            for (context, wanted) in [wanted.tx_ctx_cnt, wanted.rx_ctx_cnt].iter().enumerate() {
-                if *wanted == FI_SHARED_CONTEXT {
-                    offer.contexts[context] = FI_SHARED_CONTEXT;
+            within("ep_attr->protocol_version", wanted.protocol_version, 1)?;
+            within("ep_attr->max_msg_size", wanted.max_msg_size, LONGEST)?;
+            let contexts = [
+                ("ep_attr->tx_ctx_cnt", wanted.tx_ctx_cnt),
+                ("ep_attr->rx_ctx_cnt", wanted.rx_ctx_cnt),
+            ];
+            for (offered, (hint, wanted)) in offer.contexts.iter_mut().zip(contexts) {
+                if wanted == FI_SHARED_CONTEXT {
+                    *offered = FI_SHARED_CONTEXT;
                 } else {
-                    within(*wanted, 1)?;
+                    within(hint, wanted, 1)?;
                 }
             }
-            within(wanted.auth_key_size, 0)?;
+            within("ep_attr->auth_key_size", wanted.auth_key_size, 0)?;
             offer.tag_format = or(wanted.mem_tag_format, u64::MAX);
         }
         if let Some(wanted) = wishes.transmit {
-            allowed(wanted.caps, TRANSMIT_CAPS & offer.caps)?;
-            allowed(wanted.op_flags, TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA)?;
-            allowed(wanted.msg_order, ORDERS)?;
-            within(wanted.comp_order, 0)?;
-            within(wanted.inject_size, INJECT_SIZE)?;
-            within(wanted.size, DEPTH)?;
-            within(wanted.iov_limit, IOV_LIMIT)?;
-            within(wanted.rma_iov_limit, IOV_LIMIT)?;
+            allowed(
+                "tx_attr->caps",
+                Kind::Caps,
+                wanted.caps,
+                TRANSMIT_CAPS & offer.caps,
+            )?;
+            allowed(
+                "tx_attr->op_flags",
+                Kind::OpFlags,
+                wanted.op_flags,
+                TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
+            )?;
+            allowed(
+                "tx_attr->msg_order",
+                Kind::MsgOrder,
+                wanted.msg_order,
+                ORDERS,
+            )?;
+            within("tx_attr->comp_order", wanted.comp_order, 0)?;
+            within("tx_attr->inject_size", wanted.inject_size, INJECT_SIZE)?;
+            within("tx_attr->size", wanted.size, DEPTH)?;
+            within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
+            within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
             offer.op_flags[0] = wanted.op_flags;
             offer.order[0] = or(wanted.msg_order, FI_ORDER_SAS);
             offer.sizes[0] = or(wanted.size, 1024);
         }
         if let Some(wanted) = wishes.receive {
-            allowed(wanted.caps, RECEIVE_CAPS & offer.caps)?;
-            allowed(wanted.op_flags, RECEIVE_OP_FLAGS)?;
-            allowed(wanted.msg_order, ORDERS)?;
-            within(wanted.comp_order, 0)?;
-            within(wanted.size, RECEIVES)?;
-            within(wanted.total_buffered_recv, 0)?;
-            within(wanted.iov_limit, IOV_LIMIT)?;
+            allowed(
+                "rx_attr->caps",
+                Kind::Caps,
+                wanted.caps,
+                RECEIVE_CAPS & offer.caps,
+            )?;
+            allowed(
+                "rx_attr->op_flags",
+                Kind::OpFlags,
+                wanted.op_flags,
+                RECEIVE_OP_FLAGS,
+            )?;
+            allowed(
+                "rx_attr->msg_order",
+                Kind::MsgOrder,
+                wanted.msg_order,
+                ORDERS,
+            )?;
+            within("rx_attr->comp_order", wanted.comp_order, 0)?;
+            within("rx_attr->size", wanted.size, RECEIVES)?;
+            within(
+                "rx_attr->total_buffered_recv",
+                wanted.total_buffered_recv,
+                0,
+            )?;
+            within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
             offer.op_flags[1] = wanted.op_flags;
             offer.order[1] = or(wanted.msg_order, FI_ORDER_SAS);
             offer.sizes[1] = or(wanted.size, 1024);
         }
         if let Some(wanted) = wishes.domain {
-            offer.meet_domain(version, wanted)?;
+            offer.meet_domain(version, wanted, reach)?;
         }
-        // Remote memory needs the progress of nobody, or of a thread of ours; messages would have that thread always, and are asked for it.
+        // RMA and atomics progress without calls of the target. Messages need calls, or a thread that the hints request.
         if offer.caps & (FI_MSG | FI_TAGGED) == 0 {
             offer.data_progress = FI_PROGRESS_AUTO;
         }
         Some(offer)
     }
 
-    fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr) -> Option<()> {
-        named(wanted.name)?;
-        within(wanted.mr_key_size, KEY_SIZE)?;
-        within(wanted.cq_data_size, CQ_DATA_SIZE)?;
-        within(wanted.cq_cnt, MOST)?;
-        within(wanted.ep_cnt, MOST_ENDPOINTS)?;
-        within(wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
-        within(wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
-        within(wanted.max_ep_tx_ctx, 1)?;
-        within(wanted.max_ep_rx_ctx, 1)?;
-        within(wanted.max_ep_stx_ctx, MOST_ENDPOINTS)?;
-        within(wanted.max_ep_srx_ctx, MOST_ENDPOINTS)?;
-        within(wanted.cntr_cnt, MOST)?;
-        within(wanted.mr_iov_limit, 1)?;
-        within(wanted.mr_cnt, MOST_REGIONS)?;
-        within(wanted.auth_key_size, 0)?;
-        within(wanted.max_err_data, 0)?;
-        allowed(wanted.caps, reach())?;
+    fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr, reach: u64) -> Option<()> {
+        named("domain_attr->name", wanted.name)?;
+        within("domain_attr->mr_key_size", wanted.mr_key_size, KEY_SIZE)?;
+        within(
+            "domain_attr->cq_data_size",
+            wanted.cq_data_size,
+            CQ_DATA_SIZE,
+        )?;
+        within("domain_attr->cq_cnt", wanted.cq_cnt, MOST)?;
+        within("domain_attr->ep_cnt", wanted.ep_cnt, MOST_ENDPOINTS)?;
+        within("domain_attr->tx_ctx_cnt", wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
+        within("domain_attr->rx_ctx_cnt", wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
+        within("domain_attr->max_ep_tx_ctx", wanted.max_ep_tx_ctx, 1)?;
+        within("domain_attr->max_ep_rx_ctx", wanted.max_ep_rx_ctx, 1)?;
+        within(
+            "domain_attr->max_ep_stx_ctx",
+            wanted.max_ep_stx_ctx,
+            MOST_ENDPOINTS,
+        )?;
+        within(
+            "domain_attr->max_ep_srx_ctx",
+            wanted.max_ep_srx_ctx,
+            MOST_ENDPOINTS,
+        )?;
+        within("domain_attr->cntr_cnt", wanted.cntr_cnt, MOST)?;
+        within("domain_attr->mr_iov_limit", wanted.mr_iov_limit, 1)?;
+        within("domain_attr->mr_cnt", wanted.mr_cnt, MOST_REGIONS)?;
+        within("domain_attr->auth_key_size", wanted.auth_key_size, 0)?;
+        within("domain_attr->max_err_data", wanted.max_err_data, 0)?;
+        allowed("domain_attr->caps", Kind::Caps, wanted.caps, reach)?;
         self.reach |= wanted.caps;
-        if !(FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&wanted.threading)
-            || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.data_progress)
-            || !(FI_PROGRESS_UNSPEC..=FI_PROGRESS_MANUAL).contains(&wanted.control_progress)
-            || !(FI_RM_UNSPEC..=FI_RM_ENABLED).contains(&wanted.resource_mgmt)
-            || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&wanted.av_type)
-        {
-            return None;
+        for (hint, wanted, most) in [
+            (
+                "domain_attr->threading",
+                wanted.threading,
+                FI_THREAD_ENDPOINT,
+            ),
+            (
+                "domain_attr->data_progress",
+                wanted.data_progress,
+                FI_PROGRESS_MANUAL,
+            ),
+            (
+                "domain_attr->control_progress",
+                wanted.control_progress,
+                FI_PROGRESS_MANUAL,
+            ),
+            (
+                "domain_attr->resource_mgmt",
+                wanted.resource_mgmt,
+                FI_RM_ENABLED,
+            ),
+            ("domain_attr->av_type", wanted.av_type, FI_AV_TABLE),
+        ] {
+            among(hint, wanted, most)?;
         }
         self.threading = or(wanted.threading, FI_THREAD_SAFE);
         self.control_progress = or(wanted.control_progress, FI_PROGRESS_AUTO);
         self.data_progress = or(wanted.data_progress, FI_PROGRESS_MANUAL);
         self.resource_mgmt = or(wanted.resource_mgmt, FI_RM_ENABLED);
-        self.av_type = or(wanted.av_type, FI_AV_TABLE);
+        self.av_type = wanted.av_type;
         self.mr_mode = if version < crate::sys::version(1, 5) {
             match wanted.mr_mode {
                 FI_MR_UNSPEC | FI_MR_SCALABLE => FI_MR_SCALABLE,
                 FI_MR_BASIC => FI_MR_BASIC,
-                _ => return None,
+                other => told::unmet("domain_attr->mr_mode", "FI_MR_BASIC, FI_MR_SCALABLE", other)?,
             }
         } else if wanted.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE) != 0 {
             wanted.mr_mode & (FI_MR_BASIC | FI_MR_SCALABLE)
@@ -337,11 +434,11 @@ impl Offer {
         Some(())
     }
 
-    /// In libfabric's form.
+    /// The offer as a structure of libfabric.
     fn info(&self, ends: &Ends) -> Result<*mut fi_info> {
         let info = library::allocate_info()?;
         // SAFETY:
-        // - just allocated with its attributes, and nobody else's.
+        // - just allocated with its attributes; no other reference exists.
         let filled = unsafe { self.fill(&mut *info, ends) };
         if let Err(errno) = filled {
             // SAFETY:

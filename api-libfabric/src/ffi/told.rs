@@ -1,6 +1,7 @@
-//! What libfabric does for its providers: it writes lines as FI_LOG_LEVEL says, and has parameters, which `fi_info -e` lists.
+//! Log lines by libfabric's FI_LOG_LEVEL, and parameters that `fi_info -e` lists.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::{self, Display, Formatter};
 use std::mem::transmute;
 use std::sync::OnceLock;
 
@@ -22,6 +23,7 @@ type Log = unsafe extern "C" fn(
 );
 type ParamDefine =
     unsafe extern "C" fn(*const fi_provider, *const c_char, c_int, *const c_char, ...) -> c_int;
+type ToStr = unsafe extern "C" fn(*mut c_char, usize, *const c_void, c_int) -> *mut c_char;
 type ParamGet = unsafe extern "C" fn(*mut fi_provider, *const c_char, *mut c_void) -> c_int;
 
 /// enum fi_log_level.
@@ -126,6 +128,56 @@ unsafe fn parameter(
         }
     };
     variables::set_otherwise(variable, &text.to_string_lossy());
+}
+
+/// enum fi_type of the values that hints have.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    EpType = 1,
+    Caps = 2,
+    OpFlags = 3,
+    MsgOrder = 13,
+}
+
+/// A value in libfabric's words, or as a number where libfabric is not present.
+pub(super) struct Shown(pub Kind, pub u64);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut text = [0_u8; 512];
+        if let Ok(tostr) = find(c"fi_tostr_r") {
+            let kind = self.0 as c_int;
+            // SAFETY:
+            // - the function of this name has this type, and ends its text within the length.
+            // - enumerations and sets of bits are read from the first bytes of a little-endian word.
+            unsafe {
+                transmute::<*mut c_void, ToStr>(tostr)(
+                    text.as_mut_ptr().cast(),
+                    text.len(),
+                    (&raw const self.1).cast(),
+                    kind,
+                );
+            }
+        }
+        match CStr::from_bytes_until_nul(&text) {
+            Ok(text) if !text.is_empty() => f.write_str(&text.to_string_lossy()),
+            _ => write!(f, "{:#x}", self.1),
+        }
+    }
+}
+
+/// Writes at level debug, in the form of libfabric's own providers, which hint the provider cannot meet. The answer is `None`.
+pub(super) fn unmet<T>(hint: &str, supported: impl Display, requested: impl Display) -> Option<T> {
+    if level() == Some(Level::DEBUG) {
+        for line in [
+            format!("Unsupported {hint}"),
+            format!("Supported: {supported}"),
+            format!("Requested: {requested}"),
+        ] {
+            write(Level::DEBUG, "getinfo", &line);
+        }
+    }
+    None
 }
 
 fn level() -> Option<Level> {

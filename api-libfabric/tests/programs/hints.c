@@ -1,5 +1,6 @@
 /* fi_getinfo(3): what is asked for is what is given, or nothing. */
 #include "check.h"
+#include <sys/wait.h>
 
 static int ask(void (*change)(struct fi_info *), uint32_t version, struct fi_info **found)
 {
@@ -54,8 +55,37 @@ static void atomics(struct fi_info *h) { h->caps = FI_ATOMIC | FI_READ | FI_WRIT
 static void virtual(struct fi_info *h) { h->domain_attr->mr_mode = FI_MR_VIRT_ADDR; }
 static void basic(struct fi_info *h) { h->domain_attr->mr_mode = FI_MR_BASIC; }
 
+/* At level debug, libfabric's lines name the hint that does not fit. */
+static void explained(void)
+{
+	int ends[2];
+	CHECK(pipe(ends) == 0);
+	pid_t child = fork();
+	if (child == 0) {
+		dup2(ends[1], 2);
+		setenv("FI_LOG_LEVEL", "debug", 1);
+		setenv("FI_LOG_PROV", "unipgas", 1);
+		struct fi_info *found;
+		_exit(ask(datagram, FI_VERSION(1, 17), &found) == -FI_ENODATA && ask(inject, FI_VERSION(1, 17), &found) == -FI_ENODATA ? 0 : 1);
+	}
+	close(ends[1]);
+	FILE *lines = fdopen(ends[0], "r");
+	char line[4096];
+	const char *wanted[] = { "Unsupported ep_attr->type", "Supported: FI_EP_RDM", "Requested: FI_EP_DGRAM",
+		"Unsupported tx_attr->inject_size", "Supported: ", "Requested: 1048576" };
+	size_t seen = 0;
+	while (fgets(line, sizeof line, lines))
+		if (seen < sizeof wanted / sizeof *wanted && strstr(line, wanted[seen]))
+			seen++;
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	EXPECT(seen, sizeof wanted / sizeof *wanted);
+	fclose(lines);
+}
+
 int main(void)
 {
+	explained();
 	struct fi_info *found, *all;
 	EXPECT(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, NULL, &all), 0);
 	int times = 0;
@@ -63,7 +93,7 @@ int main(void)
 		times += strstr(i->fabric_attr->prov_name, "unipgas") != NULL;
 	EXPECT(times, 1);
 	fi_freeinfo(all);
-	void (*bad[])(struct fi_info *) = { stream, datagram, multicast, remote, inject, iov, contexts, receivers, protocol,
+	void (*bad[])(struct fi_info *) = { stream, datagram, multicast, inject, iov, contexts, receivers, protocol,
 		sockaddr, domain_name, fabric_name, key_size, strange };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		refused(bad[i]);
@@ -84,11 +114,24 @@ int main(void)
 		fi_freeinfo(found);
 		fi_freeinfo(hints);
 	}
-	/* The user may say that all processes are here. */
-	setenv("FI_PROVIDER", "tcp,unipgas", 1);
+	/* Peers of other hosts are offered only to a program or a user that names the provider. */
 	EXPECT(ask(remote, FI_VERSION(1, 17), &found), 0);
 	CHECK((found->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM)) == (FI_LOCAL_COMM | FI_REMOTE_COMM));
 	fi_freeinfo(found);
+	for (int named = 0; named < 2; named++) {
+		struct fi_info *hints = fi_allocinfo();
+		remote(hints);
+		if (named)
+			setenv("FI_PROVIDER", "tcp,unipgas", 1);
+		int answer = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found);
+		times = 0;
+		for (struct fi_info *i = answer ? NULL : found; i; i = i->next)
+			times += strstr(i->fabric_attr->prov_name, "unipgas") != NULL;
+		EXPECT(times, named);
+		if (!answer)
+			fi_freeinfo(found);
+		fi_freeinfo(hints);
+	}
 	unsetenv("FI_PROVIDER");
 	uint32_t versions[] = { FI_VERSION(1, 5), FI_VERSION(1, 9), FI_VERSION(1, 17) };
 	for (int v = 0; v < 3; v++) {

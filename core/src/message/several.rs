@@ -5,9 +5,6 @@ use super::layout::Head;
 use super::mailbox::Mailbox;
 use super::state::{APART, Pattern, ReceiveStage, ReceiveTicket, Receiving, Role, Share};
 
-/// Messages begin at multiples of this from the buffer's beginning.
-const ALIGN: usize = 8;
-
 /// A part of a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
@@ -27,9 +24,8 @@ impl Room {
             return (part, false);
         }
         let over = head.len > self.len;
-        let used = part.len.next_multiple_of(ALIGN).min(self.len);
-        self.begin = self.begin.wrapping_add(used);
-        self.len -= used;
+        self.begin = self.begin.wrapping_add(part.len);
+        self.len -= part.len;
         (part, over || self.len < least.max(1))
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that all ranks of a host map, by whichever network they reach each other.
+//! Memory that all ranks of a host map, with any network between them.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ unsafe impl Send for HostMemory {}
 // - as for Send.
 unsafe impl Sync for HostMemory {}
 
-/// Where mappings below 4 GiB are tried, and the distance between two tries.
+/// Addresses at which mappings below 4 GiB are tried, and the distance between two tries.
 const LOW: std::ops::Range<usize> = 0x1000_0000..0xf000_0000;
 const STEP: usize = 16 << 20;
 

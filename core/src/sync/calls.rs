@@ -311,8 +311,8 @@ fn begin_count(count: count::Place) -> bool {
     due
 }
 
-/// Waits until the calls of other threads that go on now are over. Whatever a caller has taken out of use before, nobody reads after that. False: it cannot be
-/// known here.
+/// Waits until the calls of other threads that go on now are over. Objects taken out of use before have no readers after that. False: this system cannot
+/// tell.
 pub fn wait_for_others() -> bool {
     if !(fence::register() && fence::heavy()) {
         return false;

@@ -18,6 +18,8 @@ laws! {
         "nothing is written behind the structures of the version that has loaded the provider, and the provider's name is left to libfabric";
     caps: "info.caps", "fi_getinfo(3)", 1, [getinfo],
         "for each capability all that was asked for is offered, or -FI_ENODATA; unknown ones are refused";
+    vectors: "info.vectors", "fi_domain(3) av_type", 1, [getinfo],
+        "the type of the address vector is the one asked for; unspecified it stays so";
     refused: "info.refused", "fi_getinfo(3)", 1, [getinfo],
         "what cannot be had is -FI_ENODATA: other kinds of endpoints, providers, formats, protocols, modes, sizes";
     limits: "info.limits", "fi_getinfo(3)", 2, [getinfo, inject_write, writev],
@@ -91,6 +93,18 @@ fn plain(_: &Ctx) -> Verdict {
         );
         ensure!(info.info().next.is_null(), "a second offer");
     }
+    Ok(())
+}
+
+fn vectors(_: &Ctx) -> Verdict {
+    for wanted in [FI_AV_UNSPEC, FI_AV_MAP, FI_AV_TABLE] {
+        let mut hints = Info::hints();
+        hints.domain().av_type = wanted;
+        let seen = offer(Some(&hints))?.domain().av_type;
+        ensure_eq!(seen, wanted, "the type of the address vector");
+    }
+    let seen = offer(None)?.domain().av_type;
+    ensure_eq!(seen, FI_AV_UNSPEC, "the type without hints");
     Ok(())
 }
 
