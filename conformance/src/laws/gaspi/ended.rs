@@ -65,6 +65,16 @@ const WAITS: [Wait; 8] = [
     }),
 ];
 
+/// The other ranks end after rank 0 has ended.
+fn after_rank_0(ctx: &Ctx) -> Verdict {
+    ctx.sync();
+    if ctx.rank != 0 {
+        ok!(gaspi_proc_term(LONG));
+    }
+    ctx.sync();
+    Ok(())
+}
+
 fn waiting(ctx: &Ctx) -> Verdict {
     for (name, wait) in WAITS {
         ok!(gaspi_proc_init(LONG));
@@ -84,12 +94,8 @@ fn waiting(ctx: &Ctx) -> Verdict {
                 waits.join().map_err(|_| format!("{name}: a panic"))
             })?;
             ensure!(is_error(code), "{name} gave {}", code_name(code));
-            ctx.sync();
-        } else {
-            ctx.sync();
-            ok!(gaspi_proc_term(LONG));
         }
-        ctx.sync();
+        after_rank_0(ctx)?;
     }
     Ok(())
 }
@@ -144,12 +150,8 @@ fn busy(ctx: &Ctx) -> Verdict {
             })?;
             let mut rank = 0;
             ensure_eq!(c!(gaspi_proc_rank(&mut rank)), NOINIT, "after the end");
-            ctx.sync();
-        } else {
-            ctx.sync();
-            ok!(gaspi_proc_term(LONG));
         }
-        ctx.sync();
+        after_rank_0(ctx)?;
     }
     Ok(())
 }
