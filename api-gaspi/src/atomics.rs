@@ -24,7 +24,7 @@ pub struct Place {
     pub rank: u16,
 }
 
-/// What becomes of a value.
+/// A change of a global value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A value is added (§10.2.1).
@@ -75,7 +75,7 @@ impl Process {
         self.change_slow(change, place, timeout)
     }
 
-    /// Changes a value that is mapped here, of a rank that has been talked to.
+    /// Changes a mapped value, if its region is imported.
     #[inline(always)]
     pub(crate) fn change_fast(&self, _call: &Call, change: Change, place: Place) -> Option<u64> {
         let posting = self.atomics.post_fast()?;

@@ -45,7 +45,7 @@ struct Phase {
 struct Leaving(*mut Process);
 
 // SAFETY:
-// - a Box, to which other threads have shared references until `others_have_left`; processes are Send and Sync.
+// - a Box, to which other threads have shared references until `others_leave` returns; processes are Send and Sync.
 unsafe impl Send for Leaving {}
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
@@ -55,15 +55,15 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase {
     occupied: false,
 });
 
-/// [`Current`] ones of all threads.
+/// Number of [`Current`] in all threads.
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Of this thread.
+    /// Number of [`Current`] in this thread.
     static IN_USE_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The process, for a procedure that may wait: [`term`] ends its waits, and frees the process after it.
+/// The process, for a procedure that may wait: `gaspi_proc_term` ends its waits, and frees the process after it.
 pub struct Current(&'static Process);
 
 impl Deref for Current {
@@ -87,7 +87,7 @@ pub fn process() -> Result<Current> {
     IN_USE.fetch_add(1, Ordering::SeqCst);
     let process = marked(PROCESS.load(Ordering::SeqCst), false);
     // SAFETY:
-    // - null, or made by Box::into_raw in `init`; `term` frees it when nothing is in use that was counted before it took it away.
+    // - null, or made by Box::into_raw in `init`; `term` takes it away, and frees it when the count of uses is zero.
     let Some(process) = (unsafe { process.as_ref() }) else {
         IN_USE.fetch_sub(1, Ordering::SeqCst);
         return Err(Status::ErrNoinit);
@@ -107,7 +107,7 @@ pub(crate) fn is_unwatched() -> bool {
 pub(crate) fn in_call(_call: &Call) -> Option<&Process> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY:
-    // - neither null nor marked; made by Box::into_raw in `init`. `term` frees it when the calls are over that go on after it took it away.
+    // - neither null nor marked; made by Box::into_raw in `init`. `term` takes it away, and frees it after the calls that are in progress then.
     (process.addr().cast_signed() > 0).then(|| unsafe { &*process })
 }
 

@@ -179,7 +179,7 @@ impl Process {
             self.look_around();
         }
         if queue.posted() > 0 {
-            // What is posted next to a dead rank is refused.
+            // The next request to a dead rank is refused.
             self.world.look_at_news();
         }
         let drained = queue.try_drain(self.world.engine())?;

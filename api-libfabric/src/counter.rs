@@ -43,7 +43,7 @@ impl Counter {
         Arc::new(Self::open(domain, Wait::Call, None))
     }
 
-    /// The same; how it can be waited for. Errors: those of a descriptor.
+    /// A counter with this way to wait. Errors: the descriptor cannot be made.
     pub fn with_wait(domain: &Arc<Domain>, wait: Wait) -> Result<Arc<Counter>> {
         let descriptor = match wait {
             Wait::Descriptor => Some(event()?),

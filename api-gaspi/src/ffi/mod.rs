@@ -44,7 +44,7 @@ macro_rules! procedures {
             #[allow(unused_imports, reason = "some bodies need none")]
             use super::*;
 
-            /// All that takes longer. With the same arguments, which stay where they are.
+            /// The procedure without the quick form. It has the same arguments, which stay in their registers.
             #[cold]
             #[inline(never)]
             pub(super) unsafe extern "C" fn slow($($arg: $ty),*) -> i32 {
@@ -110,7 +110,7 @@ pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
     }
 }
 
-/// As [`code`], for a procedure that may leave it to another form.
+/// As [`code`]; `None`: the procedure has done nothing.
 #[inline(always)]
 pub(crate) fn code_of(procedure: impl FnOnce() -> Option<Result<()>>) -> Option<i32> {
     match catch_unwind(AssertUnwindSafe(procedure)) {

@@ -119,7 +119,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             }
             counter.waiters.end(|| domain.engine().ring());
             // SAFETY:
-            // - nobody has it any more but the caller, who gives it up.
+            // - only the caller has it, and gives it up.
             unsafe { CounterObject::destroy(fid) };
             Ok(())
         })

@@ -166,7 +166,7 @@ impl Display for Shown {
     }
 }
 
-/// Writes at level debug, in the form of libfabric's own providers, which hint the provider cannot meet. The answer is `None`.
+/// Logs a hint that the provider cannot meet, at level debug, in the form of libfabric's own providers. Always `None`.
 pub(super) fn unmet<T>(hint: &str, supported: impl Display, requested: impl Display) -> Option<T> {
     if level() == Some(Level::DEBUG) {
         for line in [

@@ -258,7 +258,7 @@ impl Outcome {
         }
     }
 
-    /// That of one rank, as GPI-2's gaspi_run gives that of rank 0; of a job whose time was over, [`status`](Outcome::status).
+    /// The status of one rank, as GPI-2's gaspi_run gives the status of rank 0. After a timeout: [`status`](Outcome::status).
     pub fn status_of(&self, rank: u32) -> i32 {
         let one = self.ranks.iter().find(|one| one.rank == rank);
         match one.filter(|_| !self.timed_out) {
@@ -268,7 +268,7 @@ impl Outcome {
         }
     }
 
-    /// The ranks that have failed, by how they ended, in a line. `None`: none has.
+    /// One line: the failed ranks, grouped by their ends. `None`: no rank has failed.
     pub fn failures(&self, size: u32) -> Option<String> {
         let mut kinds: Vec<(Exit, Vec<u32>)> = Vec::new();
         for one in self.ranks.iter().filter(|one| !one.exit.success()) {

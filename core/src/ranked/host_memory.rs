@@ -9,10 +9,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use super::world::World;
 use crate::{Deadline, Error, Result, descriptor};
 
-/// The file behind it, by which the others find it.
+/// The file behind shared memory. The other ranks open it through /proc.
 pub struct HostFile(OwnedFd);
 
-/// A mapping of it, until this is dropped.
+/// A mapping of the file. Drop unmaps it.
 pub struct HostMemory {
     base: NonNull<u8>,
     len: usize,
@@ -36,7 +36,7 @@ impl World {
         (0..self.size()).all(|rank| bootstrap.shares_host(rank))
     }
 
-    /// Tells the others of `len` zeroed bytes under a name of at most 20 bytes. Call it before [`World::meet`]. Errors: [`Error::Os`], [`Error::Exhausted`].
+    /// Publishes `len` zeroed bytes under a name of at most 20 bytes. Call it before [`World::meet`]. Errors: [`Error::Os`], [`Error::Exhausted`].
     pub fn offer_host_memory(&self, name: &str, len: usize) -> Result<HostFile> {
         let file = descriptor::memory(name, MemfdFlags::empty());
         let file = file.map_err(|error| Error::os("memfd_create", error))?;
@@ -100,7 +100,7 @@ impl HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         // SAFETY:
-        // - mapped by `host_memory`; its user has it no longer.
+        // - mapped by `host_memory`, and no borrow is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -106,7 +106,7 @@ impl World {
         self.life(rank)
     }
 
-    /// A network has told of a death: waits for a moment until this process can see it, if the program does not know it.
+    /// Waits, for at most one second, until this process sees a death that a network has reported.
     pub fn await_death(&self) {
         let news = || {
             self.look(true);
@@ -114,7 +114,7 @@ impl World {
             (self.deaths.load(Ordering::Acquire) != known).then_some(())
         };
         let soon = Deadline::after(NEWS_OF_DEATH);
-        // Else it was one that the program knows.
+        // A timeout: the program knows the death already.
         let _ = self.engine.wait_for(soon, &mut || Ok(()), news);
     }
 

@@ -26,7 +26,7 @@ impl Call {
         }
     }
 
-    /// A call begins, if there is nothing else to do. `None`: [`begun`](Call::begun) does that.
+    /// Begins a call. `None`: [`begun`](Call::begun) must do further work first.
     #[inline(always)]
     pub fn begin_fast() -> Option<Self> {
         let mut begun = true;
@@ -37,7 +37,7 @@ impl Call {
         })
     }
 
-    /// The call that [`begin_fast`](Call::begin_fast) has left. If it is time to, it does `look`.
+    /// Begins the call after [`begin_fast`](Call::begin_fast) gave `None`. Calls `look` if a look is due.
     #[cold]
     pub fn begun(look: impl FnOnce()) -> Self {
         let count = count::Place::of_this_thread();
@@ -49,7 +49,7 @@ impl Call {
         }
     }
 
-    /// Whether [`begin_fast`](Call::begin_fast) has left a call of this thread.
+    /// Whether [`begin_fast`](Call::begin_fast) gave `None` in this thread, and [`begun`](Call::begun) is due.
     #[cold]
     pub fn is_left() -> bool {
         // SAFETY:
@@ -311,8 +311,8 @@ fn begin_count(count: count::Place) -> bool {
     due
 }
 
-/// Waits until the calls of other threads that go on now are over. Objects taken out of use before have no readers after that. False: this system cannot
-/// tell.
+/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before then have no readers.
+/// False: the system lacks `membarrier`, or a thread is unknown.
 pub fn wait_for_others() -> bool {
     if !(fence::register() && fence::heavy()) {
         return false;

@@ -185,7 +185,7 @@ fn closed(ctx: &Ctx) -> Verdict {
                         }
                     }
                 });
-                // What a thread calls after the end is undefined.
+                // Calls after the end are undefined.
                 pause(40 + round);
                 close(at as *mut fid)?;
                 waits

@@ -96,7 +96,7 @@ impl Endpoint {
             }
             self.noticed.fetch_sub(1, Ordering::Relaxed);
             // SAFETY:
-            // - the share that was just taken, and that nobody else will end.
+            // - the share that was just taken; this is its only end.
             unsafe { GetNotice::part_done(context, outcome.is_ok()) };
             if let Err(error) = outcome {
                 result = Err(error);
