@@ -126,8 +126,8 @@ gaspi_return_t gaspi_segment_create (gaspi_segment_id_t segment_id, gaspi_size_t
                                      gaspi_timeout_t timeout, gaspi_alloc_t alloc_policy);
 
 /**
- * Makes size bytes of the program's own memory a segment of this process. The memory must stay until the segment is deleted.
- * §7.2.4. Errors: INV_SEG, INV_SEGSIZE, MANY_SEG.
+ * Makes size bytes of the program's own memory a segment of this process. The memory must stay mapped, in
+ * place, until the segment is deleted: other processes reach the pages that are there now. §7.2.4. Errors: INV_SEG, INV_SEGSIZE, MANY_SEG.
  */
 gaspi_return_t gaspi_segment_bind (gaspi_segment_id_t segment_id, gaspi_pointer_t pointer, gaspi_size_t size,
                                    gaspi_memory_description_t memory_description);

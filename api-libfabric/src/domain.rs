@@ -29,6 +29,8 @@ pub struct DomainOptions {
     pub virtual_addresses: bool,
     /// FI_MR_PROV_KEY: keys are chosen here; else by whoever registers.
     pub own_keys: bool,
+    /// FI_MR_ALLOCATED is not in the mode: memory may come, go and be replaced below a registration, so that peers reach it by copies of the kernel.
+    pub by_address: bool,
     /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
     pub automatic: bool,
 }

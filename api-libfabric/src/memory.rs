@@ -34,7 +34,7 @@ impl MemoryRegion {
     /// this process does itself needs no right. Errors: [`Errno::NOKEY`] if the key is in use, [`Errno::INVAL`], [`Errno::NOMEM`].
     ///
     /// # Safety
-    /// The memory stays valid until the region is dropped.
+    /// The memory stays valid until the region is dropped; in a domain [by address](crate::DomainOptions::by_address), peers may access what is there.
     pub unsafe fn register(
         domain: &Arc<Domain>,
         base: *mut u8,
@@ -42,7 +42,8 @@ impl MemoryRegion {
         access: u64,
         key: u64,
     ) -> Result<MemoryRegion> {
-        if base.is_null() || len == 0 || access & !ACCESS != 0 {
+        let by_address = domain.options().by_address;
+        if base.is_null() && !by_address || len == 0 || access & !ACCESS != 0 {
             return Err(Errno::INVAL);
         }
         let own = domain.options().own_keys;
@@ -56,15 +57,21 @@ impl MemoryRegion {
         // Of several actors only one may operate atomically on memory at a time (fi_atomic(3), "Completions").
         rights.set(Rights::EXCLUSIVE, !rights.is_empty());
         let region = if rights.is_empty() {
-            user_memory::check(base, len, "to register")?;
+            match by_address {
+                true => user_memory::check_addresses(base, len)?,
+                false => user_memory::check(base, len, "to register")?,
+            }
             None
         } else {
+            rights.set(Rights::BY_ADDRESS, by_address);
             // SAFETY:
             // - the caller's word.
             let region = unsafe { domain.engine().register(base, len, rights) };
             Some(match region {
                 // Memory that nobody can write can be read, though not by atomic operations, which are done where it is written.
-                Err(Error::InvalidArgument(_)) if !rights.contains(Rights::WRITE) => {
+                Err(Error::InvalidArgument(_))
+                    if !rights.contains(Rights::WRITE) && !by_address =>
+                {
                     // SAFETY:
                     // - the caller's word.
                     unsafe { domain.engine().register(base, len, Rights::READ) }?
@@ -107,10 +114,8 @@ impl MemoryRegion {
 
     /// The descriptor for local use (fi_mr_desc(3)); 0 where none is needed.
     pub fn descriptor(&self) -> u64 {
-        let local = self
-            .region
-            .as_ref()
-            .and_then(|region| region.local(0, 0).ok());
+        let known = (self.region.as_ref()).filter(|_| !self.domain.options().by_address);
+        let local = known.and_then(|region| region.local(0, 0).ok());
         local.map_or(0, |local| local.desc)
     }
 

@@ -32,7 +32,7 @@ numbers! {
     IO = FI_EIO, c"input or output error";
     AGAIN = FI_EAGAIN, c"try again";
     NOMEM = FI_ENOMEM, c"out of a resource";
-    ACCES = FI_EACCES, c"the memory does not allow this access, or ends before it";
+    ACCES = FI_EACCES, c"the memory does not allow this access, ends before it, or is not mapped there";
     BUSY = FI_EBUSY, c"in use";
     INVAL = FI_EINVAL, c"invalid argument";
     NOSPC = FI_ENOSPC, c"all are in use";

@@ -116,7 +116,7 @@ fn on_each(what: impl Fn(Node, Node)) {
         DomainOptions {
             virtual_addresses: true,
             own_keys: true,
-            automatic: false,
+            ..DomainOptions::default()
         },
         DomainOptions {
             automatic: true,

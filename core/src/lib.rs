@@ -62,7 +62,8 @@ pub use fabric::registration::LISTENER;
 pub use fabric::streams;
 pub use fabric::{
     agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, issued,
-    kept, loopback, mapped, notification, op, own_thread, region, registry, together, transport,
+    kept, kernel_copy, loopback, mapped, notification, op, own_thread, region, registry, together,
+    transport,
 };
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;

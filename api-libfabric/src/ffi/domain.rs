@@ -76,6 +76,7 @@ pub(super) unsafe fn open_domain(
     let options = DomainOptions {
         virtual_addresses: basic || attr.mr_mode & FI_MR_VIRT_ADDR != 0,
         own_keys: basic || attr.mr_mode & FI_MR_PROV_KEY != 0,
+        by_address: !basic && attr.mr_mode & FI_MR_ALLOCATED == 0,
         automatic: attr.data_progress == FI_PROGRESS_AUTO,
     };
     let raw = fid_domain {

@@ -263,8 +263,9 @@ impl Channel for Endpoint {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         let wakes = flags.contains(Flags::WAKE);
         // Nothing that a write could bring along wakes anybody, or the provider writes a line's bytes in any order.
-        let by_agent =
-            wakes && self.net.fabric.traits.data == 0 || keeps_lines(flags, aligned(&dst), len);
+        let by_agent = wakes && self.net.fabric.traits.data == 0
+            || keeps_lines(flags, aligned(&dst), len)
+            || dst.region.is_by_address();
         if by_agent {
             // SAFETY:
             // - the caller's word.
@@ -285,7 +286,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
-        if keeps_lines(flags, dst.ptr.addr(), len) {
+        if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.requests.get(dst, src, len, flags, context) };

@@ -201,10 +201,10 @@ fn execute(control: &Control, request: &Request) -> u32 {
         return GONE;
     };
     let offset = request.offset.load(Ordering::Relaxed);
-    if offset
-        .checked_add(ty.size() as u64)
-        .is_none_or(|end| end > entry.len)
-    {
+    let end = offset.checked_add(ty.size() as u64);
+    // By an address without memory the program would die.
+    let by_address = entry.rights.contains(Rights::BY_ADDRESS);
+    if by_address || end.is_none_or(|end| end > entry.len) {
         return OUTSIDE;
     }
     let operand = load(&request.operand);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
+use unipgas_core::kernel_copy::Owner;
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
@@ -11,7 +12,6 @@ use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent::{self, late::Late};
-use crate::kernel_copy::{self, Direction};
 use crate::registration::Home;
 use crate::transport::Peers;
 
@@ -29,27 +29,20 @@ impl ShmChannel {
         ShmChannel { peers, home, late }
     }
 
-    /// # Safety
-    /// `len` bytes at `local` are valid, for reads or for writes.
+    /// Calls `copy` with the process that has the memory.
     #[cold]
-    unsafe fn kernel_copy(
+    fn by_kernel(
         &self,
-        local: *mut u8,
-        remote: Remote<'_>,
-        len: usize,
-        direction: Direction,
-        flags: Flags,
+        region: &RemoteRegion,
+        copy: impl FnOnce(Owner<'_>) -> Result<()>,
     ) -> Result<Outcome> {
-        let need = match direction {
-            Direction::Write => Rights::WRITE,
-            Direction::Read => Rights::READ,
-        };
-        remote.region.check(remote.offset, len, need)?;
-        let peer = self.peers.get(remote.region.parts().peer)?;
-        let there = remote.region.parts().detail[0] as usize + remote.offset;
-        // SAFETY:
-        // - the caller's word.
-        unsafe { kernel_copy::copy(&peer, local, there, len, direction, flags) }?;
+        let peer = self.peers.get(region.parts().peer)?;
+        copy(Owner {
+            pid: peer.pid(),
+            otherwise: &|piece, there, direction, forbidden| {
+                peer.copy_by_file(piece, there, direction, forbidden)
+            },
+        })?;
         Ok(Outcome::Complete)
     }
 
@@ -104,11 +97,9 @@ impl Channel for ShmChannel {
         }
         // SAFETY:
         // - the caller's word.
-        let outcome = unsafe { self.kernel_copy(src.ptr, dst, len, Direction::Write, flags) }?;
-        if flags.contains(Flags::WAKE) {
-            ring(dst.region);
-        }
-        Ok(outcome)
+        self.by_kernel(dst.region, |owner| unsafe {
+            owner.put(src, dst, len, flags)
+        })
     }
 
     unsafe fn get(
@@ -126,7 +117,9 @@ impl Channel for ShmChannel {
         }
         // SAFETY:
         // - the caller's word.
-        unsafe { self.kernel_copy(dst.ptr, src, len, Direction::Read, flags) }
+        self.by_kernel(src.region, |owner| unsafe {
+            owner.get(dst, src, len, flags)
+        })
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
@@ -182,6 +175,13 @@ impl Channel for ShmChannel {
             // SAFETY:
             // - the caller's word.
             return unsafe { MappedChannel.atomic(dst, request, 0, flags, context) };
+        }
+        if dst.region.is_by_address() {
+            // SAFETY:
+            // - the caller's word.
+            return self.by_kernel(dst.region, |owner| unsafe {
+                owner.atomic(dst, request, flags)
+            });
         }
         let len = request.count.saturating_mul(request.ty.size());
         dst.region.check(dst.offset, len, Rights::ATOMIC)?;

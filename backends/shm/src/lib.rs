@@ -24,7 +24,6 @@ pub mod control;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-mod kernel_copy;
 mod mirror;
 mod peer;
 pub mod pool;

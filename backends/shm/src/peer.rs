@@ -17,9 +17,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use unipgas_core::alarm::{Alarm, Connected};
 use unipgas_core::job::board::process_is_ending;
+use unipgas_core::kernel_copy::Direction;
 use unipgas_core::region::RemoteParts;
 use unipgas_core::transport::{Life, Peer};
-use unipgas_core::{Deadline, Error, RemoteRegion, Result, descriptor, process};
+use unipgas_core::{Deadline, Error, RemoteRegion, Result, Rights, descriptor, process};
 
 use crate::control::{ALIVE, Control, Kind, MAGIC, SLOTS, is_running, start_time};
 use crate::pool::{Mapping, PAGE, PoolView};
@@ -236,15 +237,12 @@ impl PeerProcess {
     }
 
     /// Refuses everything that was ever imported from it, here and in all other survivors: closes its slots.
-    /// Copies between here and its memory by /proc, where `process_vm_readv` and its like are forbidden; gives the bytes copied.
-    ///
-    /// # Safety
-    /// `piece` is valid for reads (`write`), or for writes.
-    pub unsafe fn copy_by_file(
+    /// Copies between here and its memory by /proc, where `process_vm_readv` and its like are forbidden; gives the bytes copied. The kernel checks the piece.
+    pub fn copy_by_file(
         &self,
         piece: &libc::iovec,
         there: usize,
-        write: bool,
+        direction: Direction,
         forbidden: &std::io::Error,
     ) -> Result<usize> {
         let denied = |e: &dyn std::fmt::Display| {
@@ -265,9 +263,9 @@ impl PeerProcess {
             })
         })?;
         // SAFETY:
-        // - the caller's word; the kernel checks the remote addresses.
+        // - whoever asks for copies has bytes there that are valid for it (contract of `Owner`); the kernel checks the remote addresses.
         let moved = unsafe {
-            if write {
+            if direction == Direction::Write {
                 libc::pwrite(
                     file.as_raw_fd(),
                     piece.iov_base,
@@ -290,7 +288,7 @@ impl PeerProcess {
             _ => {
                 let error = std::io::Error::last_os_error();
                 Err(match error.raw_os_error() {
-                    Some(libc::EIO | libc::EFAULT) => Error::StaleRegion,
+                    Some(libc::EIO | libc::EFAULT) => Error::AccessDenied,
                     _ => denied(&error),
                 })
             }
@@ -413,6 +411,7 @@ impl Peer for ShmPeer {
                 .view
                 .at(entry.offset, entry.len)
                 .ok_or(Error::StaleRegion)?,
+            _ if entry.rights.contains(Rights::BY_ADDRESS) => std::ptr::null_mut(),
             Kind::Mirror | Kind::Private if matches!(*process.watch, Watch::Own) => {
                 entry.address as *mut u8
             }

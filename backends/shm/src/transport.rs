@@ -245,9 +245,12 @@ impl Transport for Shm {
         len: usize,
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
+        let backing = if rights.contains(Rights::BY_ADDRESS) {
+            allow_kernel_copies();
+            Backing::Private
         // SAFETY:
         // - the caller's word.
-        let backing = if unsafe { self.home.adopt(base, len) } {
+        } else if unsafe { self.home.adopt(base, len) } {
             Backing::Adopted
         } else {
             user_memory::check_access(base, len, rights)?;

@@ -235,6 +235,11 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
+        if dst.region.is_by_address() {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.put(src, dst, len, flags, context) };
+        }
         // SAFETY:
         // - the caller's word.
         unsafe { self.write(src, dst, len, None, flags, context) }
@@ -249,6 +254,11 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
+        if src.region.is_by_address() {
+            // SAFETY:
+            // - the caller's word.
+            return unsafe { self.requests.get(dst, src, len, flags, context) };
+        }
         let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
         let own = Read {
             lane: self.lane().clone(),
@@ -304,7 +314,8 @@ impl Channel for Endpoint {
         let aligned = address(dst.region, dst.offset).is_multiple_of(size);
         // SAFETY:
         // - the caller's word.
-        let what = unsafe { command(request, &self.net.caps) }.filter(|_| aligned);
+        let what = unsafe { command(request, &self.net.caps) }
+            .filter(|_| aligned && !dst.region.is_by_address());
         let Some(what) = what else {
             // SAFETY:
             // - the caller's word.

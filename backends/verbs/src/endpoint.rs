@@ -340,7 +340,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
-        if keeps_lines(flags, aligned(&dst), len) {
+        if keeps_lines(flags, aligned(&dst), len) || dst.region.is_by_address() {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.requests.put(src, dst, len, flags, context) };
@@ -363,7 +363,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         src.region.check(src.offset, len, Rights::READ)?;
-        if keeps_lines(flags, dst.ptr.addr(), len) {
+        if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
             // - the caller's word.
             return unsafe { self.requests.get(dst, src, len, flags, context) };

@@ -222,12 +222,16 @@ impl Engine {
     /// throughout, or not for such rights; [`Error::Exhausted`]; [`Error::Os`].
     ///
     /// # Safety
-    /// `len` bytes at `base` stay valid until the region is dropped.
+    /// `len` bytes at `base` stay valid until the region is dropped. [`Rights::BY_ADDRESS`]: peers may do so to what is at these addresses.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
-        user_memory::check(base, len, "to register")?;
         let rights = self.decided(rights);
-        for private in self.registrations.iter().flatten() {
-            private.forget(base, len);
+        if rights.contains(Rights::BY_ADDRESS) {
+            user_memory::check_addresses(base, len)?;
+        } else {
+            user_memory::check(base, len, "to register")?;
+            for private in self.registrations.iter().flatten() {
+                private.forget(base, len);
+            }
         }
         // SAFETY:
         // - the caller's word.

@@ -19,7 +19,7 @@ use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
 };
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, transport::no_user_memory};
 
 pub use gates::LoopbackGates;
 
@@ -213,6 +213,9 @@ impl Transport for Loopback {
         len: usize,
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
+        if rights.contains(Rights::BY_ADDRESS) {
+            return Err(no_user_memory("loopback"));
+        }
         Ok(self.enrol(Block {
             base,
             len,

@@ -13,6 +13,7 @@ pub mod host;
 pub mod inbox;
 pub mod issued;
 pub mod kept;
+pub mod kernel_copy;
 pub(crate) mod limited;
 pub mod loopback;
 pub mod mapped;

@@ -38,6 +38,10 @@ bitflags::bitflags! {
         /// Peers across a network deliver records there and send active messages, and have none of the other rights: so no network needs to reach the memory, or
         /// to lock it.
         const RECORDS = 64;
+        /// The pages may come, go and be replaced while the region is registered: each access goes to what the owner has at the address then, and fails with
+        /// [`Error::AccessDenied`] where nothing is. So the kernel copies, no peer maps the memory, and no device reaches it. Atomic operations are
+        /// [exclusive](Rights::EXCLUSIVE). Not for notices and records.
+        const BY_ADDRESS = 128;
     }
 }
 
@@ -259,6 +263,32 @@ pub struct RemoteParts {
     pub detail: [u64; 4],
 }
 
+impl RemoteParts {
+    /// Memory of this process, which requests of peers reach.
+    pub(crate) fn here(
+        base: *mut u8,
+        len: usize,
+        rights: Rights,
+        bell: *const Bell,
+        locks: *const ElementLocks,
+    ) -> Self {
+        RemoteParts {
+            base: match rights.contains(Rights::BY_ADDRESS) {
+                true => std::ptr::null_mut(),
+                false => base,
+            },
+            len,
+            generation: std::ptr::null(),
+            expected: 0,
+            rights,
+            bell,
+            locks,
+            peer: 0,
+            detail: [base.addr() as u64, 0, 0, 0],
+        }
+    }
+}
+
 // SAFETY:
 // - the pointers lead to memory shared by processes, which is accessed by atomics and by copies whose races are the
 //   application's business; they stay valid on every thread as long as `alive` does (contract of `new`).
@@ -424,6 +454,12 @@ impl RemoteRegion {
         debug_assert!([Rights::READ, Rights::WRITE, Rights::ATOMIC].contains(&need));
         let open = self.open[need.bits().trailing_zeros() as usize];
         (offset < open) & (len < open.wrapping_sub(offset)) & self.is_current()
+    }
+
+    /// Whether accesses go by the owner's page tables ([`Rights::BY_ADDRESS`]).
+    #[inline(always)]
+    pub fn is_by_address(&self) -> bool {
+        self.parts.rights.contains(Rights::BY_ADDRESS)
     }
 
     /// The owner's locks for elements, where the region is mapped here.

@@ -148,17 +148,7 @@ impl Serving {
         rights: Rights,
         first: &Arc<dyn Transport>,
     ) -> Self {
-        let parts = RemoteParts {
-            base,
-            len,
-            generation: std::ptr::null(),
-            expected: 0,
-            rights,
-            bell: first.bell(),
-            locks: first.locks(),
-            peer: 0,
-            detail: [0; 4],
-        };
+        let parts = RemoteParts::here(base, len, rights, first.bell(), first.locks());
         let alive: Arc<dyn Any + Send + Sync> = Arc::new(first.clone());
         Serving {
             // SAFETY:

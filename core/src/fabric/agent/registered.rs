@@ -8,6 +8,7 @@ use parking_lot::RwLock;
 use super::wire::{Answer, Carried, Elements, Request};
 use crate::atomic::{AtomicForm, ElementLocks};
 use crate::bell::Bell;
+use crate::kernel_copy::Owner;
 use crate::mapped::{MappedChannel, move_bytes};
 use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
 use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
@@ -101,17 +102,8 @@ impl Registered {
     /// # Safety
     /// The bytes are valid until [`close`](Registered::close).
     pub unsafe fn open(&self, base: *mut u8, len: usize, rights: Rights, told: Vec<u8>) -> Place {
-        let parts = RemoteParts {
-            base,
-            len,
-            generation: std::ptr::null(),
-            expected: 0,
-            rights,
-            bell: self.shared.bell(),
-            locks: self.shared.locks(),
-            peer: 0,
-            detail: [0; 4],
-        };
+        let shared = &self.shared;
+        let parts = RemoteParts::here(base, len, rights, shared.bell(), shared.locks());
         // SAFETY:
         // - the bytes by the caller's word, as long as the slot has the region; bell and locks as long as `shared`.
         let region = unsafe { RemoteRegion::new(parts, self.shared.clone()) };
@@ -165,7 +157,7 @@ impl Registered {
         let slots = self.slots.read();
         find(&slots, place).is_ok_and(|found| {
             let parts = found.region.parts();
-            let offset = ptr.addr().wrapping_sub(parts.base.addr());
+            let offset = ptr.addr().wrapping_sub(parts.detail[0] as usize);
             check_range(offset, len, parts.len).is_ok()
         })
     }
@@ -212,6 +204,29 @@ fn find(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
     Ok(Remote { region, offset })
 }
 
+/// As [`find`], of memory that has to be mapped.
+fn find_mapped(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
+    let found = find(slots, place)?;
+    match found.region.is_by_address() {
+        true => Err(Error::AccessDenied),
+        false => Ok(found),
+    }
+}
+
+/// # Safety
+/// As [`Channel::put`].
+unsafe fn put(bytes: &[u8], dst: Remote<'_>, flags: Flags) -> Result<()> {
+    let (src, len) = (local(bytes.as_ptr()), bytes.len());
+    // SAFETY:
+    // - the source is a slice; the destination is registered, and stays so by the contract of this call.
+    unsafe {
+        match dst.region.is_by_address() {
+            true => Owner::here().put(src, dst, len, flags),
+            false => MappedChannel.put(src, dst, len, flags, 0).map(drop),
+        }
+    }
+}
+
 fn local(bytes: *const u8) -> Local {
     Local {
         ptr: bytes.cast_mut(),
@@ -230,21 +245,20 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             notice,
         } => {
             let dst = find(slots, to)?;
-            let src = local(bytes.as_ptr());
+            let Some((slot, value)) = notice else {
+                // SAFETY:
+                // - the destination is registered, and stays so while the slots are locked.
+                unsafe { put(bytes, dst, flags) }?;
+                return Ok(Vec::new());
+            };
+            let (slot, dst) = (find_mapped(slots, slot)?, find_mapped(slots, to)?);
+            let (src, notice) = (local(bytes.as_ptr()), Notice { slot, value });
             // SAFETY:
-            // - the source is a slice; the destination is registered, and stays so while the slots are locked.
-            unsafe {
-                match notice {
-                    None => here.put(src, dst, bytes.len(), flags, 0),
-                    Some((slot, value)) => {
-                        let slot = find(slots, slot)?;
-                        here.put_notify(src, dst, bytes.len(), Notice { slot, value }, flags, 0)
-                    }
-                }
-            }?;
+            // - the source is a slice; the destination as above.
+            unsafe { here.put_notify(src, dst, bytes.len(), notice, flags, 0) }?;
         }
         Request::Notify { slot, value } => {
-            let slot = find(slots, slot)?;
+            let slot = find_mapped(slots, slot)?;
             here.notify(Notice { slot, value }, Flags::empty(), 0)?;
         }
         Request::Get { from, len, flags } => {
@@ -255,7 +269,13 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             let mut bytes = vec![0; len];
             // SAFETY:
             // - the destination is a vector of that length; the source as above.
-            unsafe { here.get(local(bytes.as_mut_ptr()), src, len, flags, 0) }?;
+            unsafe {
+                let into = local(bytes.as_mut_ptr());
+                match src.region.is_by_address() {
+                    true => Owner::here().get(into, src, len, flags)?,
+                    false => _ = here.get(into, src, len, flags, 0)?,
+                }
+            }
             return Ok(bytes);
         }
         Request::Atomic {
@@ -264,24 +284,23 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             flags,
         } => return change(find(slots, to)?, elements, flags),
         Request::Deliver {
-            put,
+            put: carried,
             first,
             second,
             overflow,
             record,
             chained: _,
         } => {
-            let second = second.map(|place| find(slots, place)).transpose()?;
+            let mapped = |place| find_mapped(slots, place);
             let inbox = Inbox {
-                first: find(slots, first)?.region,
-                second: second.map(|second| second.region),
-                overflow: overflow.map(|word| find(slots, word)).transpose()?,
+                first: mapped(first)?.region,
+                second: second.map(mapped).transpose()?.map(|second| second.region),
+                overflow: overflow.map(mapped).transpose()?,
             };
-            if let Some(Carried { to, bytes, flags }) = put {
-                let (src, dst) = (local(bytes.as_ptr()), find(slots, to)?);
+            if let Some(Carried { to, bytes, flags }) = carried {
                 // SAFETY:
                 // - as for Put.
-                unsafe { here.put(src, dst, bytes.len(), flags, 0) }?;
+                unsafe { put(bytes, find(slots, to)?, flags) }?;
             }
             here.deliver(inbox, record, Flags::empty(), 0)?;
         }
@@ -341,6 +360,11 @@ pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> 
     };
     // SAFETY:
     // - operand, comparand and result have `count` elements if they are used, as just seen; the target is registered.
-    unsafe { MappedChannel.atomic(dst, &request, 0, flags, 0) }?;
+    unsafe {
+        match dst.region.is_by_address() {
+            true => Owner::here().atomic(dst, &request, flags)?,
+            false => _ = MappedChannel.atomic(dst, &request, 0, flags, 0)?,
+        }
+    }
     Ok(before)
 }

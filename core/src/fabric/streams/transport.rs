@@ -73,8 +73,11 @@ impl Streams {
         needed: Rights,
         own: impl FnOnce() -> Result<OwnPart>,
     ) -> Result<Registration> {
-        user_memory::check_access(base, len, needed)?;
-        let own = match rights.contains(Rights::RECORDS) {
+        let by_address = rights.contains(Rights::BY_ADDRESS);
+        if !by_address {
+            user_memory::check_access(base, len, needed)?;
+        }
+        let own = match by_address || rights.contains(Rights::RECORDS) {
             true => OwnPart::default(),
             false => own()?,
         };

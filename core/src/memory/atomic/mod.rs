@@ -415,6 +415,57 @@ pub unsafe fn apply_in(
     }
 }
 
+/// [`apply_in`] under [`Exclusion::Locks`] on elements that loads and stores do not reach. `copy` takes a buffer, an address, a length, and whether
+/// it writes to the address.
+///
+/// # Errors
+/// As for [`apply_in`]; those of `copy`, after which the elements before have been changed.
+///
+/// # Safety
+/// As for [`apply_in`], but for the target.
+#[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
+pub(crate) unsafe fn apply_by_copies(
+    locks: &ElementLocks,
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    count: usize,
+    operand: *const u8,
+    compare: *const u8,
+    result: *mut u8,
+    copy: impl Fn(&mut [u8], usize, bool) -> Result<()>,
+) -> Result<()> {
+    let args = Args {
+        target,
+        operand,
+        compare,
+        result,
+    };
+    check(op, ty, target, result)?;
+    in_turns(locks, lock::STRIPE, ty, args, count, |now, many| {
+        let mut staged = Staged([0; STAGED]);
+        let there = now.target.addr();
+        let elements = &mut staged.0[there % ALIGNED..][..many * ty.size()];
+        copy(elements, there, false)?;
+        let target = elements.as_mut_ptr();
+        // SAFETY:
+        // - the buffer has as many elements, and is aligned as they are; the rest is the contract of this call.
+        unsafe { dispatch::<true>(op, ty, Args { target, ..now }, many) }?;
+        match op {
+            AtomicOp::Read => Ok(()),
+            _ => copy(elements, there, true),
+        }
+    })
+}
+
+/// Alignment of the buffer; a multiple of that of each type.
+const ALIGNED: usize = 64;
+/// The longest stretch, with an element that ends behind it.
+const STAGED: usize = ALIGNED + lock::STRIPE.bytes + 32;
+
+#[repr(align(64))]
+struct Staged([u8; STAGED]);
+
 /// One element under [`Exclusion::Locks`], as [`apply`]. The operations that programs live on come before the table.
 ///
 /// # Errors
@@ -471,6 +522,23 @@ unsafe fn in_turn(
     args: Args,
     count: usize,
 ) -> Result<()> {
+    // SAFETY:
+    // - contract of this call; whoever else works on these elements waits for a lock.
+    in_turns(locks, stretch, ty, args, count, |now, many| unsafe {
+        dispatch::<true>(op, ty, now, many)
+    })
+}
+
+/// Calls `apply` for as many elements at a time as begin in one stretch of memory, under their locks.
+#[inline(always)]
+fn in_turns(
+    locks: &ElementLocks,
+    stretch: lock::Stretch,
+    ty: AtomicType,
+    args: Args,
+    count: usize,
+    apply: impl Fn(Args, usize) -> Result<()>,
+) -> Result<()> {
     let size = ty.size();
     let mut done = 0;
     while done < count {
@@ -479,9 +547,7 @@ unsafe fn in_turn(
         let many = room.div_ceil(size).min(count - done);
         // The last of them may end in the next stretch.
         let _held = locks.hold_both(now.target.addr(), many * size, stretch)?;
-        // SAFETY:
-        // - the caller's promise; whoever else works on these elements waits for a lock.
-        unsafe { dispatch::<true>(op, ty, now, many) }?;
+        apply(now, many)?;
         done += many;
     }
     Ok(())

@@ -36,6 +36,16 @@ pub fn check(base: *const u8, len: usize, purpose: &str) -> Result<()> {
     }
 }
 
+/// Refuses a range that no address space has; memory need not be there. Errors: [`Error::InvalidArgument`].
+pub fn check_addresses(base: *const u8, len: usize) -> Result<()> {
+    match len > 0 && base.addr().checked_add(len - 1).is_some() {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument(format!(
+            "memory to register: {len} bytes at {base:?} are no range of addresses"
+        ))),
+    }
+}
+
 /// Refuses memory that this process may not use as peers shall: an operation of theirs, carried out here, would end the process. For backends
 /// that do not find it out otherwise; it takes system calls. Errors: [`Error::InvalidArgument`], [`Error::Os`].
 pub fn check_access(base: *const u8, len: usize, rights: Rights) -> Result<()> {

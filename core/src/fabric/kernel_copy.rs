@@ -1,13 +1,14 @@
-//! Copies by the kernel between this process and memory that only a peer maps.
+//! Copies by the kernel. They reach memory that only its owner maps, and memory with pages that change ([`Rights::BY_ADDRESS`]). At an address without
+//! memory the copy fails; a load or a store would end the process.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
-use unipgas_core::lines::{IN_ORDER, last_word, rest_of_line};
-use unipgas_core::op::Flags;
-use unipgas_core::{Error, Result};
-
-use crate::peer::PeerProcess;
+use crate::atomic::apply_by_copies;
+use crate::lines::{IN_ORDER, last_word, rest_of_line};
+use crate::op::{AtomicRequest, Flags, Local, Remote};
+use crate::region::Rights;
+use crate::{Error, Result};
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +19,110 @@ pub enum Direction {
     Read,
 }
 
-/// Copies `len` bytes between `local` and the address `there` of `peer`. Errors: [`Error::PeerDead`], [`Error::StaleRegion`],
-/// [`Error::Unreachable`], [`Error::Os`].
+/// Owner of the remote side of a copy.
+#[derive(Clone, Copy)]
+pub struct Owner<'a> {
+    /// Process id.
+    pub pid: u32,
+    /// Copies one piece if the kernel forbids process_vm_readv(2) and its like: local bytes, which are valid, remote address, direction, the kernel's error.
+    /// Returns the bytes copied.
+    pub otherwise: &'a dyn Fn(&libc::iovec, usize, Direction, &std::io::Error) -> Result<usize>,
+}
+
+impl Owner<'static> {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Owner {
+            pid: std::process::id(),
+            otherwise: &|_, _, _, error| Err(Error::os("copy memory of this process", error)),
+        }
+    }
+}
+
+fn address(of: Remote<'_>) -> usize {
+    (of.region.parts().detail[0] as usize).wrapping_add(of.offset)
+}
+
+impl Owner<'_> {
+    /// As [`Channel::put`](crate::transport::Channel::put). The region's first [detail](crate::region::RemoteParts::detail) is its address there.
+    ///
+    /// # Safety
+    /// `len` bytes at `src` are valid.
+    pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize, flags: Flags) -> Result<()> {
+        dst.region.check(dst.offset, len, Rights::WRITE)?;
+        // SAFETY:
+        // - contract of this call.
+        unsafe { copy(self, src.ptr, address(dst), len, Direction::Write, flags) }?;
+        ring(dst, flags);
+        Ok(())
+    }
+
+    /// As [`Channel::get`](crate::transport::Channel::get), likewise.
+    ///
+    /// # Safety
+    /// `len` bytes at `dst` are valid for writes.
+    pub unsafe fn get(self, dst: Local, src: Remote<'_>, len: usize, flags: Flags) -> Result<()> {
+        src.region.check(src.offset, len, Rights::READ)?;
+        // SAFETY:
+        // - contract of this call.
+        unsafe { copy(self, dst.ptr, address(src), len, Direction::Read, flags) }
+    }
+
+    /// As [`Channel::atomic`](crate::transport::Channel::atomic), under the owner's locks alone.
+    ///
+    /// # Safety
+    /// The request's pointers are valid as [`AtomicRequest`] says.
+    pub unsafe fn atomic(
+        self,
+        dst: Remote<'_>,
+        request: &AtomicRequest,
+        flags: Flags,
+    ) -> Result<()> {
+        let AtomicRequest {
+            op,
+            ty,
+            count,
+            operand,
+            compare,
+            result,
+        } = *request;
+        let len = count.saturating_mul(ty.size());
+        dst.region.check(dst.offset, len, Rights::ATOMIC)?;
+        let locks = dst.region.locks().ok_or(Error::Unsupported)?;
+        let copy = |buffer: &mut [u8], there, write| {
+            let direction = match write {
+                true => Direction::Write,
+                false => Direction::Read,
+            };
+            let (local, len) = (buffer.as_mut_ptr(), buffer.len());
+            // SAFETY:
+            // - the buffer.
+            unsafe { copy(self, local, there, len, direction, Flags::empty()) }
+        };
+        let target = std::ptr::without_provenance_mut(address(dst));
+        // SAFETY:
+        // - contract of this call.
+        unsafe { apply_by_copies(locks, op, ty, target, count, operand, compare, result, copy) }?;
+        ring(dst, flags);
+        Ok(())
+    }
+}
+
+fn ring(dst: Remote<'_>, flags: Flags) {
+    if flags.contains(Flags::WAKE)
+        && let Some(bell) = dst.region.bell()
+    {
+        bell.ring_if_heard();
+    }
+}
+
+/// Copies `len` bytes between `local` and the address `there` of `owner`. Errors: [`Error::PeerDead`]; [`Error::AccessDenied`] where no memory is, or none
+/// that permits it; [`Error::Unreachable`], [`Error::Os`].
 ///
 /// # Safety
 /// `len` bytes at `local` are valid, for reads or for writes.
-pub unsafe fn copy(
-    peer: &PeerProcess,
+unsafe fn copy(
+    owner: Owner<'_>,
     local: *mut u8,
     there: usize,
     len: usize,
@@ -36,7 +134,7 @@ pub unsafe fn copy(
         Direction::Read => local.addr(),
     };
     let ways = Ways {
-        peer,
+        owner,
         local,
         there,
         direction,
@@ -94,7 +192,7 @@ fn next_lines(
 }
 
 struct Ways<'a> {
-    peer: &'a PeerProcess,
+    owner: Owner<'a>,
     local: *mut u8,
     there: usize,
     direction: Direction,
@@ -149,14 +247,13 @@ impl Ways<'_> {
                 }),
             }
         }
-        let pid = self.peer.pid() as i32;
+        let pid = self.owner.pid as i32;
         let counts = (here.len() as u64, there.len() as u64);
-        let write = self.direction == Direction::Write;
         // SAFETY:
         // - the local bytes are valid by the caller's word; the kernel checks the remote ones.
         let moved = unsafe {
             let (here, there) = (here.as_ptr(), there.as_ptr());
-            if write {
+            if self.direction == Direction::Write {
                 libc::process_vm_writev(pid, here, counts.0, there, counts.1, 0)
             } else {
                 libc::process_vm_readv(pid, here, counts.0, there, counts.1, 0)
@@ -169,13 +266,11 @@ impl Ways<'_> {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::ENOSYS) => {
                 let at = self.there + parts[0].start;
-                // SAFETY:
-                // - as above.
-                unsafe { self.peer.copy_by_file(&here[0], at, write, &error) }
+                (self.owner.otherwise)(&here[0], at, self.direction, &error)
             }
             Some(libc::ESRCH) => Err(Error::PeerDead),
-            Some(libc::EFAULT) => Err(Error::StaleRegion),
-            _ => Err(Error::os("copy to or from a peer's private memory", error)),
+            Some(libc::EFAULT) => Err(Error::AccessDenied),
+            _ => Err(Error::os("copy to or from the memory of a process", error)),
         }
     }
 }
