@@ -36,7 +36,7 @@ laws! {
 
 fn sums(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 50);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let mut seen = Vec::new();
         for _ in 0..each {
             seen.push(job.fetch(0, 8, SUM, 1)?);
@@ -60,7 +60,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
 
 fn families(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         for nth in 0..each {
             match (job.rank as u64 + nth) % 3 {
                 0 => job.update(1, 24, SUM, 1)?,
@@ -102,7 +102,7 @@ fn operands(ctx: &Ctx, rank: u32, op: c_int, count: u64) -> Vec<u64> {
 
 fn commuting(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 8);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let ty = Type::of(UINT64);
         for (nth, op) in [MIN, 1, SUM, 3, BOR, 7, 8, BXOR].into_iter().enumerate() {
             let (at, start) = (8 * nth, 0x1234_5678_9abc_def1u64);
@@ -128,7 +128,7 @@ fn commuting(ctx: &Ctx) -> Verdict {
 
 fn swaps(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 25);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let mut out = 0u64;
         for nth in 1..=each {
             let value = u64::from(job.rank) << 32 | nth;
@@ -153,7 +153,7 @@ fn swaps(ctx: &Ctx) -> Verdict {
 
 fn masks(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 25);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let (shift, mut mine) = (16 * job.rank, 0);
         let mask = 0xffffu64 << shift;
         for nth in 1..=each {
@@ -170,7 +170,7 @@ fn masks(ctx: &Ctx) -> Verdict {
 
 fn narrow(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         for (datatype, at, size) in [(INT8 + 1, 64, 1), (INT8 + 3, 72, 2)] {
             for before in 0..each {
                 let (operand, mut result) = ([1u8, 0], [0u8; 2]);
@@ -199,7 +199,7 @@ fn narrow(ctx: &Ctx) -> Verdict {
 
 fn wide(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 10);
-    with(ctx, &Plan::default(), 512, |job| {
+    in_modes(ctx, 512, |job| {
         // 128-bit integers, long double, double complex, long double complex.
         for (nth, datatype) in [15, 12, 11, 13].into_iter().enumerate() {
             let ty = Type::of(datatype);
@@ -249,7 +249,7 @@ fn wide(ctx: &Ctx) -> Verdict {
 fn arrays(ctx: &Ctx) -> Verdict {
     const ELEMENTS: usize = 24;
     let each = many(ctx, 10);
-    with(ctx, &Plan::default(), 512, |job| {
+    in_modes(ctx, 512, |job| {
         // Every rank's array begins elsewhere.
         let first = |rank: u32| 4 * rank as usize;
         let operand = [1u8, 0, 0, 0].repeat(ELEMENTS);
@@ -280,7 +280,7 @@ fn borders(ctx: &Ctx) -> Verdict {
     const DOUBLE: c_int = 9;
     const DOUBLE_COMPLEX: c_int = 11;
     let each = if ctx.is_quick() { 30_000 } else { 10 };
-    with(ctx, &Plan::default(), 8192, |job| {
+    in_modes(ctx, 8192, |job| {
         for at in [248, 504, 4088, 64] {
             let one = [1f64.to_le_bytes(), 1f64.to_le_bytes()].concat();
             let whole = job.rank == 0;
@@ -308,7 +308,7 @@ fn borders(ctx: &Ctx) -> Verdict {
 
 fn instances(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 20);
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let other = Station::open(&Plan::default())?;
         let names = (0..job.size).map(|rank| ctx.told(rank).unwrap_or_default());
         for name in names {

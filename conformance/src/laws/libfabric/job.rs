@@ -164,6 +164,20 @@ pub(crate) fn with(
     Ok(())
 }
 
+/// As [`with`], with memory that is mapped and with memory that the kernel copies: with FI_MR_ALLOCATED and without.
+pub(crate) fn in_modes(ctx: &Ctx, len: usize, body: impl Fn(&Job<'_>) -> Verdict) -> Verdict {
+    for mr_mode in [BASIC, 0] {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, len, |job| {
+            body(job).map_err(|text| format!("mode {mr_mode:#x}: {text}"))
+        })?;
+    }
+    Ok(())
+}
+
 /// What [`with`] gives its body; for laws whose ranks do not all come to the end.
 pub(crate) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
     let station = Station::open(plan)?;

@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use super::kit::*;
-use super::station::Plan;
 use super::value::*;
 use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
@@ -61,7 +60,7 @@ impl Call<'_> {
 }
 
 fn whole(ctx: &Ctx, family: Family) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    in_modes(ctx, 1024, |job| {
         let to = job.right();
         let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
         for (datatype, ty) in (0..).zip(TYPES) {
@@ -133,7 +132,7 @@ fn compare(ctx: &Ctx) -> Verdict {
 }
 
 fn neighbours(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    in_modes(ctx, 1024, |job| {
         let to = job.right();
         let (peer, mut random) = (job.peer(to), ctx.random(u64::from(job.rank)));
         job.memory.fill(0x77);
@@ -169,7 +168,7 @@ fn neighbours(ctx: &Ctx) -> Verdict {
 
 /// The u64 and f64 at work: `(op, target, operand, comparand, after)`.
 fn not_a_number(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let to = job.right();
         let peer = job.peer(to);
         let nan = f64::NAN;
@@ -218,7 +217,7 @@ fn not_a_number(ctx: &Ctx) -> Verdict {
 }
 
 fn padding(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 256, |job| {
+    in_modes(ctx, 256, |job| {
         let to = job.right();
         let peer = job.peer(to);
         let ty = Type::of(12);

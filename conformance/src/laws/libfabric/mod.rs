@@ -28,6 +28,7 @@ mod memory;
 mod message;
 mod more;
 mod order;
+mod pages;
 mod peek;
 mod peers;
 mod pieces;
@@ -65,6 +66,7 @@ pub fn laws() -> Vec<&'static Law> {
         contention::laws(),
         order::laws(),
         memory::laws(),
+        pages::laws(),
         key::laws(),
         completion::laws(),
         counter::laws(),

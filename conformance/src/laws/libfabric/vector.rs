@@ -4,7 +4,6 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 
 use super::kit::*;
-use super::station::Plan;
 use super::value::{FAMILIES, Family};
 use crate::ensure_eq;
 use crate::law::{Ctx, Random, Verdict};
@@ -109,7 +108,7 @@ fn expected(family: Family, [before, operand, compare]: &[Vec<u64>; 3]) -> Vec<u
 }
 
 fn vectors(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    in_modes(ctx, 1024, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         let (to, at, key) = job.place(rank, 64);
         for _ in 0..20 {
@@ -149,7 +148,7 @@ fn vectors(ctx: &Ctx) -> Verdict {
 }
 
 fn messages(ctx: &Ctx) -> Verdict {
-    with(ctx, &Plan::default(), 1024, |job| {
+    in_modes(ctx, 1024, |job| {
         // A second region, under a key of its own.
         let second = Memory::new(1024);
         let registered = job.station.register(second, 100 + u64::from(job.rank))?;

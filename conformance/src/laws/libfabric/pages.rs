@@ -1,0 +1,676 @@
+//! Pages below a registration come, go and are replaced, where the mode has no FI_MR_ALLOCATED.
+//!
+//! Each law is a table of changes to the pages. After a change all [`ACCESSES`] are tried.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use super::kit::*;
+use super::memory::{exchanged, register};
+use super::station::{Plan, Station, close};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    replaced: "mr.pages.replaced", "fi_mr(3) FI_MR_MMU_NOTIFY; fi_domain(3)", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
+        "peers reach what is at an address when they access it, also if the owner has replaced the pages since the registration";
+    gone: "mr.pages.gone", "fi_mr(3)", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
+        "an access without pages, or without the pages' permission, fails with FI_EACCES and changes nothing; the owner goes on, and new pages are reached";
+    before_memory: "mr.pages.before", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
+        "addresses can be registered before memory is there: reserved, not mapped, untouched, or mapped in part";
+    all: "mr.pages.all", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],
+        "all addresses can be registered at once, and peers reach heap, static data, stack, and what is mapped later";
+    both: "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
+        "memory that is registered with FI_MR_ALLOCATED and without is the same memory, and operations by both ways are atomic with each other";
+    ranges: "mr.pages.range", "fi_mr(3)", 1, [mr_reg],
+        "a range beyond the last address is refused; with FI_MR_ALLOCATED one without pages is refused, too (FI_EINVAL)";
+}
+
+/// Modes without FI_MR_ALLOCATED.
+const MODES: [c_int; 3] = [0, FI_MR_VIRT_ADDR, FI_MR_VIRT_ADDR | FI_MR_PROV_KEY];
+const PAGE: usize = 4096;
+const LEN: usize = 4 * PAGE;
+
+/// Accesses that succeed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sees {
+    All,
+    /// Those that only read.
+    Reads,
+    Nothing,
+    /// No access is tried.
+    Unseen,
+}
+
+/// A change to the pages, and the accesses that succeed after it.
+type Step = (fn(Memory), Sees);
+
+/// A row: changes to the pages, in turn.
+struct Kind {
+    name: &'static str,
+    steps: &'static [Step],
+}
+
+const fn kind(name: &'static str, steps: &'static [Step]) -> Kind {
+    Kind { name, steps }
+}
+
+/// Posts the access: endpoint, the peer's address, memory and key, buffer for the result.
+type Access = fn(*mut fid_ep, (u64, u64, u64), *mut c_void) -> isize;
+
+const VALUE: u64 = 5;
+const LONG: usize = PAGE + 8;
+static SOURCE: [u64; LONG / 8] = [VALUE; LONG / 8];
+
+fn five<T>() -> *const T {
+    (&raw const SOURCE).cast()
+}
+
+/// Name, call, effect on a value; flags: it returns the value before, it writes.
+type Row = (&'static str, Access, fn(u64) -> u64, bool, bool);
+
+const ACCESSES: [Row; 10] = [
+    (
+        "fi_write",
+        |ep, (to, at, key), _| call!(rma ep, write(five(), 8, null_mut(), to, at, key, cx(1))),
+        |_| VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_inject_write",
+        |ep, (to, at, key), _| call!(rma ep, inject(five(), 8, to, at, key)),
+        |_| VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_writedata",
+        |ep, (to, at, key), _| call!(rma ep, writedata(five(), 8, null_mut(), 7, to, at, key, cx(1))),
+        |_| VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_read",
+        |ep, (to, at, key), r| call!(rma ep, read(r, 8, null_mut(), to, at, key, cx(1))),
+        |before| before,
+        true,
+        false,
+    ),
+    (
+        "fi_atomic",
+        |ep, (to, at, key), _| call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT64, SUM, cx(1))),
+        |before| before + VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_atomic of 4 bytes",
+        |ep, (to, at, key), _| call!(atomic ep, write(five(), 1, null_mut(), to, at, key, UINT32, SUM, cx(1))),
+        |before| before + VALUE,
+        false,
+        true,
+    ),
+    (
+        "fi_fetch_atomic",
+        |ep, (to, at, key), r| call!(atomic ep, readwrite(five(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, SUM, cx(1))),
+        |before| before + VALUE,
+        true,
+        true,
+    ),
+    (
+        "fi_fetch_atomic that reads",
+        |ep, (to, at, key), r| call!(atomic ep, readwrite(null_mut(), 1, null_mut(), r, null_mut(), to, at, key, UINT64, READ, cx(1))),
+        |before| before,
+        true,
+        false,
+    ),
+    (
+        "fi_compare_atomic",
+        |ep, (to, at, key), r| call!(atomic ep, compwrite(five(), 1, null_mut(), five(), null_mut(), r, null_mut(), to, at, key, UINT64, CSWAP + 1, cx(1))),
+        |_| VALUE,
+        true,
+        true,
+    ),
+    (
+        "a long fi_write",
+        |ep, (to, at, key), _| call!(rma ep, write(five(), LONG, null_mut(), to, at, key, cx(1))),
+        |_| VALUE,
+        false,
+        true,
+    ),
+];
+/// Rows of [`ACCESSES`]: one has no completion, one sends data to the target's queue.
+const INJECTED: usize = 1;
+const WITH_DATA: usize = 2;
+
+fn place(nth: usize) -> usize {
+    nth * 1024 + 8
+}
+
+fn before(nth: usize) -> u64 {
+    100 + nth as u64
+}
+
+/// Tries all accesses on the right neighbour's memory, at `base`. The left neighbour tries them on `own`, which is touched only if it can be read.
+fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what: &str) -> Verdict {
+    let all = || ACCESSES.iter().enumerate();
+    if sees == Sees::All {
+        all().for_each(|(nth, _)| own.set(place(nth), before(nth)));
+    }
+    job.meet();
+    let to = job.peer(job.right()).address;
+    for (nth, (name, call, _, reads, writes)) in all() {
+        let (what, mut result) = (format!("{what}: {name}"), 0u64);
+        let at = base.wrapping_add(place(nth) as u64);
+        let works = sees == Sees::All || sees == Sees::Reads && !writes;
+        job.post(|| call(job.ep, (to, at, key), (&raw mut result).cast()))?;
+        match works {
+            true if nth == INJECTED => {}
+            true => drop(job.tx.next().map_err(|text| format!("{what}: {text}"))?),
+            false => drop(job.tx.fails(FI_EACCES, &what)?),
+        }
+        if works && *reads {
+            ensure_eq!(result, before(nth), "{what}: the result");
+        }
+    }
+    job.meet_and_progress();
+    if matches!(sees, Sees::All | Sees::Reads) {
+        for (nth, (name, _, after, ..)) in all() {
+            let value = match sees {
+                Sees::All => after(before(nth)),
+                _ => before(nth),
+            };
+            until(&format!("{what}: {value} by {name}"), || {
+                own.get(place(nth)) == value
+            })?;
+        }
+    }
+    if sees == Sees::All {
+        ensure_eq!(
+            job.rx.next()?.data,
+            7,
+            "{what}: the data of {}",
+            ACCESSES[WITH_DATA].0
+        );
+    }
+    job.meet();
+    Ok(())
+}
+
+/// Goes through a table; `make` gives the memory that is registered.
+fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
+    for mr_mode in MODES {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            for Kind { name, steps } in kinds {
+                let memory = make();
+                let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
+                let theirs = exchanged(job, region);
+                for (nth, (change, sees)) in steps.iter().enumerate() {
+                    change(memory);
+                    if *sees != Sees::Unseen {
+                        access(
+                            job,
+                            memory,
+                            theirs,
+                            *sees,
+                            &format!("mode {mr_mode:#x}, {name}, step {nth}"),
+                        )?;
+                    }
+                }
+                close(region.mr)?;
+                unmap(memory);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// A mapping of `len` bytes, at `at` if that is not null, in place of what is there.
+fn map(at: *mut u8, len: usize, rights: c_int, how: c_int, file: c_int) -> *mut u8 {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    // SAFETY:
+    // - a new mapping, or one in place of memory that this file has mapped.
+    let base = unsafe { libc::mmap(at.cast(), len, rights, how | fixed, file, 0) };
+    assert_ne!(base, libc::MAP_FAILED, "no memory");
+    base.cast()
+}
+
+const PRIVATE: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+fn anonymous(memory: Memory) {
+    map(memory.base, memory.len, BOTH, PRIVATE, -1);
+}
+
+fn map_shared(memory: Memory) {
+    let how = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    map(memory.base, memory.len, BOTH, how, -1);
+}
+
+fn unmap(memory: Memory) {
+    // SAFETY:
+    // - mapped by this file, and used no more.
+    unsafe { libc::munmap(memory.base.cast(), memory.len) };
+}
+
+fn protect(memory: Memory, rights: c_int) {
+    // SAFETY:
+    // - memory of this file's, which is filled anew before it is read.
+    let code = unsafe { libc::mprotect(memory.base.cast(), memory.len, rights) };
+    assert_eq!(code, 0, "mprotect");
+}
+
+fn advise(memory: Memory, advice: c_int) {
+    // SAFETY:
+    // - memory of this file's, which is filled anew before it is read.
+    let code = unsafe { libc::madvise(memory.base.cast(), memory.len, advice) };
+    assert_eq!(code, 0, "madvise");
+}
+
+/// A part of it.
+fn half(memory: Memory, nth: usize) -> Memory {
+    let len = memory.len / 2;
+    Memory {
+        base: memory.at(nth * len),
+        len,
+    }
+}
+
+/// Maps a file of `len` bytes over it.
+fn file(memory: Memory, len: usize, how: c_int) -> c_int {
+    // SAFETY:
+    // - a new file in memory.
+    let file = unsafe { libc::memfd_create(c"pages".as_ptr(), 0) };
+    // SAFETY:
+    // - that file.
+    assert_eq!(unsafe { libc::ftruncate(file, len as libc::off_t) }, 0);
+    map(memory.base, memory.len, BOTH, how, file);
+    file
+}
+
+fn with_file(memory: Memory, len: usize, how: c_int) {
+    let file = file(memory, len, how);
+    // SAFETY:
+    // - just opened.
+    unsafe { libc::close(file) };
+}
+
+fn move_away(memory: Memory) {
+    let elsewhere = map(null_mut(), memory.len, libc::PROT_NONE, PRIVATE, -1);
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY:
+    // - two mappings of this file's; nothing is left of the second one.
+    let moved =
+        unsafe { libc::mremap(memory.base.cast(), memory.len, memory.len, flags, elsewhere) };
+    assert_ne!(moved, libc::MAP_FAILED);
+}
+
+fn attach(memory: Memory) {
+    // SAFETY:
+    // - a new segment in place of memory of this file's, which ends with its last user.
+    unsafe {
+        let id = libc::shmget(libc::IPC_PRIVATE, memory.len, 0o600);
+        let at = libc::shmat(id, memory.base.cast(), 0x4000 /* SHM_REMAP */);
+        libc::shmctl(id, libc::IPC_RMID, null_mut());
+        assert_eq!(at.cast(), memory.base, "shmat");
+    }
+}
+
+/// As much as huge pages are long, aligned to that.
+fn aligned() -> Memory {
+    const HUGE: usize = 2 << 20;
+    let all = map(
+        null_mut(),
+        2 * HUGE,
+        libc::PROT_NONE,
+        PRIVATE | libc::MAP_NORESERVE,
+        -1,
+    );
+    let base = all.map_addr(|at| at.next_multiple_of(HUGE));
+    Memory { base, len: HUGE }
+}
+
+fn small() -> Memory {
+    let base = map(null_mut(), LEN, BOTH, PRIVATE, -1);
+    Memory { base, len: LEN }
+}
+
+fn huge(memory: Memory) {
+    let flags = PRIVATE | libc::MAP_FIXED | libc::MAP_HUGETLB;
+    // SAFETY:
+    // - in place of memory of this file's.
+    let base = unsafe { libc::mmap(memory.base.cast(), memory.len, BOTH, flags, -1, 0) };
+    // Few machines have some.
+    if base == libc::MAP_FAILED {
+        anonymous(memory);
+    }
+}
+
+fn transparent(memory: Memory) {
+    anonymous(memory);
+    // SAFETY:
+    // - advice on memory of this file's.
+    unsafe { libc::madvise(memory.base.cast(), memory.len, libc::MADV_HUGEPAGE) };
+}
+
+fn keep(_: Memory) {}
+
+fn replaced(ctx: &Ctx) -> Verdict {
+    use Sees::{All, Unseen};
+    let whole = [
+        kind("nothing", &[(keep, All), (keep, All)]),
+        kind(
+            "MADV_DONTNEED",
+            &[(keep, All), (|m| advise(m, libc::MADV_DONTNEED), All)],
+        ),
+        kind(
+            "MADV_FREE",
+            &[(keep, All), (|m| advise(m, libc::MADV_FREE), All)],
+        ),
+        kind(
+            "munmap and mmap",
+            &[(keep, All), (unmap, Unseen), (anonymous, All)],
+        ),
+        kind("MAP_FIXED", &[(keep, All), (anonymous, All)]),
+        kind(
+            "mremap",
+            &[(keep, All), (move_away, Unseen), (anonymous, All)],
+        ),
+        kind(
+            "mprotect and back",
+            &[
+                (keep, All),
+                (|m| protect(m, libc::PROT_NONE), Unseen),
+                (|m| protect(m, BOTH), All),
+            ],
+        ),
+        kind(
+            "a half",
+            &[
+                (keep, All),
+                (|m| anonymous(half(m, 1)), All),
+                (|m| anonymous(half(m, 0)), All),
+            ],
+        ),
+        kind("shmat", &[(keep, All), (attach, All), (anonymous, All)]),
+        kind(
+            "a shared file",
+            &[
+                (keep, All),
+                (|m| with_file(m, m.len, libc::MAP_SHARED), All),
+                (anonymous, All),
+            ],
+        ),
+        kind(
+            "a private file",
+            &[
+                (keep, All),
+                (|m| with_file(m, m.len, libc::MAP_PRIVATE), All),
+                (anonymous, All),
+            ],
+        ),
+        kind("shared memory", &[(map_shared, All), (anonymous, All)]),
+    ];
+    table(ctx, small, &whole)?;
+    let large = [
+        kind(
+            "huge pages",
+            &[(anonymous, All), (huge, All), (anonymous, All)],
+        ),
+        kind(
+            "transparent huge pages",
+            &[
+                (transparent, All),
+                (|m| advise(m, libc::MADV_DONTNEED), All),
+                (transparent, All),
+            ],
+        ),
+    ];
+    table(ctx, aligned, &large)?;
+    heap(ctx)
+}
+
+/// free and malloc.
+fn heap(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        mr_mode: 0,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        for len in [LEN, 1 << 20] {
+            let memory = Memory::new(len);
+            let region = register(job, memory, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
+            let theirs = exchanged(job, region);
+            access(job, memory, theirs, Sees::All, "malloc")?;
+            memory.free();
+            let again = Memory::new(len);
+            // At another address, the old one has no memory.
+            if again.base == memory.base {
+                job.ctx.tell(&[1]);
+            }
+            job.meet();
+            if (0..job.size).all(|rank| job.ctx.told(rank).is_some_and(|told| told == [1])) {
+                access(job, again, theirs, Sees::All, "free and malloc")?;
+            }
+            close(region.mr)?;
+            again.free();
+        }
+        Ok(())
+    })
+}
+
+fn gone(ctx: &Ctx) -> Verdict {
+    use Sees::{All, Nothing, Reads};
+    table(
+        ctx,
+        small,
+        &[
+            kind("munmap", &[(keep, All), (unmap, Nothing), (anonymous, All)]),
+            kind(
+                "mremap",
+                &[(keep, All), (move_away, Nothing), (anonymous, All)],
+            ),
+            kind(
+                "PROT_NONE",
+                &[
+                    (keep, All),
+                    (|m| protect(m, libc::PROT_NONE), Nothing),
+                    (|m| protect(m, BOTH), All),
+                ],
+            ),
+            kind(
+                "PROT_READ",
+                &[
+                    (fill, Sees::Unseen),
+                    (|m| protect(m, libc::PROT_READ), Reads),
+                    (|m| protect(m, BOTH), All),
+                ],
+            ),
+            kind(
+                "a file that has become shorter",
+                &[
+                    (|m| with_file(m, m.len, libc::MAP_SHARED), All),
+                    (|m| with_file(m, 0, libc::MAP_SHARED), Nothing),
+                    (anonymous, All),
+                ],
+            ),
+        ],
+    )
+}
+
+fn fill(memory: Memory) {
+    (0..ACCESSES.len()).for_each(|nth| memory.set(place(nth), before(nth)));
+}
+
+fn reserved() -> Memory {
+    let base = map(
+        null_mut(),
+        LEN,
+        libc::PROT_NONE,
+        PRIVATE | libc::MAP_NORESERVE,
+        -1,
+    );
+    Memory { base, len: LEN }
+}
+
+fn before_memory(ctx: &Ctx) -> Verdict {
+    use Sees::{All, Nothing};
+    table(
+        ctx,
+        reserved,
+        &[
+            kind("reserved", &[(keep, Nothing), (|m| protect(m, BOTH), All)]),
+            kind("not touched", &[(anonymous, All)]),
+            kind(
+                "in part",
+                &[
+                    (|m| anonymous(half(m, 0)), Sees::Unseen),
+                    (|m| anonymous(half(m, 1)), All),
+                ],
+            ),
+            kind(
+                "a file that grows",
+                &[
+                    (|m| with_file(m, 0, libc::MAP_SHARED), Nothing),
+                    (|m| with_file(m, m.len, libc::MAP_SHARED), All),
+                ],
+            ),
+        ],
+    )?;
+    let nowhere = || {
+        let memory = reserved();
+        unmap(memory);
+        memory
+    };
+    table(
+        ctx,
+        nowhere,
+        &[kind("not mapped", &[(keep, Nothing), (anonymous, All)])],
+    )
+}
+
+static STATIC: [std::sync::atomic::AtomicU64; LEN / 8] =
+    [const { std::sync::atomic::AtomicU64::new(0) }; LEN / 8];
+
+fn all(ctx: &Ctx) -> Verdict {
+    for mr_mode in MODES {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            let everything = Memory {
+                base: null_mut(),
+                len: usize::MAX,
+            };
+            let region = register(job, everything, FI_REMOTE_READ | FI_REMOTE_WRITE, 90, 0)?;
+            let (heap, mut stack) = (Memory::new(LEN), [0u64; LEN / 8]);
+            let of = |base: *mut u8| Memory { base, len: LEN };
+            let mut later = None;
+            for (name, sees) in [
+                ("heap", Sees::All),
+                ("static data", Sees::All),
+                ("stack", Sees::All),
+                ("what is mapped later", Sees::All),
+                ("no memory", Sees::Nothing),
+            ] {
+                let memory = match name {
+                    "heap" => heap,
+                    "static data" => of((&raw const STATIC).cast_mut().cast()),
+                    "stack" => of(stack.as_mut_ptr().cast()),
+                    "no memory" => of(std::ptr::without_provenance_mut(PAGE)),
+                    _ => *later.insert(small()),
+                };
+                let base = memory.base.expose_provenance() as u64;
+                let theirs = exchanged(job, super::station::Registered { base, ..region });
+                access(
+                    job,
+                    memory,
+                    theirs,
+                    sees,
+                    &format!("mode {mr_mode:#x}, {name}"),
+                )?;
+            }
+            close(region.mr)?;
+            heap.free();
+            later.into_iter().for_each(unmap);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn ranges(ctx: &Ctx) -> Verdict {
+    for mr_mode in [0, BASIC] {
+        let plan = Plan {
+            mr_mode,
+            ..Plan::default()
+        };
+        with(ctx, &plan, 256, |job| {
+            let refuses = |base: usize, len: usize, access: u64| -> Verdict {
+                let (at, mut mr) = (std::ptr::without_provenance::<c_void>(base), null_mut());
+                let code = call!(mr job.station.domain, reg(at, len, access, 0, 90, 0, &mut mr, null_mut()));
+                ensure_eq!(
+                    code,
+                    -FI_EINVAL,
+                    "mode {mr_mode:#x}: {len:#x} bytes at {base:#x}"
+                );
+                Ok(())
+            };
+            for access in [FI_REMOTE_READ | FI_REMOTE_WRITE, FI_READ] {
+                refuses(PAGE, 0, access)?;
+                refuses(2, usize::MAX, access)?;
+                refuses(usize::MAX, 2, access)?;
+                if mr_mode == BASIC {
+                    refuses(0, usize::MAX, access)?;
+                    refuses(PAGE, PAGE, access)?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn both(ctx: &Ctx) -> Verdict {
+    let each = many(ctx, 20);
+    with(ctx, &Plan::default(), 256, |job| {
+        let plan = Plan {
+            mr_mode: FI_MR_VIRT_ADDR,
+            ..Plan::default()
+        };
+        let other = Station::open(&plan)?;
+        let region = other.register(job.memory, 90)?;
+        ctx.tell(&other.name()?);
+        job.meet();
+        let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
+        let (_, at, key) = job.place(0, 8);
+        let mut last = 0;
+        for nth in 0..each {
+            let (to, key) = match nth % 2 {
+                0 => (job.peer(0).address, key),
+                _ => (to, region.key),
+            };
+            let mut count = 0u64;
+            let result = (&raw mut count).cast();
+            job.done(|| call!(atomic job.ep, readwrite(five(), 1, null_mut(), result, null_mut(), to, at, key, UINT64, SUM, null_mut())))?;
+            ensure!(nth == 0 || count > last, "{count} comes after {last}");
+            last = count;
+        }
+        job.meet();
+        if job.rank == 0 {
+            let sum = VALUE * each * u64::from(job.size);
+            ensure_eq!(job.memory.get(8), sum, "the sum");
+        }
+        close(region.mr)?;
+        other.close()
+    })
+}
