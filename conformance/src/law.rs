@@ -237,6 +237,10 @@ pub(crate) const NOT_OFFERED: &str = "not offered: ";
 pub struct Random(u64);
 
 impl Random {
+    pub(crate) fn seeded(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// The next 64 bits.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {

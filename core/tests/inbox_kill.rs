@@ -1,6 +1,8 @@
 //! The inbox with processes for producers, which are killed: at random moments under load, and after each single
 //! instruction of a delivery. The records of the others all arrive.
 
+mod stepped;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -211,47 +213,11 @@ fn killed_producers_cost_only_their_own_records() {
     .unwrap();
 }
 
-/// Forks a child that stops itself, pushes one record, and stops itself again; lets it run `steps` instructions from
-/// the first stop and kills it. Whether it had got to the second stop.
-#[cfg(target_os = "linux")]
+/// A child pushes `record` from its first stop. Whether it reached the second stop.
 fn killed_after(steps: usize, writer: &InboxWriter, record: Record) -> bool {
-    let none = std::ptr::null_mut::<libc::c_void>();
     // SAFETY:
-    // - the child of this process with several threads makes system calls and pushes, which neither locks nor allocates;
-    // - the parent waits for, steps and kills its own child only, and `status` is valid for `waitpid`.
-    unsafe {
-        let pid = libc::fork();
-        assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-        if pid == 0 {
-            if libc::ptrace(libc::PTRACE_TRACEME, 0, none, none) != 0 {
-                libc::_exit(3);
-            }
-            libc::raise(libc::SIGSTOP);
-            let pushed = writer.push(record);
-            libc::raise(libc::SIGSTOP);
-            libc::_exit(pushed.is_err() as i32);
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        assert!(
-            libc::WIFSTOPPED(status),
-            "the child may not be traced: status {status:#x}"
-        );
-        let mut finished = false;
-        for _ in 0..steps {
-            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, pid, none, none), 0);
-            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-            assert!(libc::WIFSTOPPED(status), "status {status:#x}");
-            if libc::WSTOPSIG(status) == libc::SIGSTOP {
-                finished = true;
-                break;
-            }
-        }
-        assert_eq!(libc::kill(pid, libc::SIGKILL), 0);
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGKILL);
-        finished
-    }
+    // - the child makes system calls and pushes, which neither locks nor allocates.
+    unsafe { stepped::killed_after(steps, || Some(()), |()| writer.push(record).is_ok()) }.is_some()
 }
 
 #[cfg(target_os = "linux")]

@@ -1,6 +1,7 @@
 //! The rendezvous file: what may lie in its place, and processes that die between any two instructions.
 
 mod rendezvous_common;
+mod stepped;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -208,64 +209,24 @@ fn layouts_out_of_range_are_refused() {
     assert_eq!(one.claim_many(0, 0, []), Ok(Some(vec![])));
 }
 
-/// Forks a child that joins, publishes at place 1 and stops itself; it then claims, publishes, releases, leaves the place and takes
-/// it again, and stops itself again. Lets it run `steps` instructions from the first stop and kills it. If it had got to the second
-/// stop, after how many.
+/// A child joins and publishes at place 1. From its first stop it claims, publishes, releases, leaves the place and takes it again.
 fn killed_after(steps: usize, directory: &Directory) -> Option<usize> {
-    let none = std::ptr::null_mut::<libc::c_void>();
+    let prepare = || {
+        let joined = join(directory, "steps", 1).ok()?;
+        joined.take_place(Some(1)).ok()?;
+        joined.publish(&bundle(OLD), &bundle(!OLD)).ok()?;
+        Some(joined)
+    };
+    let work = |joined: unipgas_core::rendezvous::Rendezvous| {
+        joined.claim_many(0, 3, 0..WORDS) == Ok(Some(vec![0, 1, 2]))
+            && joined.publish(&bundle(NEW), &bundle(!NEW)).is_ok()
+            && joined.release(0, 1).is_ok()
+            && joined.leave().is_ok()
+            && joined.take_place(Some(1)).is_ok()
+    };
     // SAFETY:
-    // - the child uses nothing that another thread of this process could have left locked: the allocator has fork handlers;
-    // - the parent waits for, steps and kills its own child only, and `status` is valid for `waitpid`.
-    unsafe {
-        let pid = libc::fork();
-        assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-        if pid == 0 {
-            let Ok(joined) = join(directory, "steps", 1) else {
-                libc::_exit(3);
-            };
-            let publish = |value| joined.publish(&bundle(value), &bundle(!value));
-            if joined.take_place(Some(1)).is_err() || publish(OLD).is_err() {
-                libc::_exit(5);
-            }
-            if libc::ptrace(libc::PTRACE_TRACEME, 0, none, none) != 0 {
-                libc::_exit(4);
-            }
-            libc::raise(libc::SIGSTOP);
-            let done = joined.claim_many(0, 3, 0..WORDS) == Ok(Some(vec![0, 1, 2]))
-                && publish(NEW).is_ok()
-                && joined.release(0, 1).is_ok()
-                && joined.leave().is_ok()
-                && joined.take_place(Some(1)).is_ok();
-            libc::raise(libc::SIGSTOP);
-            libc::_exit(i32::from(!done));
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        assert!(libc::WIFSTOPPED(status), "status {status:#x}");
-        let mut finished = None;
-        for step in 0..steps {
-            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, pid, none, none), 0);
-            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-            assert!(libc::WIFSTOPPED(status), "status {status:#x}");
-            if libc::WSTOPSIG(status) == libc::SIGSTOP {
-                finished = Some(step);
-                break;
-            }
-        }
-        if finished.is_some() {
-            // It went well, if nobody kills it.
-            assert_eq!(libc::ptrace(libc::PTRACE_CONT, pid, none, none), 0);
-            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-            assert!(
-                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-                "status {status:#x}"
-            );
-        } else {
-            assert_eq!(libc::kill(pid, libc::SIGKILL), 0);
-            assert_eq!(libc::waitpid(pid, &mut status, 0), pid);
-        }
-        finished
-    }
+    // - the child uses no lock that another thread of this process may hold: the allocator has fork handlers.
+    unsafe { stepped::killed_after(steps, prepare, work) }
 }
 
 #[test]

@@ -101,20 +101,40 @@ impl Memory {
     }
 
     pub(crate) fn fill_range(&self, at: usize, len: usize, value: u8) {
-        for byte in &self.bytes()[at..at + len] {
-            byte.store(value, Ordering::Relaxed);
-        }
+        self.store(at, &vec![value; len]);
+    }
+
+    /// The range as bytes, aligned words, and bytes: checked builds are eight times as fast by words.
+    fn parts(&self, at: usize, len: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        // SAFETY:
+        // - any eight aligned bytes in bounds are an AtomicU64, which everybody here uses.
+        unsafe { self.bytes()[at..at + len].align_to() }
     }
 
     pub(crate) fn store(&self, at: usize, bytes: &[u8]) {
-        for (place, byte) in self.bytes()[at..at + bytes.len()].iter().zip(bytes) {
+        let (head, words, tail) = self.parts(at, bytes.len());
+        let (first, rest) = bytes.split_at(head.len());
+        let (middle, last) = rest.as_chunks();
+        for (place, byte) in head.iter().zip(first) {
+            place.store(*byte, Ordering::Relaxed);
+        }
+        for (place, bytes) in words.iter().zip(middle) {
+            place.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        for (place, byte) in tail.iter().zip(last) {
             place.store(*byte, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn load(&self, at: usize, len: usize) -> Vec<u8> {
-        let bytes = self.bytes()[at..at + len].iter();
-        bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
+        let (head, words, tail) = self.parts(at, len);
+        let mut bytes = Vec::with_capacity(len);
+        bytes.extend(head.iter().map(|byte| byte.load(Ordering::Relaxed)));
+        for word in words {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        bytes.extend(tail.iter().map(|byte| byte.load(Ordering::Relaxed)));
+        bytes
     }
 
     /// Fails where the bytes are not the expected ones; says where first.
@@ -124,19 +144,16 @@ impl Memory {
 
     /// Fails where a byte of the range is not `value`.
     pub(crate) fn all(&self, at: usize, len: usize, value: u8, what: &str) -> Verdict {
-        match self.bytes()[at..at + len]
-            .iter()
-            .position(|byte| byte.load(Ordering::Relaxed) != value)
-        {
-            None => Ok(()),
-            Some(i) => Err(format!("{what}: byte {} is not {value:#x}", at + i)),
-        }
+        self.holds(at, &vec![value; len], what)
     }
 }
 
 /// Fails where bytes differ, or their number does; says where first.
 pub(crate) fn same(seen: &[u8], expected: &[u8], what: &str) -> Verdict {
     crate::ensure_eq!(seen.len(), expected.len(), "{what}: bytes");
+    if seen == expected {
+        return Ok(());
+    }
     match seen.iter().zip(expected).position(|(a, b)| a != b) {
         None => Ok(()),
         Some(i) => Err(format!(

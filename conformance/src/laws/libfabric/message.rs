@@ -4,7 +4,8 @@ use std::ptr::{null, null_mut};
 
 use super::kit::*;
 use super::station::{Plan, Station};
-use crate::law::{Ctx, Verdict};
+use crate::kit::random_bytes;
+use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};
 
 laws! {
@@ -38,9 +39,7 @@ pub(super) fn receive(job: &Job<'_>, buffer: &mut [u8], context: usize) -> Verdi
 
 /// Bytes that tell the message.
 pub(super) fn pattern(nth: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i * 7 + nth * 31 + (i >> 8)) as u8)
-        .collect()
+    random_bytes(&mut Random::seeded(nth as u64), len)
 }
 
 const LENGTHS: [usize; 14] = [

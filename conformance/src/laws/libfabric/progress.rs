@@ -251,7 +251,8 @@ fn threads(ctx: &Ctx) -> Verdict {
         });
         verdicts.into_iter().collect::<Verdict>()?;
         let mut told = told.into_inner();
-        while told.iter().map(|n| usize::from(*n)).sum::<usize>() < THREADS * each {
+        let done: usize = told.iter().map(|n| usize::from(*n)).sum();
+        for _ in done..THREADS * each {
             told[job.tx.next()?.op_context.addr()] += 1;
         }
         ensure!(

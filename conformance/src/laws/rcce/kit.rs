@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 pub(crate) use unipgas_ircce_sys::*;
 
+use crate::kit::same;
 pub(crate) use crate::kit::{pause, until_ok as until};
 use crate::law::{Ctx, Verdict};
 pub(crate) use crate::library::{library, offered};
@@ -258,17 +259,10 @@ impl Bytes {
 
     /// Fails unless the first bytes are the expected ones and all others are `rest`.
     pub(crate) fn holds(&self, expected: &[u8], rest: u8, what: &str) -> Verdict {
-        let seen = self.get();
-        for (i, seen) in seen.iter().enumerate() {
-            let expected = expected.get(i).copied().unwrap_or(rest);
-            if *seen != expected {
-                return Err(format!(
-                    "{what}: byte {i} of {} is {seen:#x} instead of {expected:#x}",
-                    self.len
-                ));
-            }
-        }
-        Ok(())
+        let mut whole = vec![rest; self.len];
+        let first = expected.len().min(self.len);
+        whole[..first].copy_from_slice(&expected[..first]);
+        same(&self.get(), &whole, what)
     }
 }
 
