@@ -31,6 +31,8 @@ pub struct DomainOptions {
     pub own_keys: bool,
     /// FI_MR_ALLOCATED is not in the mode: memory may come, go and be replaced below a registration, so that peers reach it by copies of the kernel.
     pub by_address: bool,
+    /// Memory that exists at its registration stays in place all the same: it is not reached by address.
+    pub in_place: bool,
     /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
     pub automatic: bool,
 }

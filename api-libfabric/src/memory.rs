@@ -63,19 +63,21 @@ impl MemoryRegion {
             }
             None
         } else {
-            rights.set(Rights::BY_ADDRESS, by_address);
-            // SAFETY:
-            // - the caller's word.
-            let region = unsafe { domain.engine().register(base, len, rights) };
-            Some(match region {
+            let otherwise = match rights.contains(Rights::WRITE) {
+                _ if by_address => rights | Rights::BY_ADDRESS,
+                true => rights,
                 // Memory that nobody can write can be read, though not by atomic operations, which are done where it is written.
-                Err(Error::InvalidArgument(_))
-                    if !rights.contains(Rights::WRITE) && !by_address =>
-                {
-                    // SAFETY:
-                    // - the caller's word.
-                    unsafe { domain.engine().register(base, len, Rights::READ) }?
-                }
+                false => Rights::READ,
+            };
+            let first = match by_address && !domain.options().in_place {
+                true => otherwise,
+                false => rights,
+            };
+            // SAFETY:
+            // - contract of this call.
+            let register = |rights| unsafe { domain.engine().register(base, len, rights) };
+            Some(match register(first) {
+                Err(Error::InvalidArgument(_)) if first != otherwise => register(otherwise)?,
                 region => region?,
             })
         };

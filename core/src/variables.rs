@@ -24,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 37] = [
+pub const VARIABLES: [Variable; 38] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -55,6 +55,10 @@ pub const VARIABLES: [Variable; 37] = [
     variable(
         "UNIPGAS_SHM_ADOPT",
         "0: memory that programs register is copied, not shared in place (1)",
+    ),
+    variable(
+        "UNIPGAS_MR_ALLOCATED",
+        "libfabric: 1: registered memory stays in place, as with FI_MR_ALLOCATED (0)",
     ),
     variable(
         "UNIPGAS_CHAOS",

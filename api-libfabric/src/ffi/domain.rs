@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use unipgas_core::variables;
+
 use super::fabric::{Fabric, FabricObject};
 use super::naming::Format;
 use super::{Object, code, fid_of, given, is_free, no, put};
@@ -77,6 +79,7 @@ pub(super) unsafe fn open_domain(
         virtual_addresses: basic || attr.mr_mode & FI_MR_VIRT_ADDR != 0,
         own_keys: basic || attr.mr_mode & FI_MR_PROV_KEY != 0,
         by_address: !basic && attr.mr_mode & FI_MR_ALLOCATED == 0,
+        in_place: variables::switch("UNIPGAS_MR_ALLOCATED", false)?,
         automatic: attr.data_progress == FI_PROGRESS_AUTO,
     };
     let raw = fid_domain {

@@ -36,11 +36,12 @@ const MR: c_int = 8;
 const STRING: c_int = 0;
 
 /// FI_UNIPGAS_BACKEND is another name of UNIPGAS_BACKEND, and so on.
-const PARAMETERS: [(&CStr, &str); 7] = [
+const PARAMETERS: [(&CStr, &str); 8] = [
     (c"backend", "UNIPGAS_BACKEND"),
     (c"networks", "UNIPGAS_NETWORKS"),
     (c"seed", "UNIPGAS_SEED"),
     (c"shm_adopt", "UNIPGAS_SHM_ADOPT"),
+    (c"mr_allocated", "UNIPGAS_MR_ALLOCATED"),
     (c"verbs_device", "UNIPGAS_VERBS_DEVICE"),
     (c"verbs_gid", "UNIPGAS_VERBS_GID"),
     (c"verbs_timeout", "UNIPGAS_VERBS_TIMEOUT"),

@@ -22,6 +22,8 @@ laws! {
         "all addresses can be registered at once, and peers reach heap, static data, stack, and what is mapped later";
     both: "mr.pages.both", "fi_atomic(3) §4; fi_mr(3)", 3, [mr_reg, fetch_atomic] + ordering,
         "memory that is registered with FI_MR_ALLOCATED and without is the same memory, and operations by both ways are atomic with each other";
+    in_place: "mr.pages.in-place", "fi_mr(3) FI_MR_ALLOCATED", 2, [mr_reg, write, read, atomic, fetch_atomic, compare_atomic],
+        "with UNIPGAS_MR_ALLOCATED=1 memory that exists is shared in place in each mode, and addresses without memory can be registered";
     ranges: "mr.pages.range", "fi_mr(3)", 1, [mr_reg],
         "a range beyond the last address is refused; with FI_MR_ALLOCATED one without pages is refused, too (FI_EINVAL)";
 }
@@ -673,4 +675,46 @@ fn both(ctx: &Ctx) -> Verdict {
         close(region.mr)?;
         other.close()
     })
+}
+
+fn in_place(ctx: &Ctx) -> Verdict {
+    const NAME: &str = "UNIPGAS_MR_ALLOCATED";
+    // SAFETY:
+    // - the threads of laws read the environment by the standard library alone, which locks it.
+    unsafe { std::env::set_var(NAME, "1") };
+    let seen = table(ctx, small, &[kind("nothing", &[(keep, Sees::All)])])
+        .and_then(|()| {
+            table(
+                ctx,
+                reserved,
+                &[kind("reserved", &[(|m| protect(m, BOTH), Sees::All)])],
+            )
+        })
+        .and_then(|()| {
+            let plan = Plan {
+                mr_mode: 0,
+                ..Plan::default()
+            };
+            with(ctx, &plan, 256, |job| {
+                let memory = small();
+                let region = job.station.register(memory, 90)?;
+                let maps = std::fs::read_to_string("/proc/self/maps").map_err(|e| e.to_string())?;
+                let line = format!("{:x}-", memory.base.addr());
+                let found = maps
+                    .lines()
+                    .find(|found| found.starts_with(&line))
+                    .unwrap_or_default();
+                ensure!(
+                    ctx.backend != "shm" || found.contains("mirror"),
+                    "it is not shared: {found}"
+                );
+                close(region.mr)?;
+                unmap(memory);
+                Ok(())
+            })
+        });
+    // SAFETY:
+    // - as above.
+    unsafe { std::env::remove_var(NAME) };
+    seen
 }
