@@ -392,7 +392,14 @@ impl Stream for Conversation {
         let Some(lifeline) = &self.with.lifeline else {
             return Found::Nothing;
         };
-        let found = pulse.r#try.as_ref().map(Try::look);
+        let mut found = pulse.r#try.as_ref().map(Try::look);
+        if found.is_none() {
+            pulse.r#try = Try::begin(lifeline);
+            // A near host refuses at once.
+            let refuses = |begun: &Try| begun.look() == lifeline::Found::Gone;
+            let refused = pulse.r#try.as_ref().is_some_and(refuses);
+            found = refused.then_some(lifeline::Found::Gone);
+        }
         match found {
             Some(lifeline::Found::Gone) => return self.depart(false),
             Some(lifeline::Found::There) => {
@@ -403,7 +410,7 @@ impl Stream for Conversation {
                 pulse.silent += 1;
                 self.ask();
             }
-            None => pulse.r#try = Try::begin(lifeline),
+            None => {}
         }
         match pulse.silent < SILENT {
             true => Found::Waits,

@@ -29,7 +29,7 @@ use crate::{Deadline, Error, Result, driver, pace, process};
 /// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
 const PARTING: Duration = Duration::from_secs(5);
 /// For the others, when a peer has not taken anything for so long, or this process has no time.
-const BRIEFLY: Duration = Duration::from_millis(20);
+pub(super) const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// Between two turns while others move the network on, in nanoseconds: strangers have to be greeted.
 const TURNS: u64 = Duration::from_millis(10).as_nanos() as u64;
@@ -237,6 +237,11 @@ impl Home {
     /// its way.
     pub fn watch_silence(&self) {
         self.timer.start();
+    }
+
+    /// The agent looks at once whether peers live that must answer.
+    pub(super) fn look_at_peers(&self) {
+        self.timer.hasten();
     }
 
     /// The agent sends this one's late operations from now on.

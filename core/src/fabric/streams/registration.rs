@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::completion::{Completions, Kind};
-use super::home::Home;
+use super::home::{BRIEFLY, Home};
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
 use crate::agent::{Place, Request};
@@ -114,11 +114,16 @@ impl Drop for Registration {
             self.home.wake();
             // Who has not heard of it then is refused by this process's agent.
             let releases = &self.home.releases;
-            let patience = self.home.patience();
-            let told = self
-                .home
-                .wait_until(patience, || releases.is_over(self.place));
-            if told.is_err() {
+            let told = |by| self.home.wait_until(by, || releases.is_over(self.place));
+            // A peer may have died. The first look at it may find that it has said something since an earlier one.
+            let soon = (0..2).any(|_| {
+                let over = told(Deadline::after(BRIEFLY)).is_ok();
+                if !over {
+                    self.home.look_at_peers();
+                }
+                over
+            });
+            if !soon && told(self.home.patience()).is_err() {
                 releases.give_up(self.place);
             }
         }

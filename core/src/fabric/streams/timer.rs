@@ -1,7 +1,7 @@
 //! When the agent looks whether its peers are still there.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -9,7 +9,7 @@ use rustix::time::{
 };
 
 use crate::descriptor::above;
-use crate::{Error, Result};
+use crate::{Error, Result, pace};
 
 /// Between two looks.
 const PAUSE_MS: i64 = 500;
@@ -18,6 +18,8 @@ const PAUSE_MS: i64 = 500;
 pub(super) struct Timer {
     fd: OwnedFd,
     runs: AtomicBool,
+    /// When a look was due last, in nanoseconds.
+    last: AtomicU64,
 }
 
 impl Timer {
@@ -27,6 +29,7 @@ impl Timer {
         Ok(Timer {
             fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
             runs: AtomicBool::new(false),
+            last: AtomicU64::new(0),
         })
     }
 
@@ -35,6 +38,18 @@ impl Timer {
         if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
             return;
         }
+        self.arm(PAUSE_MS * 1_000_000);
+    }
+
+    /// The next look is due now, but not sooner after the last one than half the usual time: looks in vain are counted.
+    pub fn hasten(&self) {
+        self.runs.store(true, Ordering::SeqCst);
+        let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
+        let rest = (PAUSE_MS * 500_000).saturating_sub(since.try_into().unwrap_or(i64::MAX));
+        self.arm(rest.max(1));
+    }
+
+    fn arm(&self, nanoseconds: i64) {
         let none = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -43,7 +58,7 @@ impl Timer {
             it_interval: none,
             it_value: Timespec {
                 tv_sec: 0,
-                tv_nsec: PAUSE_MS * 1_000_000,
+                tv_nsec: nanoseconds,
             },
         };
         let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
@@ -54,6 +69,7 @@ impl Timer {
         let runs = self.runs.load(Ordering::SeqCst);
         let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
         if due {
+            self.last.store(pace::now(), Ordering::Relaxed);
             self.runs.store(false, Ordering::SeqCst);
         }
         due
