@@ -85,6 +85,10 @@ impl<'a> Abroad<'a> {
 }
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
+    // Starting the ranks is part of the job's time.
+    let end = launch
+        .timeout
+        .and_then(|limit| Instant::now().checked_add(limit));
     let _reserved = Reserved::take();
     let open_files = raise_open_files(launch)?;
     // The descriptor is what the ranks open; whoever gets the outcome keeps it.
@@ -156,7 +160,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     };
     let seen_through = job
         .start(inbox.as_ref())
-        .and_then(|()| job.watch(inbox.as_ref()));
+        .and_then(|()| job.watch(inbox.as_ref(), end));
     if seen_through.is_err() {
         job.kill_all();
     }
@@ -288,11 +292,7 @@ impl Job<'_> {
         .map_err(|e| Error::os("cannot watch a process (epoll)", e))
     }
 
-    fn watch(&mut self, inbox: Option<&Inbox>) -> Result<()> {
-        let end = self
-            .launch
-            .timeout
-            .and_then(|limit| Instant::now().checked_add(limit));
+    fn watch(&mut self, inbox: Option<&Inbox>, end: Option<Instant>) -> Result<()> {
         let mut events = Vec::with_capacity(64);
         while self.running > 0 || self.abroad.as_ref().is_some_and(|abroad| !abroad.over) {
             let end_of_time = end.filter(|_| !self.timed_out);
