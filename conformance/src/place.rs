@@ -85,29 +85,39 @@ impl Place {
 
     /// The same; `meanwhile` is called while others have not come.
     pub fn sync_while(&self, meanwhile: &mut dyn FnMut()) {
-        let turn = self.turn.fetch_add(1, Ordering::AcqRel) + 1;
-        let others = self
-            .board
-            .publish(self.rank, TURN, &turn.to_le_bytes())
-            .and_then(|()| {
-                let mut ranks = 0..self.board.size();
-                ranks.try_for_each(|rank| self.await_turn(rank, turn, meanwhile))
-            });
-        if let Err(error) = others {
+        if let Err(error) = self.meet(meanwhile) {
             panic!("the ranks cannot meet: {error}");
         }
+    }
+
+    fn meet(&self, meanwhile: &mut dyn FnMut()) -> unipgas_core::Result<()> {
+        let turn = self.turn.fetch_add(1, Ordering::AcqRel) + 1;
+        // Before the others can leave: a rank that dies after this may be replaced by a process that never comes.
+        let died = |rank| self.board.died(rank);
+        let before = (0..self.board.size())
+            .map(died)
+            .collect::<unipgas_core::Result<Vec<_>>>()?;
+        self.board.publish(self.rank, TURN, &turn.to_le_bytes())?;
+        for (rank, before) in (0..).zip(before) {
+            self.await_turn(rank, turn, before, meanwhile)?;
+        }
+        Ok(())
     }
 
     fn await_turn(
         &self,
         rank: u32,
         turn: u64,
+        died: u32,
         meanwhile: &mut dyn FnMut(),
     ) -> unipgas_core::Result<()> {
         let mut looks = Looks::new();
         let mut yields = 0;
         loop {
-            if self::turn(&self.board, rank) >= turn || self.board.state(rank)? == RankState::Dead {
+            if self::turn(&self.board, rank) >= turn
+                || self.board.state(rank)? == RankState::Dead
+                || self.board.died(rank)? > died
+            {
                 return Ok(());
             }
             meanwhile();

@@ -144,7 +144,7 @@ fn first_contact(ctx: &Ctx) -> Verdict {
     if job.rank == victim(&job) {
         ctx.dies();
     }
-    pause(100);
+    ctx.sync();
     let (to, at, key) = job.place(1, 8);
     let mut result = 0u64;
     job.post(|| call!(atomic job.ep, readwrite((&raw const ONE).cast(), 1, null_mut(), (&raw mut result).cast(), null_mut(), to, at, key, UINT64, SUM, null_mut())))?;

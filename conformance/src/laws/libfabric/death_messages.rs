@@ -101,8 +101,8 @@ fn halfway(ctx: &Ctx) -> Verdict {
         pause(30);
         ctx.dies();
     }
+    ctx.sync();
     if job.rank == 0 {
-        pause(100);
         let from = job.peer(victim(&job)).address;
         let base = long.as_mut_ptr().cast();
         ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
