@@ -4,54 +4,23 @@ use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
 use super::rank::{Rank, Says, dawdle, on_ranks, other_than, read, refused};
-use super::{law, ordering};
-use crate::law::{Ctx, Law, Random, Verdict};
+use crate::law::{Ctx, Random, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.atomic.table",
-        "unipgas core: AtomicOp, AtomicType",
-        "every operation on every type does to a peer's memory what it does here, and cells that are not defined are refused",
-        2,
-        table,
-    ),
-    law(
-        "core.atomic.misaligned",
-        "unipgas core: Channel::atomic",
-        "an element that is not aligned as its type is in C is refused, and nothing is written",
-        2,
-        misaligned,
-    ),
-    ordering(
-        "core.fetch-add.distinct",
-        "GASPI 17.1 §10.2.1; unipgas core: Endpoint::fetch_add",
-        "the values that all ranks fetch by adding 1 are distinct and complete",
-        4,
-        distinct,
-    ),
-    ordering(
-        "core.compare-swap.lock",
-        "GASPI 17.1 §10.2.2; unipgas core: Endpoint::compare_swap",
-        "of all that swap a lock from free to taken one succeeds",
-        4,
-        lock,
-    ),
-    ordering(
-        "core.atomic.exclusive",
-        "unipgas core: Rights::EXCLUSIVE",
-        "on memory whose atomics exclude each other by locks, arrays and single elements of all ranks are all counted",
-        4,
-        exclusive,
-    ),
-    law(
-        "core.atomic.words",
-        "unipgas core: Rights::WORDS",
-        "memory whose atomics are confined to words takes additions, reads and compare-and-swaps of 8 bytes; all else is refused, and nothing is written",
-        2,
-        words,
-    ),
-];
+laws! {
+    "core.atomic.table", "unipgas core: AtomicOp, AtomicType", 2,
+        "every operation on every type does to a peer's memory what it does here, and cells that are not defined are refused" => table;
+    "core.atomic.misaligned", "unipgas core: Channel::atomic", 2,
+        "an element that is not aligned as its type is in C is refused, and nothing is written" => misaligned;
+    "core.fetch-add.distinct", "GASPI 17.1 §10.2.1; unipgas core: Endpoint::fetch_add", 4 + ordering,
+        "the values that all ranks fetch by adding 1 are distinct and complete" => distinct;
+    "core.compare-swap.lock", "GASPI 17.1 §10.2.2; unipgas core: Endpoint::compare_swap", 4 + ordering,
+        "of all that swap a lock from free to taken one succeeds" => lock;
+    "core.atomic.exclusive", "unipgas core: Rights::EXCLUSIVE", 4 + ordering,
+        "on memory whose atomics exclude each other by locks, arrays and single elements of all ranks are all counted" => exclusive;
+    "core.atomic.words", "unipgas core: Rights::WORDS", 2,
+        "memory whose atomics are confined to words takes additions, reads and compare-and-swaps of 8 bytes; all else is refused, and nothing is written" => words;
+}
 
 /// The largest element, and how many are in a vector.
 pub(super) const SIZE: usize = 32;

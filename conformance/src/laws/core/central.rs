@@ -8,42 +8,30 @@ use unipgas_core::published::PublishedRegions;
 use unipgas_core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, dawdle, late, on_ranks, read, refused};
-use super::{law, ordering};
 use crate::kit::until;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "unipgas core: CentralBarrier::meet";
 const NOBODY: &str = "nobody leaves the barrier before all have entered it, whoever has the counters, which are 0 in between";
 
-pub const LAWS: &[Law] = &[
-    law("core.central.of-1", CLAUSE, NOBODY, 1, meet),
-    ordering("core.central.of-2", CLAUSE, NOBODY, 2, meet),
-    ordering("core.central.of-3", CLAUSE, NOBODY, 3, meet),
-    ordering("core.central.of-5", CLAUSE, NOBODY, 5, meet),
-    ordering(
-        "core.central.resumes",
-        CLAUSE,
-        "a call that runs into its deadline counts once: the next one goes on",
-        4,
-        resumes,
-    ),
-    law(
-        "core.central.busy",
-        CLAUSE,
-        "while one thread is in the barrier another one is told so",
-        2,
-        busy,
-    ),
-    law(
-        "core.central.home",
-        CLAUSE,
-        "a barrier whose counters are at no rank is refused",
-        2,
-        home,
-    ),
-];
+laws! {
+    "core.central.of-1", CLAUSE, 1,
+        NOBODY => meet;
+    "core.central.of-2", CLAUSE, 2 + ordering,
+        NOBODY => meet;
+    "core.central.of-3", CLAUSE, 3 + ordering,
+        NOBODY => meet;
+    "core.central.of-5", CLAUSE, 5 + ordering,
+        NOBODY => meet;
+    "core.central.resumes", CLAUSE, 4 + ordering,
+        "a call that runs into its deadline counts once: the next one goes on" => resumes;
+    "core.central.busy", CLAUSE, 2,
+        "while one thread is in the barrier another one is told so" => busy;
+    "core.central.home", CLAUSE, 2,
+        "a barrier whose counters are at no rank is refused" => home;
+}
 
 const ROUNDS: u64 = 12;
 /// Offsets in every rank's data, of which the first 512 bytes are for what ranks tell each other.

@@ -6,8 +6,7 @@ use unipgas_core::group::{Group, PAYLOAD};
 use unipgas_core::{Deadline, Error, Remote, Result};
 
 use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};
-use super::{law, ordering};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
@@ -20,39 +19,46 @@ const EVERYBODY: &str = "a reduction gives everybody the combination of all valu
 const ALL: &str = "a broadcast gives everybody the root's bytes, for every root";
 const RESUMED: &str = "an operation that runs into its deadline goes on in the next call";
 
-pub const LAWS: &[Law] = &[
-    law("core.barrier.of-1", BARRIER, NOBODY, 1, barrier),
-    ordering("core.barrier.of-2", BARRIER, NOBODY, 2, barrier),
-    ordering("core.barrier.of-3", BARRIER, NOBODY, 3, barrier),
-    ordering("core.barrier.of-4", BARRIER, NOBODY, 4, barrier),
-    ordering("core.barrier.of-5", BARRIER, NOBODY, 5, barrier),
-    law("core.all-reduce.of-1", REDUCE, EVERYBODY, 1, all_reduce),
-    ordering("core.all-reduce.of-2", REDUCE, EVERYBODY, 2, all_reduce),
-    ordering("core.all-reduce.of-3", REDUCE, EVERYBODY, 3, all_reduce),
-    ordering("core.all-reduce.of-4", REDUCE, EVERYBODY, 4, all_reduce),
-    ordering("core.all-reduce.of-5", REDUCE, EVERYBODY, 5, all_reduce),
-    law("core.broadcast.of-1", BROADCAST, ALL, 1, broadcast),
-    ordering("core.broadcast.of-2", BROADCAST, ALL, 2, broadcast),
-    ordering("core.broadcast.of-3", BROADCAST, ALL, 3, broadcast),
-    ordering("core.broadcast.of-4", BROADCAST, ALL, 4, broadcast),
-    ordering("core.broadcast.of-5", BROADCAST, ALL, 5, broadcast),
-    ordering("core.collective.resumes-of-3", RESUME, RESUMED, 3, resumes),
-    ordering("core.collective.resumes-of-5", RESUME, RESUMED, 5, resumes),
-    ordering(
-        "core.group.several",
-        "GASPI 17.1 §6.1; unipgas core: Forming",
-        "groups of some ranks, apart and overlapping, work beside each other",
-        5,
-        several,
-    ),
-    law(
-        "core.collective.bounds",
-        "unipgas core: Group::all_reduce",
-        "values that are too long or of two lengths, and roots that do not exist, are refused",
-        2,
-        bounds,
-    ),
-];
+laws! {
+    "core.barrier.of-1", BARRIER, 1,
+        NOBODY => barrier;
+    "core.barrier.of-2", BARRIER, 2 + ordering,
+        NOBODY => barrier;
+    "core.barrier.of-3", BARRIER, 3 + ordering,
+        NOBODY => barrier;
+    "core.barrier.of-4", BARRIER, 4 + ordering,
+        NOBODY => barrier;
+    "core.barrier.of-5", BARRIER, 5 + ordering,
+        NOBODY => barrier;
+    "core.all-reduce.of-1", REDUCE, 1,
+        EVERYBODY => all_reduce;
+    "core.all-reduce.of-2", REDUCE, 2 + ordering,
+        EVERYBODY => all_reduce;
+    "core.all-reduce.of-3", REDUCE, 3 + ordering,
+        EVERYBODY => all_reduce;
+    "core.all-reduce.of-4", REDUCE, 4 + ordering,
+        EVERYBODY => all_reduce;
+    "core.all-reduce.of-5", REDUCE, 5 + ordering,
+        EVERYBODY => all_reduce;
+    "core.broadcast.of-1", BROADCAST, 1,
+        ALL => broadcast;
+    "core.broadcast.of-2", BROADCAST, 2 + ordering,
+        ALL => broadcast;
+    "core.broadcast.of-3", BROADCAST, 3 + ordering,
+        ALL => broadcast;
+    "core.broadcast.of-4", BROADCAST, 4 + ordering,
+        ALL => broadcast;
+    "core.broadcast.of-5", BROADCAST, 5 + ordering,
+        ALL => broadcast;
+    "core.collective.resumes-of-3", RESUME, 3 + ordering,
+        RESUMED => resumes;
+    "core.collective.resumes-of-5", RESUME, 5 + ordering,
+        RESUMED => resumes;
+    "core.group.several", "GASPI 17.1 §6.1; unipgas core: Forming", 5 + ordering,
+        "groups of some ranks, apart and overlapping, work beside each other" => several;
+    "core.collective.bounds", "unipgas core: Group::all_reduce", 2,
+        "values that are too long or of two lengths, and roots that do not exist, are refused" => bounds;
+}
 
 const ROUNDS: u64 = 12;
 

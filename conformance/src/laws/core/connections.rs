@@ -6,36 +6,20 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Error, Remote};
 
 use super::rank::{Rank, Says, late, on_ranks, refused, write};
-use super::{law, ordering};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
 const CLAUSE: &str = "unipgas core: World::connections";
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.connections.of-48",
-        CLAUSE,
-        "a start connects nobody; collectives of n ranks connect each to about log n others, an operation to its target",
-        48,
-        few,
-    ),
-    ordering(
-        "core.connections.first-by-threads",
-        CLAUSE,
-        "threads that make the first connection to a rank at the same time share it",
-        2,
-        first_by_threads,
-    ),
-    law(
-        "core.connections.to-one-that-left",
-        "unipgas core: World::connect, Error::RankDead",
-        "who has not talked to a rank before it left is told that it has gone; the others go on",
-        3,
-        to_one_that_left,
-    ),
-];
+laws! {
+    "core.connections.of-48", CLAUSE, 48,
+        "a start connects nobody; collectives of n ranks connect each to about log n others, an operation to its target" => few;
+    "core.connections.first-by-threads", CLAUSE, 2 + ordering,
+        "threads that make the first connection to a rank at the same time share it" => first_by_threads;
+    "core.connections.to-one-that-left", "unipgas core: World::connect, Error::RankDead", 3,
+        "who has not talked to a rank before it left is told that it has gone; the others go on" => to_one_that_left;
+}
 
 fn few(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {

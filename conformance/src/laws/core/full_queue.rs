@@ -7,44 +7,20 @@ use unipgas_core::{
 };
 
 use super::rank::{EXTRA, Rank, Says, bytes_of, on_ranks, read, write};
-use super::{law, ordering};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    ordering(
-        "core.full-queue.both-sides",
-        "unipgas core: Limits::depth, Error::NotNow",
-        "two ranks that flood each other get everything once, and what is ordered in order",
-        2,
-        both_sides,
-    ),
-    law(
-        "core.full-queue.long",
-        "unipgas core: Limits::largest",
-        "long puts to and gets from all sides under way together move exactly their bytes",
-        3,
-        long,
-    ),
-    law(
-        "core.full-queue.nobody-polls",
-        "unipgas core: Endpoint",
-        "what waits for room leaves though its poster makes no call",
-        2,
-        nobody_polls,
-    ),
-    Law {
-        needs_kill: true,
-        ..law(
-            "core.full-queue.death",
-            "unipgas core: Limits::depth; Error::PeerDead",
-            "when a rank dies to which a queue is full everything in the queue ends, and what goes to others is done",
-            3,
-            death,
-        )
-    },
-];
+laws! {
+    "core.full-queue.both-sides", "unipgas core: Limits::depth, Error::NotNow", 2 + ordering,
+        "two ranks that flood each other get everything once, and what is ordered in order" => both_sides;
+    "core.full-queue.long", "unipgas core: Limits::largest", 3,
+        "long puts to and gets from all sides under way together move exactly their bytes" => long;
+    "core.full-queue.nobody-polls", "unipgas core: Endpoint", 2,
+        "what waits for room leaves though its poster makes no call" => nobody_polls;
+    "core.full-queue.death", "unipgas core: Limits::depth; Error::PeerDead", 3 + needs_kill,
+        "when a rank dies to which a queue is full everything in the queue ends, and what goes to others is done" => death;
+}
 
 /// Operations that are posted without a look at what has ended.
 const MANY: u64 = 512;

@@ -5,56 +5,25 @@ use std::time::Duration;
 
 use unipgas_core::{Deadline, Error, Region, Remote, RemoteRegion, Rights};
 
-use super::law;
 use super::rank::{EXTRA, Rank, Says, bytes_of, late, on_ranks, read, refused, write};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::laws::no_memory;
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.memory.heap",
-        "unipgas core: Engine::register",
-        "memory of the heap is reached where it is",
-        2,
-        heap,
-    ),
-    law(
-        "core.memory.stack",
-        "unipgas core: Engine::register",
-        "memory of the stack is reached where it is",
-        2,
-        stack,
-    ),
-    law(
-        "core.memory.static",
-        "unipgas core: Engine::register",
-        "a static is reached where it is",
-        2,
-        in_a_static,
-    ),
-    law(
-        "core.memory.shared-page",
-        "unipgas core: Engine::register",
-        "several regions on one page come and go, and disturb neither each other nor what lies between",
-        2,
-        shared_page,
-    ),
-    law(
-        "core.memory.refused",
-        "unipgas core: Engine::register",
-        "memory without an address or a length is refused, and what no process has or this one has not mapped; other memory is registered as before",
-        1,
-        nothing,
-    ),
-    law(
-        "core.memory.wakes",
-        "unipgas core: Channel::notify",
-        "a notice in memory of the user wakes who sleeps",
-        2,
-        wakes,
-    ),
-];
+laws! {
+    "core.memory.heap", "unipgas core: Engine::register", 2,
+        "memory of the heap is reached where it is" => heap;
+    "core.memory.stack", "unipgas core: Engine::register", 2,
+        "memory of the stack is reached where it is" => stack;
+    "core.memory.static", "unipgas core: Engine::register", 2,
+        "a static is reached where it is" => in_a_static;
+    "core.memory.shared-page", "unipgas core: Engine::register", 2,
+        "several regions on one page come and go, and disturb neither each other nor what lies between" => shared_page;
+    "core.memory.refused", "unipgas core: Engine::register", 1,
+        "memory without an address or a length is refused, and what no process has or this one has not mapped; other memory is registered as before" => nothing;
+    "core.memory.wakes", "unipgas core: Channel::notify", 2,
+        "a notice in memory of the user wakes who sleeps" => wakes;
+}
 
 const LEN: usize = 3 * 4096 + 264;
 

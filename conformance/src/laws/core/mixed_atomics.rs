@@ -8,48 +8,22 @@ use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Flags, Region, Remote, RemoteRegion, Rights,
 };
 
-use super::ordering;
 use super::rank::{EXTRA, Rank, Says, dawdle, on_ranks, read};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    ordering(
-        "core.atomic.mixed",
-        "unipgas core: Channel::atomic",
-        "the owner by the CPU's atomics, peers on its host and peers across a network change the same words at once: nothing is lost",
-        4,
-        |ctx| on_every_way(ctx, Memory::Allocated),
-    ),
-    ordering(
-        "core.atomic.mixed-user",
-        "unipgas core: Channel::atomic, Engine::register",
-        "likewise in memory of the user",
-        4,
-        |ctx| on_every_way(ctx, Memory::Users),
-    ),
-    ordering(
-        "core.atomic.mixed-exclusive",
-        "unipgas core: Channel::atomic, Rights::EXCLUSIVE",
-        "likewise in memory whose atomics exclude each other by locks, where the owner uses the engine",
-        4,
-        |ctx| on_every_way(ctx, Memory::Exclusive),
-    ),
-    ordering(
-        "core.atomic.mixed-words",
-        "unipgas core: Channel::atomic, Rights::WORDS",
-        "likewise in memory whose atomics are confined to words, where the owner uses the engine",
-        4,
-        |ctx| on_every_way(ctx, Memory::Words),
-    ),
-    ordering(
-        "core.atomic.mixed-words-user",
-        "unipgas core: Channel::atomic, Rights::WORDS, Engine::register",
-        "likewise in memory of the user",
-        4,
-        |ctx| on_every_way(ctx, Memory::UsersWords),
-    ),
-];
+laws! {
+    "core.atomic.mixed", "unipgas core: Channel::atomic", 4 + ordering,
+        "the owner by the CPU's atomics, peers on its host and peers across a network change the same words at once: nothing is lost" => |ctx| on_every_way(ctx, Memory::Allocated);
+    "core.atomic.mixed-user", "unipgas core: Channel::atomic, Engine::register", 4 + ordering,
+        "likewise in memory of the user" => |ctx| on_every_way(ctx, Memory::Users);
+    "core.atomic.mixed-exclusive", "unipgas core: Channel::atomic, Rights::EXCLUSIVE", 4 + ordering,
+        "likewise in memory whose atomics exclude each other by locks, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Exclusive);
+    "core.atomic.mixed-words", "unipgas core: Channel::atomic, Rights::WORDS", 4 + ordering,
+        "likewise in memory whose atomics are confined to words, where the owner uses the engine" => |ctx| on_every_way(ctx, Memory::Words);
+    "core.atomic.mixed-words-user", "unipgas core: Channel::atomic, Rights::WORDS, Engine::register", 4 + ordering,
+        "likewise in memory of the user" => |ctx| on_every_way(ctx, Memory::UsersWords);
+}
 
 #[derive(Clone, Copy, PartialEq)]
 enum Memory {

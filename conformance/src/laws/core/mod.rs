@@ -1,5 +1,15 @@
 //! Laws of the engine, used from Rust.
 
+/// A table of laws, each with its body, as the constant `LAWS`.
+macro_rules! laws {
+    ($($id:literal, $clause:expr, $processes:literal $(+ $flag:ident)*, $says:expr => $body:expr;)*) => {
+        pub const LAWS: &[$crate::law::Law] = &[$($crate::law::Law {
+            $($flag: true,)*
+            ..$crate::laws::core::law($id, $clause, $says, $processes, $body)
+        }),*];
+    };
+}
+
 mod atomics;
 mod central;
 mod collective;

@@ -4,55 +4,24 @@ use std::time::{Duration, Instant};
 
 use unipgas_core::{Deadline, Error, Flags, Remote};
 
-use super::law;
 use super::rank::{NOTES, Says, late, on_ranks, refused, timed};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.notice.taken-once",
-        "GASPI 17.1 §8.3.4; unipgas core: Notifications::take",
-        "a notice arrives with its value and is taken once",
-        3,
-        taken_once,
-    ),
-    law(
-        "core.notice.range",
-        "GASPI 17.1 §8.3.3; unipgas core: Notifications::wait_some",
-        "a wait ends by a notice of its own range only, and says which",
-        2,
-        range,
-    ),
-    law(
-        "core.notice.delivered",
-        "unipgas core: Flags::DELIVERED",
-        "a notice that has been delivered is seen by whoever reads its word",
-        3,
-        delivered,
-    ),
-    law(
-        "core.notice.wakes",
-        "unipgas core: Bell",
-        "who sleeps is woken by a notice",
-        2,
-        wakes,
-    ),
-    law(
-        "core.notice.many-wakes",
-        "unipgas core: Bell",
-        "of many notices to a process that falls asleep again and again none is lost",
-        2,
-        many_wakes,
-    ),
-    law(
-        "core.wait.deadlines",
-        "GASPI 17.1 §3.9; unipgas core: Deadline",
-        "a wait ends at its deadline, not before, and looks at least once",
-        1,
-        deadlines,
-    ),
-];
+laws! {
+    "core.notice.taken-once", "GASPI 17.1 §8.3.4; unipgas core: Notifications::take", 3,
+        "a notice arrives with its value and is taken once" => taken_once;
+    "core.notice.range", "GASPI 17.1 §8.3.3; unipgas core: Notifications::wait_some", 2,
+        "a wait ends by a notice of its own range only, and says which" => range;
+    "core.notice.delivered", "unipgas core: Flags::DELIVERED", 3,
+        "a notice that has been delivered is seen by whoever reads its word" => delivered;
+    "core.notice.wakes", "unipgas core: Bell", 2,
+        "who sleeps is woken by a notice" => wakes;
+    "core.notice.many-wakes", "unipgas core: Bell", 2,
+        "of many notices to a process that falls asleep again and again none is lost" => many_wakes;
+    "core.wait.deadlines", "GASPI 17.1 §3.9; unipgas core: Deadline", 1,
+        "a wait ends at its deadline, not before, and looks at least once" => deadlines;
+}
 
 fn taken_once(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {

@@ -11,57 +11,22 @@ use crate::law::{Ctx, Law, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    ordering(
-        "core.notice.after-data",
-        "unipgas core: Channel::put_notify",
-        "a notice never overtakes the data of its own operation",
-        2,
-        after_own_data,
-    ),
-    ordering(
-        "core.notice.not-overtaking",
-        "GASPI 17.1 §8.3.2; unipgas core: Flags::ORDERED",
-        "an ordered notice is visible after all earlier puts of its endpoint",
-        2,
-        not_overtaking,
-    ),
-    ordering(
-        "core.put.ordered",
-        "unipgas core: Flags::ORDERED",
-        "ordered puts to one word are seen in their order, and the last one stays",
-        2,
-        ordered_puts,
-    ),
-    ordering(
-        "core.atomic.ordered",
-        "unipgas core: Flags::ORDERED",
-        "an ordered atomic is visible after all earlier puts of its endpoint",
-        2,
-        ordered_atomic,
-    ),
-    ordering(
-        "core.put.inline",
-        "unipgas core: Flags::INLINE",
-        "the source of an inline put may be changed at once",
-        2,
-        inline,
-    ),
-    ordering(
-        "core.drain.complete",
-        "GASPI 17.1 §8.2.3; unipgas core: Endpoint::drain",
-        "after a drain nothing is pending, all is visible, and sources may be reused",
-        2,
-        drained,
-    ),
-    ordering(
-        "core.get-notify.after-data",
-        "GASPI 17.1 §8.4.4; unipgas core: Endpoint::get_notify",
-        "the notice of a get comes after the data of all its parts",
-        2,
-        get_notify,
-    ),
-];
+laws! {
+    "core.notice.after-data", "unipgas core: Channel::put_notify", 2 + ordering,
+        "a notice never overtakes the data of its own operation" => after_own_data;
+    "core.notice.not-overtaking", "GASPI 17.1 §8.3.2; unipgas core: Flags::ORDERED", 2 + ordering,
+        "an ordered notice is visible after all earlier puts of its endpoint" => not_overtaking;
+    "core.put.ordered", "unipgas core: Flags::ORDERED", 2 + ordering,
+        "ordered puts to one word are seen in their order, and the last one stays" => ordered_puts;
+    "core.atomic.ordered", "unipgas core: Flags::ORDERED", 2 + ordering,
+        "an ordered atomic is visible after all earlier puts of its endpoint" => ordered_atomic;
+    "core.put.inline", "unipgas core: Flags::INLINE", 2 + ordering,
+        "the source of an inline put may be changed at once" => inline;
+    "core.drain.complete", "GASPI 17.1 §8.2.3; unipgas core: Endpoint::drain", 2 + ordering,
+        "after a drain nothing is pending, all is visible, and sources may be reused" => drained;
+    "core.get-notify.after-data", "GASPI 17.1 §8.4.4; unipgas core: Endpoint::get_notify", 2 + ordering,
+        "the notice of a get comes after the data of all its parts" => get_notify;
+}
 
 const SLOT: usize = 8192;
 const PUTS: usize = 12;

@@ -4,34 +4,18 @@ use std::ptr::null_mut;
 
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Local, Remote, RemoteRegion};
 
-use super::law;
 use super::rank::{Rank, Says, bytes_of, late, on_ranks};
 use crate::ensure;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.private.everywhere",
-        "unipgas core: Endpoint::put, Endpoint::get; op::Local",
-        "what lies on the heap, on the stack, in a static or in constants is sent as it is, and so is received what may be written, of any length",
-        2,
-        everywhere,
-    ),
-    law(
-        "core.private.mapped-anew",
-        "unipgas core: Endpoint::put, Endpoint::get; op::Local",
-        "memory that was unmapped, and mapped anew at the same address, is sent and received as it is now, by several threads at once",
-        2,
-        mapped_anew,
-    ),
-    law(
-        "core.private.results",
-        "unipgas core: Endpoint::atomic",
-        "results of atomic operations get to where the caller wants them, however many, and not a byte beside",
-        2,
-        results,
-    ),
-];
+laws! {
+    "core.private.everywhere", "unipgas core: Endpoint::put, Endpoint::get; op::Local", 2,
+        "what lies on the heap, on the stack, in a static or in constants is sent as it is, and so is received what may be written, of any length" => everywhere;
+    "core.private.mapped-anew", "unipgas core: Endpoint::put, Endpoint::get; op::Local", 2,
+        "memory that was unmapped, and mapped anew at the same address, is sent and received as it is now, by several threads at once" => mapped_anew;
+    "core.private.results", "unipgas core: Endpoint::atomic", 2,
+        "results of atomic operations get to where the caller wants them, however many, and not a byte beside" => results;
+}
 
 const LEN: usize = 200_000;
 const LENGTHS: [usize; 9] = [1, 8, 65, 4096, 16384, 16385, 65536, 65537, LEN];

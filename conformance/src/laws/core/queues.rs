@@ -5,54 +5,23 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Error, Flags, Notice, Region, Remote, RemoteRegion, Rights};
 
 use super::rank::{EXTRA, Rank, Says, late, on_ranks, refused, write};
-use super::{law, ordering};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.queue.depth",
-        "GASPI 17.1 §8.5.3; unipgas core: Endpoint::claim",
-        "a queue takes as many requests as it has places, and again as many after a drain",
-        2,
-        depth,
-    ),
-    law(
-        "core.queue.apart",
-        "unipgas core: Engine::endpoint",
-        "endpoints have their own places",
-        2,
-        apart,
-    ),
-    ordering(
-        "core.inbox.once-in-order",
-        "unipgas core: Channel::deliver",
-        "records arrive once, those of one sender in their order",
-        4,
-        |ctx| once_in_order(ctx, Rights::FULL),
-    ),
-    ordering(
-        "core.inbox.for-records",
-        "unipgas core: Rights::RECORDS",
-        "so they do in memory that is for records alone, where a peer across a network reads and writes nothing",
-        4,
-        |ctx| once_in_order(ctx, Rights::FULL | Rights::RECORDS),
-    ),
-    law(
-        "core.inbox.full",
-        "unipgas core: Error::InboxFull",
-        "a full inbox refuses a record, and loses none",
-        2,
-        full,
-    ),
-    law(
-        "core.leave.is-no-death",
-        "unipgas core: Transport::leave",
-        "a rank that leaves properly has left, and has not died",
-        2,
-        leaves,
-    ),
-];
+laws! {
+    "core.queue.depth", "GASPI 17.1 §8.5.3; unipgas core: Endpoint::claim", 2,
+        "a queue takes as many requests as it has places, and again as many after a drain" => depth;
+    "core.queue.apart", "unipgas core: Engine::endpoint", 2,
+        "endpoints have their own places" => apart;
+    "core.inbox.once-in-order", "unipgas core: Channel::deliver", 4 + ordering,
+        "records arrive once, those of one sender in their order" => |ctx| once_in_order(ctx, Rights::FULL);
+    "core.inbox.for-records", "unipgas core: Rights::RECORDS", 4 + ordering,
+        "so they do in memory that is for records alone, where a peer across a network reads and writes nothing" => |ctx| once_in_order(ctx, Rights::FULL | Rights::RECORDS);
+    "core.inbox.full", "unipgas core: Error::InboxFull", 2,
+        "a full inbox refuses a record, and loses none" => full;
+    "core.leave.is-no-death", "unipgas core: Transport::leave", 2,
+        "a rank that leaves properly has left, and has not died" => leaves;
+}
 
 fn depth(ctx: &Ctx) -> Verdict {
     const DEPTH: u32 = 8;

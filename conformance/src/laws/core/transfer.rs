@@ -2,55 +2,24 @@
 
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
-use super::law;
 use super::rank::{EXTRA, Says, bytes_of, on_ranks, other_than, read, refused, write};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.put.contents",
-        "unipgas core: Channel::put",
-        "a put writes its bytes, all of them, and no others",
-        2,
-        put_contents,
-    ),
-    law(
-        "core.get.contents",
-        "unipgas core: Channel::get",
-        "a get reads the bytes that are there, and changes no others",
-        2,
-        get_contents,
-    ),
-    law(
-        "core.transfer.bounds",
-        "unipgas core: RemoteRegion::check",
-        "a range that leaves its region is refused, and nothing is written",
-        2,
-        bounds,
-    ),
-    law(
-        "core.transfer.rights",
-        "unipgas core: Rights",
-        "an access that the owner does not grant is refused, and nothing is written",
-        2,
-        rights,
-    ),
-    law(
-        "core.put-notify.refused-whole",
-        "unipgas core: Channel::put_notify",
-        "a put whose notice is refused writes nothing",
-        2,
-        refused_whole,
-    ),
-    law(
-        "core.region.stale",
-        "unipgas core: Region",
-        "a released region is refused, also when another one takes its place",
-        2,
-        stale,
-    ),
-];
+laws! {
+    "core.put.contents", "unipgas core: Channel::put", 2,
+        "a put writes its bytes, all of them, and no others" => put_contents;
+    "core.get.contents", "unipgas core: Channel::get", 2,
+        "a get reads the bytes that are there, and changes no others" => get_contents;
+    "core.transfer.bounds", "unipgas core: RemoteRegion::check", 2,
+        "a range that leaves its region is refused, and nothing is written" => bounds;
+    "core.transfer.rights", "unipgas core: Rights", 2,
+        "an access that the owner does not grant is refused, and nothing is written" => rights;
+    "core.put-notify.refused-whole", "unipgas core: Channel::put_notify", 2,
+        "a put whose notice is refused writes nothing" => refused_whole;
+    "core.region.stale", "unipgas core: Region", 2,
+        "a released region is refused, also when another one takes its place" => stale;
+}
 
 const SIZES: &[usize] = &[
     0,

@@ -5,28 +5,17 @@ use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags};
 
 use super::super::atomics::{COUNT, Elements, SIZE, elements};
 use super::super::rank::Says;
-use super::super::{law, ordering};
 use super::node::on_nodes;
 use crate::kit::same;
-use crate::law::{Ctx, Law, Verdict, not_offered};
+use crate::law::{Ctx, Verdict, not_offered};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.atomic.table",
-        "unipgas core: Channel::atomic; Limits::atomics",
-        "every operation on every type does what it does here, on one element and on several; what is not defined is refused",
-        2,
-        table,
-    ),
-    ordering(
-        "core.transport.atomic.distinct",
-        "unipgas core: Channel::atomic",
-        "numbers that all processes fetch by adding 1 are each given once",
-        4,
-        distinct,
-    ),
-];
+laws! {
+    "core.transport.atomic.table", "unipgas core: Channel::atomic; Limits::atomics", 2,
+        "every operation on every type does what it does here, on one element and on several; what is not defined is refused" => table;
+    "core.transport.atomic.distinct", "unipgas core: Channel::atomic", 4 + ordering,
+        "numbers that all processes fetch by adding 1 are each given once" => distinct;
+}
 
 fn table(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {

@@ -2,36 +2,20 @@
 
 use unipgas_core::{Error, Flags, Outcome, Rights};
 
-use super::super::law;
 use super::super::rank::Says;
 use super::node::on_nodes;
 use crate::kit::{Memory, bytes_of};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.name",
-        "unipgas core: Transport::name",
-        "a backend has the name by which it was asked for",
-        1,
-        name,
-    ),
-    law(
-        "core.transport.direct",
-        "unipgas core: Capabilities::maps, direct, asynchronous",
-        "what was imported is mapped here if the backend says so; of a direct one operations end in the call; likewise what is not asynchronous",
-        2,
-        direct,
-    ),
-    law(
-        "core.transport.user-memory",
-        "unipgas core: Transport::register, expose; Capabilities::registers_user_memory",
-        "memory of the user is reached by peers where the backend registers it, and refused where it does not",
-        2,
-        user_memory,
-    ),
-];
+laws! {
+    "core.transport.name", "unipgas core: Transport::name", 1,
+        "a backend has the name by which it was asked for" => name;
+    "core.transport.direct", "unipgas core: Capabilities::maps, direct, asynchronous", 2,
+        "what was imported is mapped here if the backend says so; of a direct one operations end in the call; likewise what is not asynchronous" => direct;
+    "core.transport.user-memory", "unipgas core: Transport::register, expose; Capabilities::registers_user_memory", 2,
+        "memory of the user is reached by peers where the backend registers it, and refused where it does not" => user_memory;
+}
 
 fn name(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {

@@ -5,19 +5,15 @@ use std::time::{Duration, Instant};
 
 use unipgas_core::Flags;
 
-use super::super::law;
 use super::node::on_nodes;
 use crate::kit::library_threads;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[law(
-    "core.transport.idle",
-    "unipgas core: driver; Transport",
-    "a process has one progress thread at most, and while nothing is under way its threads sleep",
-    3,
-    idle,
-)];
+laws! {
+    "core.transport.idle", "unipgas core: driver; Transport", 3,
+        "a process has one progress thread at most, and while nothing is under way its threads sleep" => idle;
+}
 
 /// The kernel keeps 15 bytes of a thread's name.
 const PROGRESS: &str = "unipgas-progres";

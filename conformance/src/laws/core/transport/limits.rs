@@ -3,37 +3,21 @@
 use unipgas_core::transport::Limits;
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Outcome};
 
-use super::super::law;
 use super::super::rank::Says;
 use super::node::{Node, on_nodes};
 use crate::kit::bytes_of;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.largest",
-        "unipgas core: Limits::largest",
-        "the longest transfers go at once, what is one byte longer is refused, and nothing of it is done",
-        2,
-        largest,
-    ),
-    law(
-        "core.transport.inline.most",
-        "unipgas core: Limits::inline",
-        "as many bytes as the backend says are taken in the call; one more is refused",
-        2,
-        most_inline,
-    ),
-    law(
-        "core.transport.depth",
-        "unipgas core: Limits::depth; Error::NotNow",
-        "a channel takes as many operations to a peer as the backend says, and one more when one has been reported; other channels and peers do not matter",
-        3,
-        depth,
-    ),
-];
+laws! {
+    "core.transport.largest", "unipgas core: Limits::largest", 2,
+        "the longest transfers go at once, what is one byte longer is refused, and nothing of it is done" => largest;
+    "core.transport.inline.most", "unipgas core: Limits::inline", 2,
+        "as many bytes as the backend says are taken in the call; one more is refused" => most_inline;
+    "core.transport.depth", "unipgas core: Limits::depth; Error::NotNow", 3,
+        "a channel takes as many operations to a peer as the backend says, and one more when one has been reported; other channels and peers do not matter" => depth;
+}
 
 /// Where there is no limit, as much as this.
 const LEN: usize = 100_000;

@@ -3,31 +3,17 @@
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Error, Flags, Result};
 
-use super::super::law;
 use super::node::{Node, on_nodes};
 use crate::kit::until;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.leaves",
-        "unipgas core: Transport::leave, Peer::life",
-        "a process that has left has not died, and the others go on",
-        3,
-        leaves,
-    ),
-    Law {
-        needs_kill: true,
-        ..law(
-            "core.transport.dies",
-            "unipgas core: Peer::life; Error::PeerDead",
-            "of a process that was killed all operations end, and what was imported is refused; the others go on",
-            3,
-            dies,
-        )
-    },
-];
+laws! {
+    "core.transport.leaves", "unipgas core: Transport::leave, Peer::life", 3,
+        "a process that has left has not died, and the others go on" => leaves;
+    "core.transport.dies", "unipgas core: Peer::life; Error::PeerDead", 3 + needs_kill,
+        "of a process that was killed all operations end, and what was imported is refused; the others go on" => dies;
+}
 
 fn life(node: &Node<'_>, rank: usize) -> Life {
     node.peers[rank]

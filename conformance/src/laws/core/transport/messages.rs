@@ -9,52 +9,23 @@ use unipgas_core::transport::{Handler, LONGEST_MESSAGE};
 use unipgas_core::{Error, Flags, Remote, Result, Rights};
 
 use super::super::rank::Says;
-use super::super::{law, ordering};
 use super::node::{Node, on_nodes, view};
 use crate::kit::{Memory, bytes_of, until};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    ordering(
-        "core.transport.message",
-        "unipgas core: Channel::active_message; Flags::ORDERED",
-        "messages come once each, to a process that calls nothing; ordered ones in their order, after earlier data of their channel",
-        3,
-        messages,
-    ),
-    law(
-        "core.transport.message.refused",
-        "unipgas core: Channel::active_message; Error::Refused, Unsupported",
-        "what a handler refuses, and what nobody handles, comes back to the sender",
-        2,
-        refused,
-    ),
-    law(
-        "core.transport.message.answered",
-        "unipgas core: Channel::active_message; op::Reply",
-        "what the handler answers is there when the message has ended: as much of it as has room, and not a byte more",
-        2,
-        answered,
-    ),
-    law(
-        "core.transport.message.released",
-        "unipgas core: Channel::active_message; Error::StaleRegion",
-        "once its owner has released a region, its handler is called no more",
-        2,
-        released,
-    ),
-    Law {
-        needs_kill: true,
-        ..law(
-            "core.transport.message.dies",
-            "unipgas core: Channel::active_message; Error::PeerDead",
-            "messages to a process that was killed end; the others take theirs",
-            3,
-            dies,
-        )
-    },
-];
+laws! {
+    "core.transport.message", "unipgas core: Channel::active_message; Flags::ORDERED", 3 + ordering,
+        "messages come once each, to a process that calls nothing; ordered ones in their order, after earlier data of their channel" => messages;
+    "core.transport.message.refused", "unipgas core: Channel::active_message; Error::Refused, Unsupported", 2,
+        "what a handler refuses, and what nobody handles, comes back to the sender" => refused;
+    "core.transport.message.answered", "unipgas core: Channel::active_message; op::Reply", 2,
+        "what the handler answers is there when the message has ended: as much of it as has room, and not a byte more" => answered;
+    "core.transport.message.released", "unipgas core: Channel::active_message; Error::StaleRegion", 2,
+        "once its owner has released a region, its handler is called no more" => released;
+    "core.transport.message.dies", "unipgas core: Channel::active_message; Error::PeerDead", 3 + needs_kill,
+        "messages to a process that was killed end; the others take theirs" => dies;
+}
 
 /// What has come: where, which bytes, and the word of the data that they tell of.
 type Seen = (usize, Vec<u8>, u64);

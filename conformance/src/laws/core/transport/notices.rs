@@ -8,57 +8,26 @@ use unipgas_core::transport::Channel;
 use unipgas_core::{Error, Flags, Notice, Rights};
 
 use super::super::rank::Says;
-use super::super::{law, ordering};
 use super::node::{Node, on_nodes, view};
 use crate::kit::{bytes_of, until};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    ordering(
-        "core.transport.put-notify",
-        "unipgas core: Channel::put_notify",
-        "a notice never overtakes the data of its own operation",
-        2,
-        put_notify,
-    ),
-    ordering(
-        "core.transport.ordered",
-        "unipgas core: Flags::ORDERED",
-        "what is ordered comes after all earlier operations of its channel to the same peer",
-        3,
-        ordered,
-    ),
-    ordering(
-        "core.transport.deliver",
-        "unipgas core: Channel::deliver",
-        "records of all peers come once each, those of one peer that are ordered in their order; a full inbox refuses and loses nothing",
-        3,
-        deliver,
-    ),
-    ordering(
-        "core.transport.deliver.ordered",
-        "unipgas core: Channel::deliver; Flags::ORDERED",
-        "ordered records that are under way together come in their order, after earlier data of their channel",
-        2,
-        deliver_ordered,
-    ),
-    law(
-        "core.transport.full",
-        "unipgas core: Channel::deliver; Error::InboxFull",
-        "an inbox takes as many records as it has places, and more when some have been taken",
-        2,
-        full,
-    ),
-    law(
-        "core.transport.wake",
-        "unipgas core: Flags::WAKE, Transport::bell",
-        "who sleeps at the bell is woken by notices, and by what is flagged so",
-        2,
-        wake,
-    ),
-];
+laws! {
+    "core.transport.put-notify", "unipgas core: Channel::put_notify", 2 + ordering,
+        "a notice never overtakes the data of its own operation" => put_notify;
+    "core.transport.ordered", "unipgas core: Flags::ORDERED", 3 + ordering,
+        "what is ordered comes after all earlier operations of its channel to the same peer" => ordered;
+    "core.transport.deliver", "unipgas core: Channel::deliver", 3 + ordering,
+        "records of all peers come once each, those of one peer that are ordered in their order; a full inbox refuses and loses nothing" => deliver;
+    "core.transport.deliver.ordered", "unipgas core: Channel::deliver; Flags::ORDERED", 2 + ordering,
+        "ordered records that are under way together come in their order, after earlier data of their channel" => deliver_ordered;
+    "core.transport.full", "unipgas core: Channel::deliver; Error::InboxFull", 2,
+        "an inbox takes as many records as it has places, and more when some have been taken" => full;
+    "core.transport.wake", "unipgas core: Flags::WAKE, Transport::bell", 2,
+        "who sleeps at the bell is woken by notices, and by what is flagged so" => wake;
+}
 
 fn word(node: &Node<'_>, at: usize) -> u32 {
     node.own().half(at).load(Ordering::Acquire)

@@ -5,42 +5,21 @@ use unipgas_core::{
     Result, Rights,
 };
 
-use super::super::law;
 use super::super::rank::Says;
 use super::node::{Node, on_nodes, view};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 use crate::{ensure, ensure_eq};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.bounds",
-        "unipgas core: Error::OutOfBounds, Misaligned",
-        "what leaves its region, or is not aligned, is refused, and nothing is written",
-        2,
-        bounds,
-    ),
-    law(
-        "core.transport.rights",
-        "unipgas core: Rights; Error::AccessDenied",
-        "what a region does not grant is refused, what it grants is done",
-        2,
-        rights,
-    ),
-    law(
-        "core.transport.stale",
-        "unipgas core: Error::StaleRegion",
-        "once its owner has released a region nothing is done to it, and its key leads nowhere",
-        2,
-        stale,
-    ),
-    law(
-        "core.transport.garbage",
-        "unipgas core: Transport::connect, Peer::import",
-        "bytes that are no address, or no key, are refused",
-        2,
-        garbage,
-    ),
-];
+laws! {
+    "core.transport.bounds", "unipgas core: Error::OutOfBounds, Misaligned", 2,
+        "what leaves its region, or is not aligned, is refused, and nothing is written" => bounds;
+    "core.transport.rights", "unipgas core: Rights; Error::AccessDenied", 2,
+        "what a region does not grant is refused, what it grants is done" => rights;
+    "core.transport.stale", "unipgas core: Error::StaleRegion", 2,
+        "once its owner has released a region nothing is done to it, and its key leads nowhere" => stale;
+    "core.transport.garbage", "unipgas core: Transport::connect, Peer::import", 2,
+        "bytes that are no address, or no key, are refused" => garbage;
+}
 
 /// What needs a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,19 +4,15 @@ use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
 };
 
-use super::super::law;
 use super::super::rank::Says;
 use super::node::{Node, on_nodes};
 use crate::ensure_eq;
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 
-pub const LAWS: &[Law] = &[law(
-    "core.transport.registered",
-    "unipgas core: Limits::registered; Error::NotRegistered",
-    "where local memory has to be registered, operations on memory that is not, is no more or is not as long are refused, and nothing is done; else any memory does",
-    2,
-    registered,
-)];
+laws! {
+    "core.transport.registered", "unipgas core: Limits::registered; Error::NotRegistered", 2,
+        "where local memory has to be registered, operations on memory that is not, is no more or is not as long are refused, and nothing is done; else any memory does" => registered;
+}
 
 fn registered(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {

@@ -3,42 +3,21 @@
 use unipgas_core::lines::LINE;
 use unipgas_core::{Error, Flags};
 
-use super::super::{law, ordering};
 use super::node::{Node, on_nodes};
 use crate::ensure_eq;
 use crate::kit::{bytes_of, random_bytes, same, until};
-use crate::law::{Ctx, Law, Verdict};
+use crate::law::{Ctx, Verdict};
 
-pub const LAWS: &[Law] = &[
-    law(
-        "core.transport.put",
-        "unipgas core: Channel::put",
-        "puts of every length and alignment move exactly their bytes",
-        2,
-        put,
-    ),
-    law(
-        "core.transport.get",
-        "unipgas core: Channel::get",
-        "gets of every length and alignment move exactly their bytes",
-        3,
-        get,
-    ),
-    ordering(
-        "core.transport.inline",
-        "unipgas core: Flags::INLINE",
-        "after an inline put has returned its source may be used again",
-        2,
-        inline,
-    ),
-    ordering(
-        "core.transport.lines",
-        "unipgas core: Flags::LINES",
-        "the last word of a line is there after the line's other bytes, or that is refused",
-        2,
-        lines,
-    ),
-];
+laws! {
+    "core.transport.put", "unipgas core: Channel::put", 2,
+        "puts of every length and alignment move exactly their bytes" => put;
+    "core.transport.get", "unipgas core: Channel::get", 3,
+        "gets of every length and alignment move exactly their bytes" => get;
+    "core.transport.inline", "unipgas core: Flags::INLINE", 2 + ordering,
+        "after an inline put has returned its source may be used again" => inline;
+    "core.transport.lines", "unipgas core: Flags::LINES", 2 + ordering,
+        "the last word of a line is there after the line's other bytes, or that is refused" => lines;
+}
 
 const LENGTHS: [usize; 16] = [
     0, 1, 2, 3, 7, 8, 9, 31, 64, 65, 255, 1000, 4095, 4097, 20_001, 70_000,
