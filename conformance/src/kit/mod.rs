@@ -7,6 +7,7 @@ mod sides;
 mod stopped;
 mod table;
 
+use std::panic::Location;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,24 @@ pub(crate) fn gave(
 ) -> String {
     let file = file.rsplit('/').next().unwrap_or(file);
     format!("{call} gave {seen} instead of {expected} ({file}:{line})")
+}
+
+/// Fails unless a call gave the code that the law expects of it.
+#[track_caller]
+pub(crate) fn gives(
+    call: &str,
+    (seen, expected): (i32, i32),
+    code_name: fn(i32) -> String,
+) -> Verdict {
+    if seen == expected {
+        return Ok(());
+    }
+    let (codes, place) = ((code_name(seen), code_name(expected)), Location::caller());
+    Err(gave(
+        call,
+        (&codes.0, &codes.1),
+        (place.file(), place.line()),
+    ))
 }
 
 /// Waits until the condition holds, or fails.

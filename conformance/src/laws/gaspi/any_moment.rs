@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use super::kit::*;
 use super::replacement::{all_healthy, incarnation, together};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     any_moment: "replaced.any-moment", "§5.3.1, §5.5.1", 4,
@@ -28,18 +26,10 @@ const KEPT: usize = 48;
 fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
     let right = ((ctx.rank + 1) % ctx.size) as u16;
     let done = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
-    done(c!(gaspi_write_notify(
-        0,
-        VALUE as u64,
-        right,
-        0,
-        HALO as u64,
-        8,
-        0,
-        at as u32 + 1,
-        0,
-        BLOCK
-    )))?;
+    done(
+        post::write_notify(0, VALUE as u64, right, 0, HALO as u64, 8, 0, at as u32 + 1)
+            .code(0, BLOCK),
+    )?;
     let (mut first, mut value) = (0, 0);
     done(c!(gaspi_notify_waitsome(0, 0, 1, &mut first, BLOCK)))?;
     done(c!(gaspi_notify_reset(0, 0, &mut value)))?;
@@ -96,16 +86,7 @@ fn any_moment(ctx: &Ctx) -> Verdict {
         memory.set(VALUE, u64::from(ctx.rank) + 1);
         memory.set(OWN + 24, memory.get(VALUE));
         let right = ((ctx.rank + 1) % ctx.size) as u16;
-        ok!(gaspi_write(
-            0,
-            OWN as u64 + 16,
-            right,
-            0,
-            KEPT as u64 + 16,
-            16,
-            0,
-            LONG
-        ));
+        post::write(0, OWN as u64 + 16, right, 0, KEPT as u64 + 16, 16).ok(0, LONG)?;
         flush(0)?;
         barrier()?;
         ctx.sync();
@@ -158,16 +139,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     if new {
         // From its right neighbour.
         let right = ((ctx.rank + 1) % ctx.size) as u16;
-        ok!(gaspi_read(
-            0,
-            OWN as u64,
-            right,
-            0,
-            KEPT as u64,
-            32,
-            0,
-            LONG
-        ));
+        post::read(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
         flush(0)?;
     }
     let newest = u64::from(memory.get(OWN) < memory.get(OWN + 16));
@@ -178,16 +150,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     memory.set(VALUE, memory.get(OWN + 16 * place + 8));
     // What the left neighbour keeps here is kept anew, too.
     let right = ((ctx.rank + 1) % ctx.size) as u16;
-    ok!(gaspi_write(
-        0,
-        OWN as u64,
-        right,
-        0,
-        KEPT as u64,
-        32,
-        0,
-        LONG
-    ));
+    post::write(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
     flush(0)?;
     barrier()?;
     Ok(all)

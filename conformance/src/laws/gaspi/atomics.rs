@@ -3,8 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     sums_are_complete: "atomic.fetch_add", "§10.2.1", 4, [gaspi_atomic_fetch_add] + ordering,

@@ -1,10 +1,8 @@
 //! Names and nulls that are refused: by which code, without an effect anywhere.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     null_results: "bad.null-results", "§5.7", 1,
@@ -142,22 +140,18 @@ fn null_inputs(_: &Ctx) -> Verdict {
         let theirs = if missing == 2 { null() } else { ids };
         let to = if missing == 3 { null() } else { at };
         let size = if missing == 4 { null() } else { size };
-        gives!(
+        post::write_list(1, mine, from, 0, theirs, to, size).gives(GASPI_ERR_NULLPTR, 0, LONG)?;
+        post::read_list(1, mine, from, 0, theirs, to, size).gives(GASPI_ERR_NULLPTR, 0, LONG)?;
+        post::write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1).gives(
             GASPI_ERR_NULLPTR,
-            gaspi_write_list(1, mine, from, 0, theirs, to, size, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0).gives(
             GASPI_ERR_NULLPTR,
-            gaspi_read_list(1, mine, from, 0, theirs, to, size, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_NULLPTR,
-            gaspi_write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_NULLPTR,
-            gaspi_read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 0, LONG)
-        );
+            0,
+            LONG,
+        )?;
     }
     let mut first = 0;
     gives!(
@@ -166,31 +160,14 @@ fn null_inputs(_: &Ctx) -> Verdict {
     );
     ensure_eq!(queue_size(0)?, 0, "the queue's size after refusals");
     let (send, mut receive) = ([1u8; 8], [9u8; 8]);
-    gives!(
+    post::allreduce(null(), receive.as_mut_ptr(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
+    post::allreduce(send.as_ptr(), null_mut(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
+    post::allreduce(null::<u64>(), null_mut(), 1, 2, 5).gives(GASPI_ERR_NULLPTR, ALL, LONG)?;
+    post::allreduce_user(send.as_ptr(), receive.as_mut_ptr(), 1, 8, None, null_mut()).gives(
         GASPI_ERR_NULLPTR,
-        gaspi_allreduce(null(), receive.as_mut_ptr(), 1, 2, 5, ALL, LONG)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_allreduce(send.as_ptr(), null_mut(), 1, 2, 5, ALL, LONG)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_allreduce(null(), null_mut(), 1, 2, 5, ALL, LONG)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_allreduce_user(
-            send.as_ptr(),
-            receive.as_mut_ptr(),
-            1,
-            8,
-            None,
-            null_mut(),
-            ALL,
-            LONG
-        )
-    );
+        ALL,
+        LONG,
+    )?;
     gives!(
         GASPI_ERR_NULLPTR,
         gaspi_allreduce_user_17(
@@ -204,32 +181,16 @@ fn null_inputs(_: &Ctx) -> Verdict {
             LONG
         )
     );
-    gives!(
+    post::allreduce_user(null(), receive.as_mut_ptr(), 1, 8, Some(add), null_mut()).gives(
         GASPI_ERR_NULLPTR,
-        gaspi_allreduce_user(
-            null(),
-            receive.as_mut_ptr(),
-            1,
-            8,
-            Some(add),
-            null_mut(),
-            ALL,
-            LONG
-        )
-    );
-    gives!(
+        ALL,
+        LONG,
+    )?;
+    post::allreduce_user(send.as_ptr(), null_mut(), 1, 8, Some(add), null_mut()).gives(
         GASPI_ERR_NULLPTR,
-        gaspi_allreduce_user(
-            send.as_ptr(),
-            null_mut(),
-            1,
-            8,
-            Some(add),
-            null_mut(),
-            ALL,
-            LONG
-        )
-    );
+        ALL,
+        LONG,
+    )?;
     ensure_eq!(receive, [9; 8], "the result of refused reductions");
     gives!(GASPI_ERR_NULLPTR, gaspi_segment_bind(1, null_mut(), 64, 0));
     gives!(
@@ -294,33 +255,15 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
 fn unknown_segments(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         for id in [2u8, 100, 254, 255] {
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_write(id, 0, peer, 0, 0, 8, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_write(0, 0, peer, id, 0, 8, 0, LONG)
-            );
+            post::write(id, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+            post::write(0, 0, peer, id, 0, 8).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
             gives!(GASPI_ERR_INV_SEG, gaspi_read(id, 0, peer, 0, 0, 8, 0, LONG));
             gives!(GASPI_ERR_INV_SEG, gaspi_read(0, 0, peer, id, 0, 8, 0, LONG));
             gives!(GASPI_ERR_INV_SEG, gaspi_notify(id, peer, 0, 1, 0, LONG));
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_write_notify(id, 0, peer, 0, 0, 8, 0, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_write_notify(0, 0, peer, id, 0, 8, 0, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_read_notify(id, 0, peer, 0, 0, 8, 0, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_read_notify(0, 0, peer, id, 0, 8, 0, 0, LONG)
-            );
+            post::write_notify(id, 0, peer, 0, 0, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+            post::write_notify(0, 0, peer, id, 0, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+            post::read_notify(id, 0, peer, 0, 0, 8, 0).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+            post::read_notify(0, 0, peer, id, 0, 8, 0).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
             gives!(GASPI_ERR_INV_SEG, gaspi_segment_register(id, peer, LONG));
             gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(id));
             let (mut pointer, mut size, mut number, mut old) = (null_mut(), 0, 0, 7);
@@ -355,42 +298,35 @@ fn unknown_queues(ctx: &Ctx) -> Verdict {
         let (ids, at, size) = ([0u8], [8u64], [8u64]);
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for queue in [8u8, 15, 16, 17, 255] {
-            gives!(
+            post::write(0, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
+            post::read(0, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
+            post::notify(0, peer, 0, 1).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
+            post::write_notify(0, 0, peer, 0, 0, 8, 0, 1).gives(
                 GASPI_ERR_INV_QUEUE,
-                gaspi_write(0, 0, peer, 0, 0, 8, queue, LONG)
-            );
-            gives!(
+                queue,
+                LONG,
+            )?;
+            post::read_notify(0, 0, peer, 0, 0, 8, 0).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
+            post::write_list(1, ids, at, peer, ids, at, size).gives(
                 GASPI_ERR_INV_QUEUE,
-                gaspi_read(0, 0, peer, 0, 0, 8, queue, LONG)
-            );
-            gives!(
+                queue,
+                LONG,
+            )?;
+            post::read_list(1, ids, at, peer, ids, at, size).gives(
                 GASPI_ERR_INV_QUEUE,
-                gaspi_notify(0, peer, 0, 1, queue, LONG)
-            );
-            gives!(
+                queue,
+                LONG,
+            )?;
+            post::write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1).gives(
                 GASPI_ERR_INV_QUEUE,
-                gaspi_write_notify(0, 0, peer, 0, 0, 8, 0, 1, queue, LONG)
-            );
-            gives!(
+                queue,
+                LONG,
+            )?;
+            post::read_list_notify(1, ids, at, peer, ids, at, size, 0, 0).gives(
                 GASPI_ERR_INV_QUEUE,
-                gaspi_read_notify(0, 0, peer, 0, 0, 8, 0, queue, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_QUEUE,
-                gaspi_write_list(1, ids, at, peer, ids, at, size, queue, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_QUEUE,
-                gaspi_read_list(1, ids, at, peer, ids, at, size, queue, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_QUEUE,
-                gaspi_write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1, queue, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_QUEUE,
-                gaspi_read_list_notify(1, ids, at, peer, ids, at, size, 0, 0, queue, LONG)
-            );
+                queue,
+                LONG,
+            )?;
             gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, BLOCK));
             gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_delete(queue));
             gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
@@ -410,36 +346,23 @@ fn unknown_ranks(ctx: &Ctx) -> Verdict {
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for rank in [ctx.size as u16, 100, 65_534, 65_535] {
             let mut old = 7;
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_write(0, 0, rank, 0, 0, 8, 0, LONG)
-            );
+            post::write(0, 0, rank, 0, 0, 8).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
             gives!(GASPI_ERR_INV_RANK, gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG));
             gives!(GASPI_ERR_INV_RANK, gaspi_notify(0, rank, 0, 1, 0, LONG));
-            gives!(
+            post::write_notify(0, 0, rank, 0, 0, 8, 0, 1).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
+            post::read_notify(0, 0, rank, 0, 0, 8, 0).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
+            post::write_list(1, ids, at, rank, ids, at, size).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
+            post::read_list(1, ids, at, rank, ids, at, size).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
+            post::write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1).gives(
                 GASPI_ERR_INV_RANK,
-                gaspi_write_notify(0, 0, rank, 0, 0, 8, 0, 1, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_list_notify(1, ids, at, rank, ids, at, size, 0, 0).gives(
                 GASPI_ERR_INV_RANK,
-                gaspi_read_notify(0, 0, rank, 0, 0, 8, 0, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_write_list(1, ids, at, rank, ids, at, size, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_read_list(1, ids, at, rank, ids, at, size, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_read_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
             gives!(
                 GASPI_ERR_INV_RANK,
                 gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG)
@@ -470,23 +393,20 @@ fn unknown_groups(_: &Ctx) -> Verdict {
         let (mut size, mut rank) = (7, 7);
         for timeout in [TEST, BLOCK] {
             gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
-            gives!(
+            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).gives(
                 GASPI_ERR_INV_GROUP,
-                gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5, group, timeout)
-            );
-            gives!(
-                GASPI_ERR_INV_GROUP,
-                gaspi_allreduce_user(
-                    send.as_ptr(),
-                    receive.as_mut_ptr(),
-                    1,
-                    8,
-                    Some(add),
-                    null_mut(),
-                    group,
-                    timeout
-                )
-            );
+                group,
+                timeout,
+            )?;
+            post::allreduce_user(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
+                1,
+                8,
+                Some(add),
+                null_mut(),
+            )
+            .gives(GASPI_ERR_INV_GROUP, group, timeout)?;
             gives!(GASPI_ERR_INV_GROUP, gaspi_group_commit(group, timeout));
             gives!(
                 GASPI_ERR_INV_GROUP,
@@ -562,10 +482,7 @@ fn reductions(_: &Ctx) -> Verdict {
     let (from, to) = (send.as_ptr(), receive.as_mut_ptr());
     for num in [0, 256, 1 << 20, u32::MAX] {
         for datatype in 0..6 {
-            gives!(
-                GASPI_ERR_INV_NUM,
-                gaspi_allreduce(from, to, num, 2, datatype, ALL, BLOCK)
-            );
+            post::allreduce(from, to, num, 2, datatype).gives(GASPI_ERR_INV_NUM, ALL, BLOCK)?;
         }
     }
     for wrong in [3, 100, u32::MAX] {
@@ -587,16 +504,8 @@ fn reductions(_: &Ctx) -> Verdict {
         (u32::MAX, u64::MAX),
         (1 << 31, 1 << 33),
     ] {
-        let code = c!(gaspi_allreduce_user(
-            from,
-            to,
-            num,
-            bytes,
-            Some(add),
-            null_mut(),
-            ALL,
-            BLOCK
-        ));
+        let code =
+            post::allreduce_user(from, to, num, bytes, Some(add), null_mut()).code(ALL, BLOCK);
         ensure!(
             is_error(code),
             "{num} elements of {bytes} bytes gave {}",
@@ -651,9 +560,7 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
         if valid && (local != 0 || remote != 1 || rank != peer) {
             continue;
         }
-        let code = c!(gaspi_write(
-            local, from, rank, remote, to, size, queue, LONG
-        ));
+        let code = post::write(local, from, rank, remote, to, size).code(queue, LONG);
         ensure_eq!(
             code == SUCCESS,
             valid,

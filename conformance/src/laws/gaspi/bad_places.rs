@@ -1,12 +1,8 @@
 //! Places, notifications and lists that are none, and sizes and memory that are no segment: by which code they are refused, without an effect anywhere.
 
-use std::ptr::null_mut;
-
 use super::bad_input::untouched;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
 use crate::laws::no_memory;
-use crate::{ensure, ensure_eq};
 
 laws! {
     past_the_end: "bad.offsets", "§5.7", 2,
@@ -45,39 +41,31 @@ fn past_the_end(ctx: &Ctx) -> Verdict {
             (128, 129),
             (1, 256),
         ] {
-            gives!(
+            post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
+            post::read(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
+            post::write_notify(0, offset, peer, 1, 0, size, 0, 1).gives(
                 GASPI_ERR_INV_LOC_OFF,
-                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_notify(0, offset, peer, 1, 0, size, 0).gives(
                 GASPI_ERR_INV_LOC_OFF,
-                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_LOC_OFF,
-                gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_LOC_OFF,
-                gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
             if size <= 256 {
-                gives!(
+                post::write(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
+                post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
+                post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
                     GASPI_ERR_INV_REM_OFF,
-                    gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
-                );
-                gives!(
+                    0,
+                    LONG,
+                )?;
+                post::read_notify(0, 0, peer, 1, offset, size, 0).gives(
                     GASPI_ERR_INV_REM_OFF,
-                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
-                );
-                gives!(
-                    GASPI_ERR_INV_REM_OFF,
-                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
-                );
-                gives!(
-                    GASPI_ERR_INV_REM_OFF,
-                    gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
-                );
+                    0,
+                    LONG,
+                )?;
             }
         }
         Ok(())
@@ -94,51 +82,37 @@ fn overflowing(ctx: &Ctx) -> Verdict {
             (i64::MAX as u64, 2),
             (u64::MAX, 0),
         ] {
-            gives!(
-                GASPI_ERR_INV_LOC_OFF,
-                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_LOC_OFF,
-                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG)
-            );
-            gives!(
+            post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
+            post::read(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
+            post::write(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
+            post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
+            post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
                 GASPI_ERR_INV_REM_OFF,
-                gaspi_write(0, 0, peer, 1, offset, size, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_notify(0, 0, peer, 1, offset, size, 0).gives(
                 GASPI_ERR_INV_REM_OFF,
-                gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_REM_OFF,
-                gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_REM_OFF,
-                gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
         }
         let mut most = 0;
         ok!(gaspi_transfer_size_max(&mut most));
         for size in [most + 1, 1 << 40, 1 << 63, u64::MAX - 255, u64::MAX] {
             for offset in [0, 8, 256] {
-                gives!(
+                post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
+                post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
+                post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
                     GASPI_ERR_INV_COMMSIZE,
-                    gaspi_write(0, offset, peer, 1, 0, size, 0, LONG)
-                );
-                gives!(
+                    0,
+                    LONG,
+                )?;
+                post::read_notify(0, offset, peer, 1, 0, size, 0).gives(
                     GASPI_ERR_INV_COMMSIZE,
-                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG)
-                );
-                gives!(
-                    GASPI_ERR_INV_COMMSIZE,
-                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG)
-                );
-                gives!(
-                    GASPI_ERR_INV_COMMSIZE,
-                    gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG)
-                );
+                    0,
+                    LONG,
+                )?;
             }
         }
         Ok(())
@@ -151,39 +125,31 @@ fn notification_values(ctx: &Ctx) -> Verdict {
     untouched(ctx, |peer| {
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        gives!(
+        post::notify(0, peer, 0, 0).gives(GASPI_ERR_INV_NOTIF_VAL, 0, LONG)?;
+        post::write_notify(0, 0, peer, 1, 0, 8, 0, 0).gives(GASPI_ERR_INV_NOTIF_VAL, 0, LONG)?;
+        post::write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0).gives(
             GASPI_ERR_INV_NOTIF_VAL,
-            gaspi_notify(0, peer, 0, 0, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_NOTIF_VAL,
-            gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_NOTIF_VAL,
-            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG)
-        );
+            0,
+            LONG,
+        )?;
         for id in [num, num + 1, 1 << 30, u32::MAX] {
-            gives!(
+            post::notify(0, peer, id, 1).gives(GASPI_ERR_INV_NOTIF_ID, 0, LONG)?;
+            post::write_notify(0, 0, peer, 1, 0, 8, id, 1).gives(
                 GASPI_ERR_INV_NOTIF_ID,
-                gaspi_notify(0, peer, id, 1, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_notify(0, 0, peer, 1, 0, 8, id).gives(GASPI_ERR_INV_NOTIF_ID, 0, LONG)?;
+            post::write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1).gives(
                 GASPI_ERR_INV_NOTIF_ID,
-                gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_list_notify(1, mine, at, peer, theirs, at, size, 1, id).gives(
                 GASPI_ERR_INV_NOTIF_ID,
-                gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_NOTIF_ID,
-                gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_NOTIF_ID,
-                gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
             let mut value = 7;
             gives!(
                 GASPI_ERR_INV_NOTIF_ID,
@@ -261,27 +227,21 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
                 for (what, code) in [
                     (
                         "gaspi_write_list",
-                        c!(gaspi_write_list(
-                            num, mine, from, peer, theirs, to, sizes, 0, LONG
-                        )),
+                        post::write_list(num, mine, from, peer, theirs, to, sizes).code(0, LONG),
                     ),
                     (
                         "gaspi_read_list",
-                        c!(gaspi_read_list(
-                            num, mine, from, peer, theirs, to, sizes, 0, LONG
-                        )),
+                        post::read_list(num, mine, from, peer, theirs, to, sizes).code(0, LONG),
                     ),
                     (
                         "gaspi_write_list_notify",
-                        c!(gaspi_write_list_notify(
-                            num, mine, from, peer, theirs, to, sizes, 1, 0, 1, 0, LONG
-                        )),
+                        post::write_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0, 1)
+                            .code(0, LONG),
                     ),
                     (
                         "gaspi_read_list_notify",
-                        c!(gaspi_read_list_notify(
-                            num, mine, from, peer, theirs, to, sizes, 1, 0, 0, LONG
-                        )),
+                        post::read_list_notify(num, mine, from, peer, theirs, to, sizes, 1, 0)
+                            .code(0, LONG),
                     ),
                 ] {
                     ensure_eq!(
@@ -295,14 +255,16 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
         // The elements are right, what comes after them is not.
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        gives!(
+        post::write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG)
-        );
+            0,
+            LONG,
+        )?;
         Ok(())
     })
 }
@@ -315,22 +277,26 @@ fn list_lengths(ctx: &Ctx) -> Verdict {
         let (mine, theirs, at, size) = (vec![0u8; n], vec![1u8; n], vec![8u64; n], vec![8u64; n]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         for num in [0, most + 1, 1 << 20, u32::MAX] {
-            gives!(
+            post::write_list(num, mine, at, peer, theirs, at, size).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_list(num, mine, at, peer, theirs, at, size).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
         }
         Ok(())
     })

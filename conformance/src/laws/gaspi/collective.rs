@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use super::kit::*;
-use crate::law::{Ctx, Random, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::law::Random;
 
 laws! {
     threads_in_turn: "collective.threads", "§11.2.1", 2, [gaspi_barrier, gaspi_allreduce] + ordering,
@@ -136,18 +135,7 @@ fn barrier_pairs(ctx: &Ctx) -> Verdict {
         memory.set(8 * ctx.rank as usize, round);
         let at = 8 * u64::from(ctx.rank);
         for rank in others(ctx) {
-            ok!(gaspi_write_notify(
-                0,
-                at,
-                rank,
-                0,
-                at,
-                8,
-                ctx.rank,
-                round as u32,
-                0,
-                LONG
-            ));
+            post::write_notify(0, at, rank, 0, at, 8, ctx.rank, round as u32).ok(0, LONG)?;
         }
         for rank in others(ctx) {
             ensure_eq!(
@@ -212,15 +200,7 @@ fn reduced<T: Element>(ctx: &Ctx, num: usize, round: u64) -> Verdict {
             }
         }
         let mut receive = vec![T::default(); num + 1];
-        ok!(gaspi_allreduce(
-            send.as_ptr().cast(),
-            receive.as_mut_ptr().cast(),
-            num as u32,
-            op,
-            T::C,
-            ALL,
-            LONG
-        ));
+        post::allreduce(send.as_ptr(), receive.as_mut_ptr(), num as u32, op, T::C).ok(ALL, LONG)?;
         ensure_eq!(
             receive.pop(),
             Some(T::default()),
@@ -282,18 +262,11 @@ fn most_elements(ctx: &Ctx) -> Verdict {
     reduced::<i32>(ctx, most as usize, 3)?;
     let send = vec![0u64; most as usize + 1];
     let mut receive = vec![9u64; most as usize + 1];
-    gives!(
+    post::allreduce(send.as_ptr(), receive.as_mut_ptr(), most + 1, 2, 5).gives(
         GASPI_ERR_INV_NUM,
-        gaspi_allreduce(
-            send.as_ptr().cast(),
-            receive.as_mut_ptr().cast(),
-            most + 1,
-            2,
-            5,
-            ALL,
-            LONG
-        )
-    );
+        ALL,
+        LONG,
+    )?;
     ensure!(
         receive.iter().all(|v| *v == 9),
         "a refused reduction has written its result"
@@ -307,15 +280,7 @@ fn in_place(ctx: &Ctx) -> Verdict {
             .map(|i| i * 10 + u64::from(ctx.rank))
             .collect();
         let both: *mut u8 = values.as_mut_ptr().cast();
-        ok!(gaspi_allreduce(
-            both.cast_const(),
-            both,
-            num as u32,
-            2,
-            5,
-            ALL,
-            LONG
-        ));
+        post::allreduce(both.cast_const(), both, num as u32, 2, 5).ok(ALL, LONG)?;
         let expected: Vec<u64> = (0..num as u64).map(|i| i * 30 + 3).collect();
         ensure_eq!(values, expected, "the sum in place");
     }
@@ -334,15 +299,7 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
         let mut first: Vec<u64> = Vec::new();
         for _ in 0..3 {
             let mut sum = vec![0f64; 50];
-            ok!(gaspi_allreduce(
-                send.as_ptr().cast(),
-                sum.as_mut_ptr().cast(),
-                50,
-                2,
-                3,
-                ALL,
-                LONG
-            ));
+            post::allreduce(send.as_ptr(), sum.as_mut_ptr(), 50, 2, 3).ok(ALL, LONG)?;
             let bits: Vec<u64> = sum.iter().map(|v| v.to_bits()).collect();
             if first.is_empty() {
                 first = bits;
@@ -351,24 +308,8 @@ fn same_everywhere(ctx: &Ctx) -> Verdict {
             }
         }
         let (mut low, mut high) = (vec![0u64; 50], vec![0u64; 50]);
-        ok!(gaspi_allreduce(
-            first.as_ptr().cast(),
-            low.as_mut_ptr().cast(),
-            50,
-            0,
-            5,
-            ALL,
-            LONG
-        ));
-        ok!(gaspi_allreduce(
-            first.as_ptr().cast(),
-            high.as_mut_ptr().cast(),
-            50,
-            1,
-            5,
-            ALL,
-            LONG
-        ));
+        post::allreduce(first.as_ptr(), low.as_mut_ptr(), 50, 0, 5).ok(ALL, LONG)?;
+        post::allreduce(first.as_ptr(), high.as_mut_ptr(), 50, 1, 5).ok(ALL, LONG)?;
         ensure_eq!(
             low,
             high,
@@ -384,15 +325,8 @@ fn allreduce_continues(ctx: &Ctx) -> Verdict {
         let send = [round, round * u64::from(ctx.rank)];
         let mut receive = [0u64; 2];
         repeat("gaspi_allreduce", || {
-            c!(gaspi_allreduce(
-                send.as_ptr().cast(),
-                receive.as_mut_ptr().cast(),
-                2,
-                2,
-                5,
-                ALL,
-                patience(&mut random)
-            ))
+            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 2, 2, 5)
+                .code(ALL, patience(&mut random))
         })?;
         ensure_eq!(receive, [4 * round, 6 * round], "the sums of round {round}");
     }
@@ -408,15 +342,8 @@ fn send_buffer_is_copied(ctx: &Ctx) -> Verdict {
             pause(8);
         }
         let (code, timeouts) = until(|| {
-            let code = c!(gaspi_allreduce(
-                send.as_ptr().cast(),
-                receive.as_mut_ptr().cast(),
-                1,
-                2,
-                5,
-                ALL,
-                TEST
-            ));
+            let code =
+                post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).code(ALL, TEST);
             // Not the library's any more.
             send[0] = 1_000_000;
             code
@@ -484,15 +411,8 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
                 }
             }
             if !summed {
-                match c!(gaspi_allreduce(
-                    send.as_ptr().cast(),
-                    receive.as_mut_ptr().cast(),
-                    1,
-                    2,
-                    5,
-                    ALL,
-                    TEST
-                )) {
+                match post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).code(ALL, TEST)
+                {
                     SUCCESS => summed = true,
                     code => ensure_eq!(code, TIMEOUT, "gaspi_allreduce"),
                 }

@@ -4,8 +4,6 @@ use std::ffi::c_void;
 
 use super::collective::patience;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     users_operation: "allreduce_user.seven", "§11.4.1", 4, [gaspi_allreduce_user, gaspi_reduce_operation] + ordering,
@@ -123,16 +121,15 @@ fn users_operation(ctx: &Ctx) -> Verdict {
         let send = elements(ctx, ctx.rank, num, round);
         let mut receive = vec![[0u64; 2]; num];
         let mut state = state(num as u32, 16);
-        ok!(gaspi_allreduce_user(
-            send.as_ptr().cast(),
-            receive.as_mut_ptr().cast(),
+        post::allreduce_user(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
             num as u32,
             16,
             Some(mixed),
             (&raw mut state).cast(),
-            ALL,
-            LONG
-        ));
+        )
+        .ok(ALL, LONG)?;
         ensure_eq!(
             state.wrong,
             0,
@@ -186,16 +183,15 @@ fn users_operation_continues(ctx: &Ctx) -> Verdict {
         let mut state = state(5, 16);
         let state: *mut c_void = (&raw mut state).cast();
         repeat("gaspi_allreduce_user", || {
-            c!(gaspi_allreduce_user(
-                send.as_ptr().cast(),
-                receive.as_mut_ptr().cast(),
+            post::allreduce_user(
+                send.as_ptr(),
+                receive.as_mut_ptr(),
                 5,
                 16,
                 Some(mixed),
                 state,
-                ALL,
-                patience(&mut random)
-            ))
+            )
+            .code(ALL, patience(&mut random))
         })?;
         ensure_eq!(
             receive,
@@ -228,20 +224,19 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
     let mut most = 0;
     ok!(gaspi_allreduce_buf_size(&mut most));
     let len = most as usize;
-    let nothing = std::ptr::null_mut();
+    let nothing = null_mut();
     for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {
         let send = vec![ctx.rank as u8 + 3; len];
         let mut receive = vec![0u8; len];
-        ok!(gaspi_allreduce_user(
+        post::allreduce_user(
             send.as_ptr(),
             receive.as_mut_ptr(),
             num as u32,
             bytes,
             Some(greatest),
             nothing,
-            ALL,
-            LONG
-        ));
+        )
+        .ok(ALL, LONG)?;
         let used = (num * bytes) as usize;
         ensure!(
             receive[..used].iter().all(|b| *b == 4),
@@ -261,19 +256,15 @@ fn users_buffer(ctx: &Ctx) -> Verdict {
         (u32::MAX, u64::MAX),
         (u32::MAX, 1 << 33),
     ] {
-        gives!(
-            GASPI_ERR_INV_SIZE,
-            gaspi_allreduce_user(
-                send.as_ptr(),
-                receive.as_mut_ptr(),
-                num,
-                bytes,
-                Some(greatest),
-                nothing,
-                ALL,
-                LONG
-            )
-        );
+        post::allreduce_user(
+            send.as_ptr(),
+            receive.as_mut_ptr(),
+            num,
+            bytes,
+            Some(greatest),
+            nothing,
+        )
+        .gives(GASPI_ERR_INV_SIZE, ALL, LONG)?;
     }
     ensure!(
         receive.iter().all(|b| *b == 0),
@@ -298,16 +289,15 @@ fn users_error(_: &Ctx) -> Verdict {
     let pair = group_of(&[0, 1])?;
     let send = [1u8; 8];
     let mut receive = [0u8; 8];
-    let code = c!(gaspi_allreduce_user(
+    let code = post::allreduce_user(
         send.as_ptr(),
         receive.as_mut_ptr(),
         1,
         8,
         Some(refuse),
-        std::ptr::null_mut(),
-        pair,
-        LONG
-    ));
+        null_mut(),
+    )
+    .code(pair, LONG);
     ensure!(
         is_error(code),
         "a reduction whose operation failed gave {}",

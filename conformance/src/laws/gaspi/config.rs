@@ -1,8 +1,6 @@
 //! §5.2: the configuration.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     config_defaults: "config.defaults", "§5.2.2", 1, [gaspi_config_get] + bare,
@@ -228,10 +226,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
         let (to, last) = (right(ctx), NOTIFICATIONS - 1);
         ok!(gaspi_notify(0, to, last, 1, 0, LONG));
         notified(0, last)?;
-        gives!(
-            GASPI_ERR_INV_NOTIF_ID,
-            gaspi_notify(0, to, NOTIFICATIONS, 1, 0, LONG)
-        );
+        post::notify(0, to, NOTIFICATIONS, 1).gives(GASPI_ERR_INV_NOTIF_ID, 0, LONG)?;
         let mut id = 0;
         gives!(
             GASPI_ERR_INV_NOTIF_ID,
@@ -245,10 +240,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
             send.as_ptr().cast::<u8>(),
             receive.as_mut_ptr().cast::<u8>(),
         );
-        gives!(
-            GASPI_ERR_INV_NUM,
-            gaspi_allreduce(from, into, ELEMENTS + 1, 2, 5, ALL, LONG)
-        );
+        post::allreduce(from, into, ELEMENTS + 1, 2, 5).gives(GASPI_ERR_INV_NUM, ALL, LONG)?;
         // A timeout in the middle of it loses nothing.
         let many = if ctx.is_quick() { ELEMENTS } else { 2000 };
         repeat("gaspi_allreduce", || {
@@ -321,14 +313,8 @@ fn config_in_force(_: &Ctx) -> Verdict {
             segment(1, 1000)?;
             gives!(GASPI_ERR_MANY_SEG, gaspi_segment_alloc(2, 1000, 0));
             gives!(GASPI_ERR_INV_QUEUE, gaspi_write(0, 0, 0, 0, 0, 8, 3, LONG));
-            gives!(
-                GASPI_ERR_INV_COMMSIZE,
-                gaspi_write(0, 0, 0, 0, 0, 101, 0, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_COMMSIZE,
-                gaspi_read(0, 0, 0, 0, 0, 101, 0, LONG)
-            );
+            post::write(0, 0, 0, 0, 0, 101).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
+            post::read(0, 0, 0, 0, 0, 101).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
             ok!(gaspi_write(0, 0, 0, 0, 100, 100, 0, LONG));
             gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify(0, 0, 10, 1, 0, LONG));
             let mut id = 0;
@@ -339,28 +325,20 @@ fn config_in_force(_: &Ctx) -> Verdict {
             gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify_reset(0, 10, &mut id));
             let send = [1u8; 64];
             let mut receive = [0u8; 64];
-            gives!(
+            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5, ALL, LONG)
-            );
-            ok!(gaspi_allreduce(
-                send.as_ptr(),
-                receive.as_mut_ptr(),
-                6,
-                0,
-                5,
                 ALL,
-                LONG
-            ));
+                LONG,
+            )?;
+            post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 6, 0, 5).ok(ALL, LONG)?;
             let (ids, offsets, sizes) = ([0u8; 4], [0u64; 4], [8u64; 4]);
             let (ids, offsets, sizes) = (ids.as_ptr(), offsets.as_ptr(), sizes.as_ptr());
-            gives!(
+            post::write_list(4, ids, offsets, 0, ids, offsets, sizes).gives(
                 GASPI_ERR_INV_NUM,
-                gaspi_write_list(4, ids, offsets, 0, ids, offsets, sizes, 1, LONG)
-            );
-            ok!(gaspi_write_list(
-                3, ids, offsets, 0, ids, offsets, sizes, 1, LONG
-            ));
+                1,
+                LONG,
+            )?;
+            post::write_list(3, ids, offsets, 0, ids, offsets, sizes).ok(1, LONG)?;
             flush(0)?;
             flush(1)?;
             let (mut made, mut group) = (0, 0);

@@ -6,8 +6,6 @@
 use std::time::Instant;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     posts_end: "failure.repeated.posts", "§5.5.1, §8.2", 9,
@@ -51,9 +49,7 @@ fn posts() -> [Operation; 8] {
         |to| {
             let (id, at, size) = ([0u8; 2], [8u64, 16], [8u64; 2]);
             let (id, at, size) = (id.as_ptr(), at.as_ptr(), size.as_ptr());
-            c!(gaspi_write_list_notify(
-                2, id, at, to, id, at, size, 0, 1, 1, QUEUE, BLOCK
-            ))
+            post::write_list_notify(2, id, at, to, id, at, size, 0, 1, 1).code(QUEUE, BLOCK)
         },
         |to| {
             let (id, at, size) = ([0u8; 2], [8u64, 16], [8u64; 2]);

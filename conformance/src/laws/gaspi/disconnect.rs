@@ -1,8 +1,6 @@
 //! §5.4.2: connections that are closed.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     closed_and_opened: "disconnect", "§5.4.2", 3,

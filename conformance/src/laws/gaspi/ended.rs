@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     waiting: "term.waiting", "§5.3.4, §4.2.1", 2,
@@ -40,15 +38,7 @@ const WAITS: [Wait; 8] = [
     ("gaspi_barrier", || c!(gaspi_barrier(ALL, BLOCK))),
     ("gaspi_allreduce", || {
         let (one, mut all) = (1u64, 0u64);
-        c!(gaspi_allreduce(
-            (&raw const one).cast(),
-            (&raw mut all).cast(),
-            1,
-            SUM,
-            5,
-            ALL,
-            BLOCK
-        ))
+        post::allreduce(&raw const one, &raw mut all, 1, SUM, 5).code(ALL, BLOCK)
     }),
     ("gaspi_group_commit", || {
         let mut group = 0;
@@ -117,7 +107,7 @@ const CALLS: [fn() -> i32; 6] = [
         }
     },
     || {
-        let (mut base, mut rank) = (std::ptr::null_mut(), 0);
+        let (mut base, mut rank) = (null_mut(), 0);
         c!(gaspi_segment_ptr(0, &mut base)).max(c!(gaspi_proc_rank(&mut rank)))
     },
 ];

@@ -4,9 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use super::kit::*;
 use crate::kit::printed;
-use crate::law::{Ctx, Verdict};
 use crate::library::{library, offered};
-use crate::{ensure, ensure_eq};
 
 laws! {
     getters_agree: "getters", "§12", 2,
@@ -155,7 +153,7 @@ fn text(text: *const c_char) -> Option<String> {
 fn texts() -> Verdict {
     let mut all = Vec::new();
     for code in -1..=28 {
-        let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut printed, mut message) = (null_mut(), null_mut());
         ok!(gaspi_print_error(code, &mut printed));
         let one = text(printed).unwrap_or_default();
         // SAFETY:
@@ -180,7 +178,7 @@ fn texts() -> Verdict {
         all.push(one);
     }
     for code in [-2, -1000, 29, 1000, i32::MIN, i32::MAX] {
-        let (mut printed, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let (mut printed, mut message) = (null_mut(), null_mut());
         ok!(gaspi_print_error(code, &mut printed));
         ok!(gaspi_error_message(code, &mut message));
         let seen = [printed, message, c!(gaspi_error_str(code))].map(|seen| text(seen));
@@ -246,7 +244,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
         "rank and number"
     );
     ok!(pgaspi_segment_create(0, 64, ALL, LONG, 0));
-    let mut base = std::ptr::null_mut();
+    let mut base = null_mut();
     ok!(pgaspi_segment_ptr(0, &mut base));
     let memory = memory(0, 64)?;
     ensure_eq!(base, memory.base, "the segment's pointer by both names");
@@ -348,7 +346,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
 }
 
 fn small_extras(_: &Ctx) -> Verdict {
-    ok!(gaspi_pcontrol(std::ptr::null_mut()));
+    ok!(gaspi_pcontrol(null_mut()));
     let mut socket = 0xee;
     // The job was not started with a NUMA node for each process.
     gives!(GASPI_ERR_ENV, gaspi_numa_socket(&mut socket));

@@ -3,8 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     healthy_at_start: "state.healthy", "§5.5.2", 4, [gaspi_state_vec_get, gaspi_state_vec_get_17],
@@ -167,15 +165,7 @@ fn waitsome_ends(ctx: &Ctx) -> Verdict {
 fn allreduce_ends(ctx: &Ctx) -> Verdict {
     ends(ctx, "gaspi_allreduce", || {
         let (send, mut sum) = (1u64, 0u64);
-        c!(gaspi_allreduce(
-            (&raw const send).cast(),
-            (&raw mut sum).cast(),
-            1,
-            2,
-            5,
-            ALL,
-            BLOCK
-        ))
+        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).code(ALL, BLOCK)
     })
 }
 
@@ -194,7 +184,7 @@ fn create_ends(ctx: &Ctx) -> Verdict {
     ends(ctx, "gaspi_segment_create", || {
         c!(gaspi_segment_create(5, 64, ALL, BLOCK, 0))
     })?;
-    let mut pointer = std::ptr::null_mut();
+    let mut pointer = null_mut();
     gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(5, &mut pointer));
     // The name is free.
     ok!(gaspi_segment_alloc(5, 64, 0));
@@ -320,15 +310,7 @@ fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
     for round in 0..5u64 {
         ok!(gaspi_barrier(group, BLOCK));
         let (send, mut sum) = (round + u64::from(ctx.rank), 0u64);
-        ok!(gaspi_allreduce(
-            (&raw const send).cast(),
-            (&raw mut sum).cast(),
-            1,
-            2,
-            5,
-            group,
-            BLOCK
-        ));
+        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).ok(group, BLOCK)?;
         let expected: u64 = survivors.iter().map(|r| round + u64::from(*r)).sum();
         ensure_eq!(sum, expected, "the sum over the survivors");
     }
@@ -337,9 +319,7 @@ fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
     memory.set(0, 900 + u64::from(ctx.rank));
     for rank in &survivors {
         let at = 8 + 8 * u64::from(ctx.rank);
-        ok!(gaspi_write_notify(
-            77, 0, *rank, 77, at, 8, ctx.rank, 1, 2, BLOCK
-        ));
+        post::write_notify(77, 0, *rank, 77, at, 8, ctx.rank, 1).ok(2, BLOCK)?;
     }
     for rank in &survivors {
         let mut first = 0;
@@ -382,15 +362,7 @@ fn other_groups_go_on(ctx: &Ctx) -> Verdict {
     for round in 0..20u64 {
         ok!(gaspi_barrier(group, BLOCK));
         let (send, mut sum) = (round, 0u64);
-        ok!(gaspi_allreduce(
-            (&raw const send).cast(),
-            (&raw mut sum).cast(),
-            1,
-            2,
-            5,
-            group,
-            BLOCK
-        ));
+        post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).ok(group, BLOCK)?;
         ensure_eq!(sum, 3 * round, "the sum over the group");
     }
     Ok(())
@@ -429,15 +401,7 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
         codes.push(if steps % 2 == 0 {
             c!(gaspi_barrier(ALL, BLOCK))
         } else {
-            c!(gaspi_allreduce(
-                (&raw const send).cast(),
-                (&raw mut sum).cast(),
-                1,
-                2,
-                5,
-                ALL,
-                BLOCK
-            ))
+            post::allreduce(&raw const send, &raw mut sum, 1, 2, 5).code(ALL, BLOCK)
         });
         if codes.iter().any(|code| is_error(*code)) {
             break;

@@ -2,8 +2,6 @@
 
 use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     both_sides: "full-queue.both-sides", "§8.2.1, §8.2.3, §10.2", 3,
@@ -71,18 +69,7 @@ fn flood(ctx: &Ctx, adds: bool, before: fn(&Ctx) -> Verdict) -> Verdict {
                     let (from, at) = (8 * u64::from(nth), slot(me, nth));
                     full += post("gaspi_write_notify", || {
                         let into = 8 * u64::from(at);
-                        c!(gaspi_write_notify(
-                            0,
-                            from,
-                            to,
-                            1,
-                            into,
-                            8,
-                            at,
-                            1 + nth,
-                            QUEUE,
-                            TEST
-                        ))
+                        post::write_notify(0, from, to, 1, into, 8, at, 1 + nth).code(QUEUE, TEST)
                     })?;
                     if adds {
                         let mut before = 0;

@@ -1,8 +1,6 @@
 //! §6: groups.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     created_empty: "group.create", "§6.3.1", 1, [gaspi_group_create, gaspi_group_size, gaspi_group_num, gaspi_group_ranks],
@@ -57,15 +55,7 @@ fn num() -> Result<u32, String> {
 /// The sum of the members' values by the group's own allreduce.
 fn sum_in(group: u8, value: u64) -> Result<u64, String> {
     let mut sum = 0u64;
-    ok!(gaspi_allreduce(
-        (&raw const value).cast(),
-        (&raw mut sum).cast(),
-        1,
-        2,
-        5,
-        group,
-        LONG
-    ));
+    post::allreduce(&raw const value, &raw mut sum, 1, 2, 5).ok(group, LONG)?;
     Ok(sum)
 }
 
@@ -137,18 +127,11 @@ fn uncommitted_is_refused(_: &Ctx) -> Verdict {
     let (value, mut sum) = (1u64, 77u64);
     for timeout in [TEST, LONG, BLOCK] {
         gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(group, timeout));
-        gives!(
+        post::allreduce(&raw const value, &raw mut sum, 1, 2, 5).gives(
             GASPI_ERR_INV_GROUP,
-            gaspi_allreduce(
-                (&raw const value).cast(),
-                (&raw mut sum).cast(),
-                1,
-                2,
-                5,
-                group,
-                timeout
-            )
-        );
+            group,
+            timeout,
+        )?;
         gives!(
             GASPI_ERR_INV_GROUP,
             gaspi_segment_create(0, 64, group, timeout, 0)

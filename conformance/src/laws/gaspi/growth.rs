@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
 use crate::growth::stays_small;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     own_segments: "growth.own-segments", "§7.3.1", 1, [gaspi_segment_alloc, gaspi_segment_delete, gaspi_write, gaspi_wait],

@@ -1,14 +1,17 @@
 //! What the laws of GASPI are written with.
 
+pub(crate) use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use unipgas_core::wait::Watch;
 pub(crate) use unipgas_gaspi_sys::*;
 
+pub(crate) use super::post;
 pub(crate) use crate::kit::{Memory, pause, random_bytes, threads};
-use crate::law::{Ctx, Verdict};
+pub(crate) use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
+pub(crate) use crate::{ensure, ensure_eq};
 
 /// `GASPI_BLOCK`.
 pub(crate) const BLOCK: u64 = u64::MAX;
@@ -85,9 +88,9 @@ pub(crate) fn segment(id: u8, len: usize) -> Result<Memory, String> {
 
 /// The memory of a segment of this process.
 pub(crate) fn memory(id: u8, len: usize) -> Result<Memory, String> {
-    let mut base = std::ptr::null_mut();
+    let mut base = null_mut();
     ok!(gaspi_segment_ptr(id, &mut base));
-    crate::ensure!(!base.is_null(), "gaspi_segment_ptr gave a null pointer");
+    ensure!(!base.is_null(), "gaspi_segment_ptr gave a null pointer");
     Ok(Memory { base, len })
 }
 
@@ -111,14 +114,14 @@ pub(crate) fn queue_size(queue: u8) -> Result<u32, String> {
 pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     let (mut first, mut value) = (u32::MAX, 0);
     let code = c!(gaspi_notify_waitsome(segment, id, 1, &mut first, LONG));
-    crate::ensure_eq!(
+    ensure_eq!(
         code,
         SUCCESS,
         "waiting for notification {id} of segment {segment}"
     );
-    crate::ensure_eq!(first, id, "the notification that came");
+    ensure_eq!(first, id, "the notification that came");
     ok!(gaspi_notify_reset(segment, id, &mut value));
-    crate::ensure!(value != 0, "notification {id} was announced but is zero");
+    ensure!(value != 0, "notification {id} was announced but is zero");
     Ok(value)
 }
 
@@ -160,15 +163,7 @@ pub(crate) const SUM: u32 = 2;
 /// One number of each member of a group, reduced by gaspi_allreduce.
 pub(crate) fn reduced(group: u8, operation: u32, value: u64) -> Result<u64, String> {
     let mut all = 0u64;
-    ok!(gaspi_allreduce(
-        (&raw const value).cast(),
-        (&raw mut all).cast(),
-        1,
-        operation,
-        5,
-        group,
-        LONG
-    ));
+    post::allreduce(&raw const value, &raw mut all, 1, operation, 5).ok(group, LONG)?;
     Ok(all)
 }
 

@@ -3,8 +3,6 @@
 
 use super::kit::*;
 use crate::kit::{Lose, Sides};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     barrier_ends: "link.barrier", "§3.9, §5.5.1, §11.2", 4,
@@ -38,14 +36,7 @@ fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
     }
     let (next, before) = sides.around();
     for number in 1..=50 {
-        ok!(gaspi_notify(
-            0,
-            next as u16,
-            2 + ctx.rank,
-            number,
-            QUEUE,
-            LONG
-        ));
+        post::notify(0, next as u16, 2 + ctx.rank, number).ok(QUEUE, LONG)?;
         flush(QUEUE)?;
         ensure_eq!(notified(0, 2 + before)?, number, "a notification");
         // It is reset before it is set again.

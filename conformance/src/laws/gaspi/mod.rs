@@ -20,6 +20,7 @@ mod link;
 mod notify;
 mod passive;
 mod points;
+pub(crate) mod post;
 mod process;
 mod queue;
 mod replacement;

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     values_arrive: "notify.values", "§8.3.2", 2, [gaspi_notify, gaspi_notify_waitsome, gaspi_notify_reset, gaspi_notification_num],
@@ -215,9 +213,7 @@ fn wakes_by_each_form(ctx: &Ctx) -> Verdict {
         pause(80);
         ok!(gaspi_write_notify(0, 0, 1, 0, 8, 8, 0, 1, 0, LONG));
         pause(80);
-        ok!(gaspi_write_list_notify(
-            2, ids, zeros, 1, ids, ats, eights, 0, 1, 1, 0, LONG
-        ));
+        post::write_list_notify(2, ids, zeros, 1, ids, ats, eights, 0, 1, 1).ok(0, LONG)?;
         flush(0)?;
     } else {
         let mut first = 9;
@@ -359,14 +355,7 @@ fn none_is_lost(ctx: &Ctx) -> Verdict {
     for i in 0..per {
         for to in 0..ctx.size {
             let id = ctx.rank * per + i;
-            ok!(gaspi_notify(
-                0,
-                to as u16,
-                id,
-                1000 + id,
-                random.below(8) as u8,
-                LONG
-            ));
+            post::notify(0, to as u16, id, 1000 + id).ok(random.below(8) as u8, LONG)?;
         }
     }
     let mut seen = vec![false; count as usize];

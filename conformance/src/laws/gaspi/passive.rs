@@ -4,8 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::kit::*;
 use crate::kit::bytes_of;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     arrives: "passive.send", "§9.2.1, §9.2.2", 3, [gaspi_passive_send, gaspi_passive_receive],
@@ -603,7 +601,7 @@ fn bad_input(ctx: &Ctx) -> Verdict {
     }
     gives!(
         GASPI_ERR_NULLPTR,
-        gaspi_passive_receive(0, 0, std::ptr::null_mut(), 8, LONG)
+        gaspi_passive_receive(0, 0, null_mut(), 8, LONG)
     );
     barrier()?;
     let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, 10));
@@ -620,18 +618,7 @@ fn with_others(ctx: &Ctx) -> Verdict {
             if which == 0 {
                 memory.set(0, nth);
                 send(0, 0, right(ctx), 8)?;
-                ok!(gaspi_write_notify(
-                    0,
-                    0,
-                    left(ctx),
-                    0,
-                    128,
-                    8,
-                    3,
-                    1,
-                    0,
-                    LONG
-                ));
+                post::write_notify(0, 0, left(ctx), 0, 128, 8, 3, 1).ok(0, LONG)?;
                 flush(0)?;
                 notified(0, 3)?;
                 barrier()?;

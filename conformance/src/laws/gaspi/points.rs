@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use super::kit::*;
 use super::replacement::{all_healthy, incarnation, together};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 macro_rules! points {
     ($($name:ident: $id:literal, $clause:literal, [$($procedure:ident),*], $what:literal;)*) => {
@@ -493,16 +491,8 @@ mod steps {
         for _ in 0..5 {
             let mut queue = 0;
             needs!(gaspi_queue_create(&mut queue, BLOCK));
-            let code = c!(gaspi_write(
-                SEGMENT,
-                0,
-                right(run.ctx),
-                SEGMENT,
-                THERE,
-                512,
-                queue,
-                BLOCK
-            ));
+            let code =
+                post::write(SEGMENT, 0, right(run.ctx), SEGMENT, THERE, 512).code(queue, BLOCK);
             let waited = c!(gaspi_wait(queue, BLOCK));
             needs!(gaspi_queue_purge(queue, BLOCK));
             needs!(gaspi_queue_delete(queue));

@@ -2,8 +2,7 @@
 
 use super::kit::*;
 use crate::kit::Child;
-use crate::law::{Ctx, Verdict, without_job};
-use crate::{ensure, ensure_eq};
+use crate::law::without_job;
 
 laws! {
     ranks_are_unique: "process.rank", "§5.3.3", 4, [gaspi_proc_rank, gaspi_proc_num],
@@ -127,15 +126,7 @@ fn init_continues(ctx: &Ctx) -> Verdict {
     let ended = now();
     between?;
     let mut last = 0u64;
-    ok!(gaspi_allreduce(
-        (&raw const begun).cast(),
-        (&raw mut last).cast(),
-        1,
-        1,
-        5,
-        ALL,
-        LONG
-    ));
+    post::allreduce(&raw const begun, &raw mut last, 1, 1, 5).ok(ALL, LONG)?;
     ensure!(
         ended >= last,
         "gaspi_proc_init succeeded {} ns before the last process had called it",
@@ -209,18 +200,7 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         );
         barrier()?;
         memory.set(0, cycle * 100 + u64::from(ctx.rank));
-        ok!(gaspi_write_notify(
-            3,
-            0,
-            right(ctx),
-            3,
-            8,
-            8,
-            5,
-            cycle as u32,
-            0,
-            LONG
-        ));
+        post::write_notify(3, 0, right(ctx), 3, 8, 8, 5, cycle as u32).ok(0, LONG)?;
         ensure_eq!(
             notified(3, 5)?,
             cycle as u32,
@@ -269,18 +249,7 @@ fn term_releases(ctx: &Ctx) -> Verdict {
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, LONG));
     own[17] = 1 + ctx.rank as u8;
-    ok!(gaspi_write_notify(
-        0,
-        17,
-        right(ctx),
-        0,
-        5000,
-        1,
-        0,
-        1,
-        0,
-        LONG
-    ));
+    post::write_notify(0, 17, right(ctx), 0, 5000, 1, 0, 1).ok(0, LONG)?;
     notified(0, 0)?;
     barrier()?;
     ok!(gaspi_proc_term(LONG));
@@ -329,7 +298,7 @@ fn outside_the_working_phase(_: &Ctx) -> Verdict {
 
 fn nothing_but_noinit() -> Verdict {
     let (mut small, mut number, mut word, mut byte) = (0u16, 0u32, 0u64, 0u8);
-    let mut pointer = std::ptr::null_mut();
+    let mut pointer = null_mut();
     let mut local = [0u8; 64];
     let mut states = [0i32; 4];
     let (ids, offsets) = ([0u8; 2], [0u64; 2]);
@@ -369,30 +338,20 @@ fn nothing_but_noinit() -> Verdict {
     gives!(GASPI_ERR_NOINIT, gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST));
     gives!(GASPI_ERR_NOINIT, gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST));
     gives!(GASPI_ERR_NOINIT, gaspi_notify(0, 0, 0, 1, 0, TEST));
-    gives!(
+    post::write_notify(0, 0, 0, 0, 0, 8, 0, 1).gives(GASPI_ERR_NOINIT, 0, TEST)?;
+    post::read_notify(0, 0, 0, 0, 0, 8, 0).gives(GASPI_ERR_NOINIT, 0, TEST)?;
+    post::write_list(1, ids, offsets, 0, ids, offsets, offsets).gives(GASPI_ERR_NOINIT, 0, TEST)?;
+    post::read_list(1, ids, offsets, 0, ids, offsets, offsets).gives(GASPI_ERR_NOINIT, 0, TEST)?;
+    post::write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1).gives(
         GASPI_ERR_NOINIT,
-        gaspi_write_notify(0, 0, 0, 0, 0, 8, 0, 1, 0, TEST)
-    );
-    gives!(
+        0,
+        TEST,
+    )?;
+    post::read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0).gives(
         GASPI_ERR_NOINIT,
-        gaspi_read_notify(0, 0, 0, 0, 0, 8, 0, 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_write_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_read_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1, 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 0, TEST)
-    );
+        0,
+        TEST,
+    )?;
     gives!(GASPI_ERR_NOINIT, gaspi_wait(0, TEST));
     gives!(
         GASPI_ERR_NOINIT,
@@ -422,17 +381,11 @@ fn nothing_but_noinit() -> Verdict {
     );
     gives!(GASPI_ERR_NOINIT, gaspi_passive_queue_purge(TEST));
     gives!(GASPI_ERR_NOINIT, gaspi_barrier(0, TEST));
+    post::allreduce(send, receive, 1, 0, 0).gives(GASPI_ERR_NOINIT, 0, TEST)?;
+    post::allreduce_user(send, receive, 1, 1, None, null_mut()).gives(GASPI_ERR_NOINIT, 0, TEST)?;
     gives!(
         GASPI_ERR_NOINIT,
-        gaspi_allreduce(send, receive, 1, 0, 0, 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_allreduce_user(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_allreduce_user_17(send, receive, 1, 1, None, std::ptr::null_mut(), 0, TEST)
+        gaspi_allreduce_user_17(send, receive, 1, 1, None, null_mut(), 0, TEST)
     );
     gives!(GASPI_ERR_NOINIT, gaspi_queue_num(&mut number));
     gives!(GASPI_ERR_NOINIT, gaspi_queue_size_max(&mut number));

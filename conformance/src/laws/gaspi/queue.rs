@@ -3,8 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     waiting_for_nothing: "queue.wait-empty", "§8.2.3", 1, [gaspi_wait, gaspi_queue_size],
@@ -57,7 +55,7 @@ fn size_counts_requests(ctx: &Ctx) -> Verdict {
         ensure_eq!(queue_size(2)?, 2 * i, "size after {i} writes and reads");
     }
     let (ids, offsets, sizes) = ([0u8; 3], [24u64, 32, 40], [8u64; 3]);
-    ok!(gaspi_write_list(
+    post::write_list(
         3,
         ids.as_ptr(),
         offsets.as_ptr(),
@@ -65,9 +63,8 @@ fn size_counts_requests(ctx: &Ctx) -> Verdict {
         ids.as_ptr(),
         offsets.as_ptr(),
         sizes.as_ptr(),
-        2,
-        LONG
-    ));
+    )
+    .ok(2, LONG)?;
     ensure_eq!(
         queue_size(2)?,
         13,
@@ -106,54 +103,38 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 // Not issued: the bytes at 600 and the notifications from 100 on stay as they are.
                 let (ids, at, eight) = ([0u8], [600u64], [8u64]);
                 let (ids, at, eight) = (ids.as_ptr(), at.as_ptr(), eight.as_ptr());
-                gives!(
-                    GASPI_QUEUE_FULL,
-                    gaspi_write(0, 0, peer, 0, 600, 8, 0, LONG)
-                );
-                gives!(
-                    GASPI_QUEUE_FULL,
-                    gaspi_write(0, 0, peer, 0, 600, 8, 0, TEST)
-                );
+                post::write(0, 0, peer, 0, 600, 8).gives(GASPI_QUEUE_FULL, 0, LONG)?;
+                post::write(0, 0, peer, 0, 600, 8).gives(GASPI_QUEUE_FULL, 0, TEST)?;
                 gives!(GASPI_QUEUE_FULL, gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG));
                 gives!(GASPI_QUEUE_FULL, gaspi_notify(0, peer, 100, 1, 0, LONG));
-                gives!(
+                post::write_notify(0, 0, peer, 0, 600, 8, 101, 1).gives(
                     GASPI_QUEUE_FULL,
-                    gaspi_write_notify(0, 0, peer, 0, 600, 8, 101, 1, 0, LONG)
-                );
-                gives!(
+                    0,
+                    LONG,
+                )?;
+                post::read_notify(0, 600, peer, 0, 0, 8, 102).gives(GASPI_QUEUE_FULL, 0, LONG)?;
+                post::write_list(1, ids, at, peer, ids, at, eight).gives(
                     GASPI_QUEUE_FULL,
-                    gaspi_read_notify(0, 600, peer, 0, 0, 8, 102, 0, LONG)
-                );
-                gives!(
+                    0,
+                    LONG,
+                )?;
+                post::read_list(1, ids, at, peer, ids, at, eight).gives(
                     GASPI_QUEUE_FULL,
-                    gaspi_write_list(1, ids, at, peer, ids, at, eight, 0, LONG)
-                );
-                gives!(
+                    0,
+                    LONG,
+                )?;
+                post::write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1).gives(
                     GASPI_QUEUE_FULL,
-                    gaspi_read_list(1, ids, at, peer, ids, at, eight, 0, LONG)
-                );
-                gives!(
-                    GASPI_QUEUE_FULL,
-                    gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG)
-                );
+                    0,
+                    LONG,
+                )?;
                 ensure_eq!(queue_size(0)?, depth, "size after refusals");
                 // Another queue.
                 ok!(gaspi_write(0, 0, peer, 0, 520, 8, 1, LONG));
                 // Waiting, and again.
                 flush(0)?;
                 ensure_eq!(queue_size(0)?, 0, "size after gaspi_wait");
-                ok!(gaspi_write_notify(
-                    0,
-                    0,
-                    peer,
-                    0,
-                    528 + 8 * round,
-                    8,
-                    5,
-                    1,
-                    0,
-                    LONG
-                ));
+                post::write_notify(0, 0, peer, 0, 528 + 8 * round, 8, 5, 1).ok(0, LONG)?;
                 flush(0)?;
                 flush(1)?;
                 notified(0, 5)?;
@@ -181,20 +162,16 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
             }
             let (ids, from, at, eights) = ([0u8; 3], [0u64; 3], [700u64, 708, 716], [8u64; 3]);
-            gives!(
-                GASPI_QUEUE_FULL,
-                gaspi_write_list(
-                    3,
-                    ids.as_ptr(),
-                    from.as_ptr(),
-                    peer,
-                    ids.as_ptr(),
-                    at.as_ptr(),
-                    eights.as_ptr(),
-                    0,
-                    LONG
-                )
-            );
+            post::write_list(
+                3,
+                ids.as_ptr(),
+                from.as_ptr(),
+                peer,
+                ids.as_ptr(),
+                at.as_ptr(),
+                eights.as_ptr(),
+            )
+            .gives(GASPI_QUEUE_FULL, 0, LONG)?;
             flush(0)?;
             ok!(gaspi_notify(0, peer, 6, 1, 0, LONG));
             flush(0)?;
@@ -223,18 +200,7 @@ fn wait_if_full(ctx: &Ctx) -> Verdict {
                 source.set(8 * i as usize, u64::from(i) << 8 | u64::from(ctx.rank));
                 let at = 8 * u64::from(i);
                 loop {
-                    match c!(gaspi_write_notify(
-                        0,
-                        at,
-                        right(ctx),
-                        1,
-                        at,
-                        8,
-                        i,
-                        i + 1,
-                        0,
-                        LONG
-                    )) {
+                    match post::write_notify(0, at, right(ctx), 1, at, 8, i, i + 1).code(0, LONG) {
                         SUCCESS => break,
                         QUEUE_FULL => full += 1,
                         code => return Err(format!("gaspi_write_notify gave {}", code_name(code))),
@@ -305,18 +271,7 @@ fn create_and_delete(ctx: &Ctx) -> Verdict {
             made.push(queue);
             memory.set(8, 0);
             barrier()?;
-            ok!(gaspi_write_notify(
-                0,
-                0,
-                right(ctx),
-                0,
-                8,
-                8,
-                u32::from(queue),
-                1,
-                queue,
-                LONG
-            ));
+            post::write_notify(0, 0, right(ctx), 0, 8, 8, u32::from(queue), 1).ok(queue, LONG)?;
             notified(0, u32::from(queue))?;
             ensure_eq!(
                 memory.get(8),
@@ -349,18 +304,7 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
     barrier()?;
     let mut queue = 0;
     ok!(gaspi_queue_create(&mut queue, LONG));
-    ok!(gaspi_write_notify(
-        0,
-        0,
-        right(ctx),
-        0,
-        8,
-        8,
-        0,
-        1,
-        queue,
-        LONG
-    ));
+    post::write_notify(0, 0, right(ctx), 0, 8, 8, 0, 1).ok(queue, LONG)?;
     ok!(gaspi_queue_delete(queue));
     notified(0, 0)?;
     ensure_eq!(
@@ -369,14 +313,8 @@ fn deleted_is_gone(ctx: &Ctx) -> Verdict {
         "what was posted before the deletion"
     );
     let mut size = 0;
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_write(0, 0, right(ctx), 0, 16, 8, queue, LONG)
-    );
-    gives!(
-        GASPI_ERR_INV_QUEUE,
-        gaspi_notify(0, right(ctx), 1, 1, queue, LONG)
-    );
+    post::write(0, 0, right(ctx), 0, 16, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
+    post::notify(0, right(ctx), 1, 1).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
     gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, LONG));
     gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_size(queue, &mut size));
     gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
@@ -394,18 +332,7 @@ fn purged_is_empty(ctx: &Ctx) -> Verdict {
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(3, 10)))?;
     ensure_eq!(queue_size(3)?, 0, "size after gaspi_queue_purge");
     ok!(gaspi_wait(3, LONG));
-    ok!(gaspi_write_notify(
-        0,
-        0,
-        right(ctx),
-        0,
-        16,
-        8,
-        0,
-        1,
-        3,
-        LONG
-    ));
+    post::write_notify(0, 0, right(ctx), 0, 16, 8, 0, 1).ok(3, LONG)?;
     notified(0, 0)?;
     ensure_eq!(memory.get(16), 9, "what was written by the purged queue");
     flush(3)?;
@@ -478,18 +405,7 @@ fn threads_on_one_queue(ctx: &Ctx) -> Verdict {
             for k in 0..EACH {
                 let slot = i as u32 * EACH + k;
                 let at = 8 * u64::from(slot);
-                ok!(gaspi_write_notify(
-                    0,
-                    at,
-                    right(ctx),
-                    1,
-                    at,
-                    8,
-                    slot,
-                    slot + 1,
-                    0,
-                    BLOCK
-                ));
+                post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1).ok(0, BLOCK)?;
             }
             Ok(())
         };
@@ -538,18 +454,8 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
                 let at = 8 * u64::from(slot);
                 let patience = u64::from(k % 2);
                 repeat("gaspi_write_notify", || {
-                    c!(gaspi_write_notify(
-                        0,
-                        at,
-                        right(ctx),
-                        1,
-                        at,
-                        8,
-                        slot,
-                        slot + 1,
-                        0,
-                        patience
-                    ))
+                    post::write_notify(0, at, right(ctx), 1, at, 8, slot, slot + 1)
+                        .code(0, patience)
                 })?;
             }
             Ok(())
@@ -581,16 +487,7 @@ fn one_wait_for_all_threads(ctx: &Ctx) -> Verdict {
         threads(4, |i| {
             for k in 0..10 {
                 let at = (i * 10 + k) * size;
-                ok!(gaspi_read(
-                    1,
-                    at as u64,
-                    right(ctx),
-                    0,
-                    0,
-                    size as u64,
-                    1,
-                    LONG
-                ));
+                post::read(1, at as u64, right(ctx), 0, 0, size as u64).ok(1, LONG)?;
             }
             Ok(())
         })?;

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use super::kit::*;
 use crate::kit::Sides;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     told_first: "replaced.state", "§5.3.1, §5.5.2", 3, [gaspi_state_vec_get, gaspi_proc_rank, gaspi_proc_num, gaspi_proc_incarnation] + needs_kill + replaces,
@@ -178,16 +176,7 @@ fn not_before(ctx: &Ctx) -> Verdict {
     together()?;
     if !new {
         ok!(gaspi_queue_purge(1, LONG));
-        ok!(gaspi_write(
-            0,
-            8,
-            last as u16,
-            0,
-            16 + 8 * u64::from(ctx.rank),
-            8,
-            1,
-            LONG
-        ));
+        post::write(0, 8, last as u16, 0, 16 + 8 * u64::from(ctx.rank), 8).ok(1, LONG)?;
         flush(1)?;
     }
     barrier()?;
@@ -462,18 +451,7 @@ fn round(ctx: &Ctx) -> Verdict {
         (ctx.rank + 1) % ctx.size,
         (ctx.rank + ctx.size - 1) % ctx.size,
     );
-    ok!(gaspi_write_notify(
-        7,
-        0,
-        right as u16,
-        7,
-        8,
-        8,
-        0,
-        ctx.rank + 1,
-        1,
-        LONG
-    ));
+    post::write_notify(7, 0, right as u16, 7, 8, 8, 0, ctx.rank + 1).ok(1, LONG)?;
     flush(1)?;
     ensure_eq!(
         notified(7, 0)?,

@@ -1,8 +1,6 @@
 //! §7: segments.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     alloc_is_local: "segment.alloc", "§7.2.1", 2,
@@ -80,10 +78,7 @@ fn register_shows_to_one(ctx: &Ctx) -> Verdict {
     if ctx.rank == 1 {
         ok!(gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG));
     } else if ctx.rank == 2 {
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_write_notify(1, 0, 0, 0, 8, 8, 0, 1, 0, LONG)
-        );
+        post::write_notify(1, 0, 0, 0, 8, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
         gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 0, 0, 8, 8, 0, LONG));
         let mut size = 0;
         gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(0, 0, &mut size));
@@ -113,34 +108,33 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
         gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 0, 0, 0, 8, 0, LONG));
         gives!(GASPI_ERR_INV_SEG, gaspi_read(1, 0, 0, 0, 0, 8, 0, LONG));
         gives!(GASPI_ERR_INV_SEG, gaspi_notify(0, 0, 0, 1, 0, LONG));
-        gives!(
+        post::write_notify(1, 0, 0, 0, 0, 8, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+        post::read_notify(1, 0, 0, 0, 0, 8, 0).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
+        post::write_list(2, mine, zeros, 0, theirs, zeros, eights).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_write_notify(1, 0, 0, 0, 0, 8, 0, 1, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::read_list(2, mine, zeros, 0, theirs, zeros, eights).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_read_notify(1, 0, 0, 0, 0, 8, 0, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_write_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_read_list(2, mine, zeros, 0, theirs, zeros, eights, 0, LONG)
-        );
-        gives!(
+            0,
+            LONG,
+        )?;
+        post::read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0).gives(
             GASPI_ERR_INV_SEG,
-            gaspi_write_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 0, 0, 1, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_write_list_notify(2, mine, zeros, 0, mine, zeros, eights, 0, 0, 1, 0, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_read_list_notify(2, mine, zeros, 0, theirs, zeros, eights, 1, 0, 0, LONG)
-        );
+            0,
+            LONG,
+        )?;
         gives!(
             GASPI_ERR_INV_SEG,
             gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG)
@@ -182,10 +176,7 @@ fn register_after_use(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 1 {
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_write_notify(1, 0, 0, 0, 0, 64, 3, 1, 0, LONG)
-        );
+        post::write_notify(1, 0, 0, 0, 0, 64, 3, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
     }
     barrier()?;
     if ctx.rank == 0 {
@@ -281,10 +272,7 @@ fn sizes_differ_by_rank(ctx: &Ctx) -> Verdict {
     }
     let to = right(ctx);
     let end = len(u32::from(to));
-    gives!(
-        GASPI_ERR_INV_REM_OFF,
-        gaspi_write(0, 0, to, 0, end - 7, 8, 0, LONG)
-    );
+    post::write(0, 0, to, 0, end - 7, 8).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
     ok!(gaspi_write_notify(0, 0, to, 0, end - 8, 8, 0, 1, 0, LONG));
     notified(0, 0)?;
     let end = len(ctx.rank) as usize;

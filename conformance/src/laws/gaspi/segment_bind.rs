@@ -3,8 +3,6 @@
 use std::sync::atomic::AtomicU8;
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     bind_heap: "segment.bind.heap", "§7.2.4", 2, [gaspi_segment_bind, gaspi_segment_register, gaspi_segment_ptr, gaspi_segment_delete],
@@ -38,7 +36,7 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         let memory = Memory { base, len };
         memory.store(0, &before);
         ok!(gaspi_segment_bind(0, base, len as u64, 0));
-        let mut pointer = std::ptr::null_mut();
+        let mut pointer = null_mut();
         ok!(gaspi_segment_ptr(0, &mut pointer));
         ensure_eq!(pointer, base, "the pointer of a bound segment");
         memory.holds(0, &before, "bound memory right after gaspi_segment_bind")?;
@@ -82,10 +80,7 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
         local.all(0, 1, 0x77, "the owner's own store, read by the peer")?;
         barrier()?;
         barrier()?;
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_write(1, 0, 0, 0, 0, len as u64, 0, LONG)
-        );
+        post::write(1, 0, 0, 0, 0, len as u64).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
         barrier()
     }
 }
@@ -142,7 +137,7 @@ fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
         }
     };
     if ctx.rank == 0 {
-        let first = map(std::ptr::null_mut(), 0);
+        let first = map(null_mut(), 0);
         ok!(gaspi_segment_bind(0, first.base, LEN as u64, 0));
         let memory = map(first.base, libc::MAP_FIXED);
         ensure_eq!(memory.base, first.base, "the place");
@@ -184,10 +179,7 @@ fn bind_twice_in_a_page(ctx: &Ctx) -> Verdict {
     }
     barrier()?;
     if ctx.rank == 1 {
-        gives!(
-            GASPI_ERR_INV_REM_OFF,
-            gaspi_write(9, 0, 0, 0, 60, 8, 0, LONG)
-        );
+        post::write(9, 0, 0, 0, 60, 8).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
         ok!(gaspi_write_notify(9, 0, 0, 1, 0, 64, 0, 1, 0, LONG));
         barrier()?;
         gives!(GASPI_ERR_INV_SEG, gaspi_write(9, 0, 0, 0, 0, 8, 0, LONG));

@@ -1,8 +1,6 @@
 //! §7.2: segments that are made, and used, by all of a group.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     create_is_for_all: "segment.create", "§7.2.3", 4, [gaspi_segment_create] + ordering,
@@ -29,9 +27,7 @@ fn create_is_for_all(ctx: &Ctx) -> Verdict {
     // At once, and to everybody, the own process too.
     for rank in 0..ctx.size as u16 {
         let at = slot * ctx.rank as usize;
-        ok!(gaspi_write_notify(
-            7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1, 0, LONG
-        ));
+        post::write_notify(7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1).ok(0, LONG)?;
     }
     for rank in 0..ctx.size {
         notified(7, rank)?;
@@ -52,18 +48,7 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
     if inside {
         let group = group_of(&[0, 2])?;
         ok!(gaspi_segment_create(0, 64, group, LONG, 0));
-        ok!(gaspi_write_notify(
-            1,
-            0,
-            peer as u16,
-            0,
-            0,
-            64,
-            0,
-            1,
-            0,
-            LONG
-        ));
+        post::write_notify(1, 0, peer as u16, 0, 0, 64, 0, 1).ok(0, LONG)?;
         notified(0, 0)?;
         memory(0, 64)?.all(0, 64, peer as u8 + 1, "what the other member wrote")?;
     }
@@ -72,7 +57,7 @@ fn create_for_a_group(ctx: &Ctx) -> Verdict {
         for rank in [0, 2] {
             gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, rank, 0, 0, 8, 0, LONG));
         }
-        let mut pointer = std::ptr::null_mut();
+        let mut pointer = null_mut();
         gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(0, &mut pointer));
     }
     barrier()?;
@@ -86,7 +71,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
     let mut random = ctx.random(1);
     let late = random.below(u64::from(ctx.size)) as u32;
     let called = segment(0, 8)?;
-    let mut pointer = std::ptr::null_mut();
+    let mut pointer = null_mut();
     if ctx.rank == late {
         pause(8);
         let mut old = 0;
@@ -125,18 +110,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
 /// A write and its notification into the right neighbour's segment 4, and those of the left one.
 fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
-    ok!(gaspi_write_notify(
-        4,
-        0,
-        right(ctx),
-        4,
-        64,
-        8,
-        0,
-        1,
-        0,
-        LONG
-    ));
+    post::write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1).ok(0, LONG)?;
     notified(4, 0)?;
     ensure_eq!(
         memory.get(64),
@@ -175,9 +149,7 @@ fn use_is_for_all(ctx: &Ctx) -> Verdict {
     ok!(gaspi_segment_use(2, memory.base, len as u64, ALL, BLOCK, 0));
     for rank in others(ctx) {
         let at = 8 * (1 + u64::from(ctx.rank));
-        ok!(gaspi_write_notify(
-            2, 0, rank, 2, at, 8, ctx.rank, 1, 0, LONG
-        ));
+        post::write_notify(2, 0, rank, 2, at, 8, ctx.rank, 1).ok(0, LONG)?;
     }
     for rank in others(ctx) {
         notified(2, u32::from(rank))?;

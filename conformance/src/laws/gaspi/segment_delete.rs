@@ -2,8 +2,6 @@
 
 use super::kit::*;
 use super::segment::list;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     delete_ends_access: "segment.delete", "§7.3.1", 2, [gaspi_segment_delete, gaspi_segment_ptr, gaspi_segment_num, gaspi_segment_list],
@@ -32,7 +30,7 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
         ensure_eq!(list()?, vec![0, 1, 200], "segments");
         ok!(gaspi_segment_delete(1));
         ensure_eq!(list()?, vec![0, 200], "segments after deleting 1");
-        let mut pointer = std::ptr::null_mut();
+        let mut pointer = null_mut();
         gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(1, &mut pointer));
         gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(1));
         gives!(GASPI_ERR_INV_SEG, gaspi_write(1, 0, 1, 1, 0, 8, 0, LONG));
@@ -78,18 +76,7 @@ fn delete_in_any_order(ctx: &Ctx) -> Verdict {
     for (i, id) in order.iter().enumerate() {
         ok!(gaspi_segment_delete(*id));
         let at = 8 * (i % 6) as u64;
-        ok!(gaspi_write_notify(
-            keeper,
-            56,
-            right(ctx),
-            keeper,
-            at,
-            8,
-            i as u32,
-            1,
-            0,
-            LONG
-        ));
+        post::write_notify(keeper, 56, right(ctx), keeper, at, 8, i as u32, 1).ok(0, LONG)?;
         notified(keeper, i as u32)?;
         let seen = memory(keeper, 64)?.get(at as usize);
         ensure_eq!(
@@ -123,22 +110,8 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         stamp += 1;
         memory.store(0, &[stamp]);
         // The last byte there is, and not one more.
-        ok!(gaspi_write_notify(
-            5,
-            0,
-            right(ctx),
-            5,
-            len as u64 - 1,
-            1,
-            3,
-            1,
-            0,
-            LONG
-        ));
-        gives!(
-            GASPI_ERR_INV_REM_OFF,
-            gaspi_write(5, 0, right(ctx), 5, len as u64, 1, 0, LONG)
-        );
+        post::write_notify(5, 0, right(ctx), 5, len as u64 - 1, 1, 3, 1).ok(0, LONG)?;
+        post::write(5, 0, right(ctx), 5, len as u64, 1).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
         notified(5, 3)?;
         memory.all(len - 1, 1, stamp, "what the neighbour wrote")?;
         // A notification that nobody looks at must not be there in the next round.
@@ -173,10 +146,7 @@ fn recreate_locally(ctx: &Ctx) -> Verdict {
         barrier()?;
         if ctx.rank == 1 {
             // The name is there again, but not registered with this rank.
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_write_notify(1, 0, 0, 0, 0, 64, 0, 1, 0, LONG)
-            );
+            post::write_notify(1, 0, 0, 0, 0, 64, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
         }
         barrier()?;
         if ctx.rank == 0 {
@@ -198,18 +168,7 @@ fn churn(ctx: &Ctx) -> Verdict {
         let id = (round % 3) as u8;
         let memory = segment(id, 100_000)?;
         memory.set(0, round);
-        ok!(gaspi_write_notify(
-            id,
-            0,
-            right(ctx),
-            id,
-            50_000,
-            8,
-            0,
-            1,
-            0,
-            LONG
-        ));
+        post::write_notify(id, 0, right(ctx), id, 50_000, 8, 0, 1).ok(0, LONG)?;
         notified(id, 0)?;
         ensure_eq!(memory.get(50_000), round, "what the neighbour wrote");
         flush(0)?;

@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
 use crate::kit::Stopped;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     collectives: "stopped.collectives", "§3.9, §6.3.3, §7.2.3, §11", 3,
@@ -120,17 +118,8 @@ fn collectives(ctx: &Ctx) -> Verdict {
     let one = 1u64 << (8 * ctx.rank);
     let commit = |group: u8, timeout| c!(gaspi_group_commit(group, timeout));
     let create = |timeout| c!(gaspi_segment_create(1, 64, ALL, timeout, 0));
-    let mut reduce = |timeout| {
-        c!(gaspi_allreduce(
-            (&raw const one).cast(),
-            (&raw mut sum).cast(),
-            1,
-            SUM,
-            5,
-            ALL,
-            timeout
-        ))
-    };
+    let mut reduce =
+        |timeout| post::allreduce(&raw const one, &raw mut sum, 1, SUM, 5).code(ALL, timeout);
     let make = |group: &mut u8| {
         ok!(gaspi_group_create(group));
         for rank in 0..3 {
@@ -187,15 +176,14 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
     let mine = numbers(1 << (8 * ctx.rank));
     let mut result = vec![0u64; MANY];
     let reduce = |from: &[u64], into: &mut [u64], operation, timeout| {
-        c!(gaspi_allreduce(
-            from.as_ptr().cast(),
-            into.as_mut_ptr().cast(),
+        post::allreduce(
+            from.as_ptr(),
+            into.as_mut_ptr(),
             from.len() as u32,
             operation,
             5,
-            ALL,
-            timeout
-        ))
+        )
+        .code(ALL, timeout)
     };
     let whole = |result: &mut Vec<u64>| {
         repeat("gaspi_allreduce", || reduce(&mine, result, SUM, SHORT)).map(drop)
@@ -315,18 +303,7 @@ fn queues(ctx: &Ctx) -> Verdict {
             let mut queue = 0;
             for (at, post) in [(0u64, 0u64), (8, 8)] {
                 ok!(gaspi_queue_create(&mut queue, TEST));
-                ok!(gaspi_write_notify(
-                    0,
-                    at,
-                    2,
-                    0,
-                    512 + post,
-                    8,
-                    1 + at as u32,
-                    1,
-                    queue,
-                    TEST
-                ));
+                post::write_notify(0, at, 2, 0, 512 + post, 8, 1 + at as u32, 1).ok(queue, TEST)?;
                 let purged = tried("gaspi_queue_purge", SHORT, || {
                     c!(gaspi_queue_purge(queue, SHORT))
                 })?;

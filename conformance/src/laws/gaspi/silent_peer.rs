@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
 use crate::kit::{Stopped, until};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     time_outs: "stopped.time-outs", "§3.9, §8.2, §8.3.2, §10.2", 3,

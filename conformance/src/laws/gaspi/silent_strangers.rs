@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kit::*;
 use crate::kit::{Stopped, until};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     posting: "stopped.first-contact", "§3.9, §8.2, §8.3.2, §8.4, §10.2", 3,
@@ -166,17 +164,16 @@ fn posting(ctx: &Ctx) -> Verdict {
                 (
                     "gaspi_write_list",
                     Box::new(|| {
-                        c!(gaspi_write_list(
-                            2, list.0, list.1, 2, list.0, list.2, list.3, 1, TEST
-                        ))
+                        post::write_list(2, list.0, list.1, 2, list.0, list.2, list.3).code(1, TEST)
                     }),
                 ),
                 (
                     "gaspi_write_list_notify",
                     Box::new(|| {
-                        c!(gaspi_write_list_notify(
-                            2, list.0, list.1, 2, list.0, list.2, list.3, 0, 3, 1, 1, TEST
-                        ))
+                        post::write_list_notify(
+                            2, list.0, list.1, 2, list.0, list.2, list.3, 0, 3, 1,
+                        )
+                        .code(1, TEST)
                     }),
                 ),
                 (
@@ -186,17 +183,14 @@ fn posting(ctx: &Ctx) -> Verdict {
                 (
                     "gaspi_read_list",
                     Box::new(|| {
-                        c!(gaspi_read_list(
-                            2, read.0, read.1, 2, read.0, read.2, read.3, 2, TEST
-                        ))
+                        post::read_list(2, read.0, read.1, 2, read.0, read.2, read.3).code(2, TEST)
                     }),
                 ),
                 (
                     "gaspi_read_list_notify",
                     Box::new(|| {
-                        c!(gaspi_read_list_notify(
-                            2, read.0, read.1, 2, read.0, read.2, read.3, 0, 5, 3, TEST
-                        ))
+                        post::read_list_notify(2, read.0, read.1, 2, read.0, read.2, read.3, 0, 5)
+                            .code(3, TEST)
                     }),
                 ),
                 (

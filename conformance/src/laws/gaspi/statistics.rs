@@ -3,8 +3,6 @@
 use std::ffi::{CStr, c_char};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     told: "statistics.info", "§14.1.1, §14.1.2", 1,
@@ -27,7 +25,7 @@ laws! {
 /// What a counter says of itself: whether its argument is a rank, name, level.
 fn info(counter: u32) -> Result<(bool, String, u32), String> {
     let (mut argument, mut level) = (9, 0);
-    let (mut name, mut description) = (std::ptr::null_mut::<c_char>(), std::ptr::null_mut());
+    let (mut name, mut description) = (std::ptr::null_mut::<c_char>(), null_mut());
     ok!(gaspi_statistic_counter_info(
         counter,
         &mut argument,
@@ -107,8 +105,8 @@ fn told(_: &Ctx) -> Verdict {
         value(counter, 0)?;
     }
     let (mut number, mut long) = (0, 0);
-    let mut text = std::ptr::null_mut();
-    let mut other = std::ptr::null_mut();
+    let mut text = null_mut();
+    let mut other = null_mut();
     for counter in [max, max + 1, u32::MAX] {
         gives!(
             GASPI_ERROR,
@@ -120,27 +118,18 @@ fn told(_: &Ctx) -> Verdict {
         );
         gives!(GASPI_ERROR, gaspi_statistic_counter_reset(counter));
     }
+    gives!(GASPI_ERR_NULLPTR, gaspi_statistic_counter_max(null_mut()));
     gives!(
         GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_max(std::ptr::null_mut())
+        gaspi_statistic_counter_get(0, 0, null_mut())
     );
     gives!(
         GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_get(0, 0, std::ptr::null_mut())
+        gaspi_statistic_counter_get_17(0, 0, null_mut())
     );
     gives!(
         GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_get_17(0, 0, std::ptr::null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_info(
-            0,
-            &mut number,
-            std::ptr::null_mut(),
-            &mut other,
-            &mut number
-        )
+        gaspi_statistic_counter_info(0, &mut number, null_mut(), &mut other, &mut number)
     );
     Ok(())
 }

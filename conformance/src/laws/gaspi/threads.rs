@@ -4,8 +4,6 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     meet: "threads.sync", "§3.1", 2,
@@ -43,7 +41,7 @@ fn meets() {
 
 extern "C" fn run(_: *mut c_void) -> *mut c_void {
     meets();
-    std::ptr::null_mut()
+    null_mut()
 }
 
 fn meet(_: &Ctx) -> Verdict {
@@ -56,7 +54,7 @@ fn meet(_: &Ctx) -> Verdict {
     ok!(gaspi_threads_get_total(&mut total));
     ensure_eq!(total, THREADS as i32, "gaspi_threads_get_total");
     for _ in 1..THREADS {
-        ok!(gaspi_threads_run(Some(run), std::ptr::null_mut()));
+        ok!(gaspi_threads_run(Some(run), null_mut()));
     }
     meets();
     ensure_eq!(
@@ -94,7 +92,7 @@ fn meet_everywhere(ctx: &Ctx) -> Verdict {
 }
 
 fn refused(_: &Ctx) -> Verdict {
-    let (mut number, null) = (0, std::ptr::null_mut());
+    let (mut number, null) = (0, null_mut());
     gives!(GASPI_ERROR, gaspi_threads_register(&mut number));
     gives!(GASPI_ERROR, gaspi_threads_get_tid(&mut number));
     gives!(GASPI_ERROR, gaspi_threads_get_total(&mut number));
@@ -115,23 +113,11 @@ fn refused(_: &Ctx) -> Verdict {
     gives!(GASPI_ERROR, gaspi_threads_register(&mut number));
     c!(gaspi_threads_sync());
     gives!(GASPI_ERR_NULLPTR, gaspi_threads_run(None, null));
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_threads_register(std::ptr::null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_threads_get_tid(std::ptr::null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_threads_get_total(std::ptr::null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_threads_get_num_cores(std::ptr::null_mut())
-    );
-    gives!(GASPI_ERR_NULLPTR, gaspi_threads_init(std::ptr::null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_register(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_get_tid(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_get_total(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_get_num_cores(null_mut()));
+    gives!(GASPI_ERR_NULLPTR, gaspi_threads_init(null_mut()));
     ok!(gaspi_threads_term());
     Ok(())
 }

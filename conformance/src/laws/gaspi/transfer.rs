@@ -1,8 +1,7 @@
 //! §8.2, §8.3, §8.4: writing and reading, with notifications.
 
 use super::kit::*;
-use crate::law::{Ctx, Random, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::law::Random;
 
 laws! {
     writes_of_all_sizes: "write.sizes", "§8.2.1", 2, [gaspi_write, gaspi_notify, gaspi_wait],
@@ -58,16 +57,7 @@ fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
         let data = random_bytes(&mut random, size);
         if ctx.rank == 0 {
             memory.store(from, &data);
-            ok!(gaspi_write(
-                0,
-                from as u64,
-                1,
-                0,
-                to as u64,
-                size as u64,
-                0,
-                LONG
-            ));
+            post::write(0, from as u64, 1, 0, to as u64, size as u64).ok(0, LONG)?;
             ok!(gaspi_notify(0, 1, 1, round as u32 + 1, 0, LONG));
             flush(0)?;
             notified(0, 2)?;
@@ -98,16 +88,7 @@ fn reads_of_all_sizes(ctx: &Ctx) -> Verdict {
         for size in SIZES {
             let from = random.below((len - size) as u64) as usize;
             let to = GUARD + random.below(300) as usize;
-            ok!(gaspi_read(
-                1,
-                to as u64,
-                1,
-                0,
-                from as u64,
-                size as u64,
-                0,
-                LONG
-            ));
+            post::read(1, to as u64, 1, 0, from as u64, size as u64).ok(0, LONG)?;
             flush(0)?;
             target.holds(
                 to,
@@ -272,9 +253,7 @@ fn write_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 16, one, |random, parts, to, round| {
         let (from, at, size) = parts[0];
         let queue = random.below(8) as u8;
-        ok!(gaspi_write_notify(
-            0, from, to, 1, at, size, 0, round, queue, LONG
-        ));
+        post::write_notify(0, from, to, 1, at, size, 0, round).ok(queue, LONG)?;
         Ok(())
     })
 }
@@ -317,17 +296,7 @@ fn read_notify_carries_data(ctx: &Ctx) -> Verdict {
         let from = random.below((len - size) as u64) as usize;
         let peer = random.below(u64::from(ctx.size)) as u16;
         let queue = random.below(8) as u8;
-        ok!(gaspi_read_notify(
-            1,
-            at as u64,
-            peer,
-            0,
-            from as u64,
-            size as u64,
-            id,
-            queue,
-            LONG
-        ));
+        post::read_notify(1, at as u64, peer, 0, from as u64, size as u64, id).ok(queue, LONG)?;
         posted.push((at, peer, from, size));
         at += size;
     }
@@ -366,14 +335,8 @@ fn nothing_to_transfer(ctx: &Ctx) -> Verdict {
     ok!(gaspi_read_notify(0, 100, peer, 0, 100, 0, 5, 0, LONG));
     ensure_eq!(notified(0, 5)?, 1, "the notification of an empty read");
     flush(0)?;
-    gives!(
-        GASPI_ERR_INV_LOC_OFF,
-        gaspi_write(0, 101, peer, 0, 0, 0, 0, LONG)
-    );
-    gives!(
-        GASPI_ERR_INV_REM_OFF,
-        gaspi_write(0, 0, peer, 0, 101, 0, 0, LONG)
-    );
+    post::write(0, 101, peer, 0, 0, 0).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
+    post::write(0, 0, peer, 0, 101, 0).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
     barrier()?;
     memory.all(0, 100, 9, "a segment after empty transfers")
 }
@@ -388,36 +351,28 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
             memory.store(0, &data);
             barrier()?;
             let size = most as u64;
-            ok!(gaspi_write_notify(
-                0,
-                0,
-                right(ctx),
-                0,
-                size + 10,
-                size,
-                0,
-                1,
-                0,
-                LONG
-            ));
-            gives!(
+            post::write_notify(0, 0, right(ctx), 0, size + 10, size, 0, 1).ok(0, LONG)?;
+            post::write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1).gives(
                 GASPI_ERR_INV_COMMSIZE,
-                gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG)
-            );
-            gives!(
+                0,
+                LONG,
+            )?;
+            post::write(0, 0, right(ctx), 0, size + 10, size + 1).gives(
                 GASPI_ERR_INV_COMMSIZE,
-                gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
             notified(0, 0)?;
             let theirs = random_bytes(&mut ctx.random(u64::from(left(ctx))), most + 1);
             memory.holds(most + 10, &theirs[..most], "the largest write")?;
             memory.all(2 * most + 10, 10, 0, "behind it")?;
             flush(0)?;
             barrier()?;
-            gives!(
+            post::read(0, size + 10, right(ctx), 0, 0, size + 1).gives(
                 GASPI_ERR_INV_COMMSIZE,
-                gaspi_read(0, size + 10, right(ctx), 0, 0, size + 1, 0, LONG)
-            );
+                0,
+                LONG,
+            )?;
             memory.holds(most + 10, &theirs[..most], "the target of a refused read")?;
             ok!(gaspi_read(0, size + 10, right(ctx), 0, 0, size, 0, LONG));
             flush(0)?;
@@ -453,33 +408,12 @@ fn many_megabytes(ctx: &Ctx) -> Verdict {
         }
         Ok(())
     };
-    ok!(gaspi_write_notify(
-        0,
-        0,
-        right(ctx),
-        1,
-        0,
-        len as u64,
-        0,
-        1,
-        0,
-        LONG
-    ));
+    post::write_notify(0, 0, right(ctx), 1, 0, len as u64, 0, 1).ok(0, LONG)?;
     notified(1, 0)?;
     check(left(ctx))?;
     flush(0)?;
     barrier()?;
-    ok!(gaspi_read_notify(
-        1,
-        0,
-        right(ctx),
-        0,
-        0,
-        len as u64,
-        1,
-        0,
-        LONG
-    ));
+    post::read_notify(1, 0, right(ctx), 0, 0, len as u64, 1).ok(0, LONG)?;
     notified(1, 1)?;
     check(right(ctx))?;
     flush(0)?;
@@ -493,16 +427,7 @@ fn source_is_free_after_wait(ctx: &Ctx) -> Verdict {
     barrier()?;
     for round in 0..rounds {
         source.fill(round as u8 + 1);
-        ok!(gaspi_write(
-            0,
-            0,
-            right(ctx),
-            1,
-            (round * size) as u64,
-            size as u64,
-            0,
-            LONG
-        ));
+        post::write(0, 0, right(ctx), 1, (round * size) as u64, size as u64).ok(0, LONG)?;
         flush(0)?;
         source.fill(0xee);
     }
@@ -531,16 +456,7 @@ fn read_after_wait(ctx: &Ctx) -> Verdict {
         let mut peers = Vec::new();
         for i in 0..n {
             let peer = random.below(u64::from(ctx.size)) as u16;
-            ok!(gaspi_read(
-                1,
-                (i * size) as u64,
-                peer,
-                0,
-                0,
-                size as u64,
-                5,
-                LONG
-            ));
+            post::read(1, (i * size) as u64, peer, 0, 0, size as u64).ok(5, LONG)?;
             peers.push(peer);
         }
         flush(5)?;
@@ -602,7 +518,7 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
     for (to, i) in work {
         let from = (to * per + i) as u64 * size as u64;
         let slot = ctx.rank * per + i;
-        ok!(gaspi_write_notify(
+        post::write_notify(
             0,
             from,
             to as u16,
@@ -611,9 +527,8 @@ fn all_to_all(ctx: &Ctx) -> Verdict {
             size as u64,
             slot,
             slot + 1,
-            random.below(8) as u8,
-            LONG
-        ));
+        )
+        .ok(random.below(8) as u8, LONG)?;
     }
     let mut seen = vec![false; count];
     for _ in 0..count {
@@ -652,18 +567,7 @@ fn chain_of_ranks(ctx: &Ctx) -> Verdict {
             ensure_eq!(notified(0, 0)?, round, "the notification");
             memory.holds(0, &data, &format!("round {round}"))?;
         }
-        ok!(gaspi_write_notify(
-            0,
-            0,
-            right(ctx),
-            0,
-            0,
-            len as u64,
-            0,
-            round,
-            0,
-            LONG
-        ));
+        post::write_notify(0, 0, right(ctx), 0, 0, len as u64, 0, round).ok(0, LONG)?;
         flush(0)?;
         if ctx.rank == 0 {
             ensure_eq!(notified(0, 0)?, round, "the notification, once around");

@@ -2,8 +2,6 @@
 
 use super::kit::*;
 use super::transfer::{few_small, rounds};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     notify_after_lists: "notify.not-overtaking.lists", "§8.4", 3, [gaspi_write_list, gaspi_write_notify, gaspi_notify] + ordering,
@@ -34,13 +32,11 @@ fn notify_after_lists(ctx: &Ctx) -> Verdict {
     rounds(ctx, 8, few_small, |_, parts, to, round| {
         let (first, rest) = parts.split_at(1);
         let (from, at, size) = first[0];
-        ok!(gaspi_write_notify(
-            0, from, to, 1, at, size, 9, round, 3, LONG
-        ));
+        post::write_notify(0, from, to, 1, at, size, 9, round).ok(3, LONG)?;
         if !rest.is_empty() {
             let (froms, ats, sizes) = columns(rest);
             let (mine, theirs) = (vec![0u8; rest.len()], vec![1u8; rest.len()]);
-            ok!(gaspi_write_list(
+            post::write_list(
                 rest.len() as u32,
                 mine.as_ptr(),
                 froms.as_ptr(),
@@ -48,9 +44,8 @@ fn notify_after_lists(ctx: &Ctx) -> Verdict {
                 theirs.as_ptr(),
                 ats.as_ptr(),
                 sizes.as_ptr(),
-                3,
-                LONG
-            ));
+            )
+            .ok(3, LONG)?;
         }
         ok!(gaspi_notify(1, to, 0, round, 3, LONG));
         Ok(())
@@ -61,7 +56,7 @@ fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
     rounds(ctx, 10, few_small, |random, parts, to, round| {
         let (froms, ats, sizes) = columns(parts);
         let (mine, theirs) = (vec![0u8; parts.len()], vec![1u8; parts.len()]);
-        ok!(gaspi_write_list_notify(
+        post::write_list_notify(
             parts.len() as u32,
             mine.as_ptr(),
             froms.as_ptr(),
@@ -72,9 +67,8 @@ fn write_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             1,
             0,
             round,
-            random.below(8) as u8,
-            LONG
-        ));
+        )
+        .ok(random.below(8) as u8, LONG)?;
         Ok(())
     })
 }
@@ -104,7 +98,7 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             .collect();
         let (ats, froms, sizes) = columns(&parts);
         let (mine, theirs) = (vec![1u8; parts.len()], vec![0u8; parts.len()]);
-        ok!(gaspi_read_list_notify(
+        post::read_list_notify(
             parts.len() as u32,
             mine.as_ptr(),
             ats.as_ptr(),
@@ -114,9 +108,8 @@ fn read_list_notify_carries_data(ctx: &Ctx) -> Verdict {
             sizes.as_ptr(),
             0,
             round,
-            2,
-            LONG
-        ));
+        )
+        .ok(2, LONG)?;
         ensure_eq!(
             notified(0, round)?,
             1,
@@ -142,7 +135,7 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
     }
     let mut id = 0;
     let (mine, theirs, zeros, eights) = ([0u8], [1u8], [0u64], [8u64]);
-    ok!(gaspi_read_list_notify(
+    post::read_list_notify(
         1,
         mine.as_ptr(),
         zeros.as_ptr(),
@@ -152,9 +145,8 @@ fn read_notifies_where_told(ctx: &Ctx) -> Verdict {
         eights.as_ptr(),
         2,
         7,
-        0,
-        LONG
-    ));
+    )
+    .ok(0, LONG)?;
     ensure_eq!(notified(2, 7)?, 1, "the notification");
     ok!(gaspi_read_notify(1, 0, right(ctx), 2, 0, 8, 9, 0, LONG));
     ensure_eq!(
@@ -203,7 +195,7 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
         if ctx.rank == 0 {
             segments[0].store(0, &data[0]);
             segments[1].store(0, &data[1]);
-            ok!(gaspi_write_list(
+            post::write_list(
                 num as u32,
                 mine.as_ptr(),
                 froms.as_ptr(),
@@ -211,9 +203,8 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
                 theirs.as_ptr(),
                 ats.as_ptr(),
                 sizes.as_ptr(),
-                0,
-                LONG
-            ));
+            )
+            .ok(0, LONG)?;
             ok!(gaspi_notify(2, 1, 3, round, 0, LONG));
             flush(0)?;
         } else {
@@ -257,7 +248,7 @@ fn lists_are_reads(ctx: &Ctx) -> Verdict {
             at += size + random.below(5);
         }
         let (mine, theirs) = (vec![1u8; num], vec![0u8; num]);
-        ok!(gaspi_read_list(
+        post::read_list(
             num as u32,
             mine.as_ptr(),
             ats.as_ptr(),
@@ -265,9 +256,8 @@ fn lists_are_reads(ctx: &Ctx) -> Verdict {
             theirs.as_ptr(),
             froms.as_ptr(),
             sizes.as_ptr(),
-            4,
-            LONG
-        ));
+        )
+        .ok(4, LONG)?;
         flush(4)?;
         target.holds(0, &model, &format!("a list of {num} reads"))?;
     }
@@ -288,7 +278,7 @@ fn longest_list(ctx: &Ctx) -> Verdict {
     let offsets: Vec<u64> = (0..n as u64).map(|i| 16 * i).collect();
     let backwards: Vec<u64> = offsets.iter().rev().copied().collect();
     let eights = vec![8u64; n];
-    ok!(gaspi_write_list_notify(
+    post::write_list_notify(
         most,
         mine.as_ptr(),
         offsets.as_ptr(),
@@ -299,9 +289,8 @@ fn longest_list(ctx: &Ctx) -> Verdict {
         1,
         0,
         1,
-        0,
-        LONG
-    ));
+    )
+    .ok(0, LONG)?;
     notified(1, 0)?;
     for i in 0..n {
         ensure_eq!(
@@ -313,7 +302,7 @@ fn longest_list(ctx: &Ctx) -> Verdict {
     }
     flush(0)?;
     barrier()?;
-    ok!(gaspi_read_list(
+    post::read_list(
         most,
         theirs.as_ptr(),
         backwards.as_ptr(),
@@ -321,9 +310,8 @@ fn longest_list(ctx: &Ctx) -> Verdict {
         mine.as_ptr(),
         offsets.as_ptr(),
         eights.as_ptr(),
-        0,
-        LONG
-    ));
+    )
+    .ok(0, LONG)?;
     flush(0)?;
     for i in 0..n {
         ensure_eq!(

@@ -1,8 +1,6 @@
 //! Threads that wait for effects of operations of their own process. Where sleeps end by a wake-up alone (UNIPGAS_TEST_SLEEPS_UNTIL_RUNG), a lost one is a hang.
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     reads: "wake.read", "§8.4.4, §8.4.6, §8.3.3", 2, [gaspi_read_notify, gaspi_read_list_notify, gaspi_notify_waitsome],
@@ -30,7 +28,7 @@ fn reads(ctx: &Ctx) -> Verdict {
                 0 => ok!(gaspi_read_notify(0, 1024, from, 0, 0, 64, 7, 0, LONG)),
                 _ => {
                     let (segments, to, at, sizes) = ([0u8; 2], [1024, 2048], [0, 512], [100, 8]);
-                    ok!(gaspi_read_list_notify(
+                    post::read_list_notify(
                         2,
                         segments.as_ptr(),
                         to.as_ptr(),
@@ -40,9 +38,8 @@ fn reads(ctx: &Ctx) -> Verdict {
                         sizes.as_ptr(),
                         0,
                         7,
-                        0,
-                        LONG
-                    ));
+                    )
+                    .ok(0, LONG)?;
                 }
             }
             notified(0, 9)?;

@@ -1,12 +1,8 @@
 //! Nothing is told twice or never, whatever was full meanwhile (fi_cq(3), fi_cntr(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, close, name_of};
 use super::told::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     messages: "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,

@@ -1,12 +1,10 @@
 //! Address vectors and names (fi_av(3), fi_cm(3)).
 
 use std::ffi::c_char;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::{Plan, Station};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     tables: "av.table", "fi_av(3)", 3, [av_open, av_insert, atomic],

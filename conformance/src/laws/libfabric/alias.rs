@@ -1,11 +1,7 @@
 //! Other names of an endpoint (fi_ep_alias of fi_endpoint(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, close};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     triggered: "trigger.alias", "fi_endpoint(3), fi_trigger(3)", 2, [control, write, read, send, recv, tsend, atomic, fetch_atomic, inject, cntr_add],

@@ -1,11 +1,9 @@
 //! Arguments of the atomic calls that are wrong.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     nulls: "atomic.null", "fi_atomic(3) §3", 1,

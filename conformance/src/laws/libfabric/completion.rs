@@ -1,13 +1,11 @@
 //! Completion queues (fi_cq(3)).
 
 use std::ffi::{CStr, c_char};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::time::{Duration, Instant};
 
 use super::kit::*;
 use super::station::{Plan, Station};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     formats: "cq.format", "fi_cq(3), fi_atomic(3) §4.8", 2, [cq_open, cq_read, atomic],

@@ -1,13 +1,10 @@
 //! Atomicity against other initiators.
 
-use std::ffi::c_int;
-
 use super::kit::*;
 use super::matrix::Call;
 use super::station::{Plan, Station};
 use super::value::*;
-use crate::law::{Ctx, Random, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::law::Random;
 
 laws! {
     sums: "atomic.sum", "fi_atomic(3) §4", 2, [fetch_atomic, atomic] + ordering,

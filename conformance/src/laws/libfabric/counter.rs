@@ -1,12 +1,9 @@
 //! Counters (fi_cntr(3)).
 
-use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     counts: "cntr.counts", "fi_cntr(3), fi_atomic(3) §4.8", 2,

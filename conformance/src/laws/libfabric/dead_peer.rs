@@ -3,15 +3,11 @@
 //! Each kind of operation has a victim of its own: rank 0 repeats the operation on it, one victim after the other. Operations are counted;
 //! the clock only ends what would never end.
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::time::Instant;
 
 use super::death::ended;
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     atomics: "death.repeated.atomics", "fi_cq(3)", 5, [atomic, inject_atomic, fetch_atomic, compare_atomic, cq_readerr] + needs_kill,

@@ -1,13 +1,10 @@
 //! A peer is killed: every wait for it ends, with a failure where something was lost.
 
-use std::ptr::null_mut;
 use std::time::Duration;
 
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::{Plan, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     operations: "death.operations", "fi_cq(3)", 3, [atomic, fetch_atomic, compare_atomic, inject_atomic, write, read, cq_readerr] + needs_kill,

@@ -1,12 +1,8 @@
 //! A peer is killed while messages are under way, and while others work on memory with it.
 
-use std::ptr::null_mut;
-
 use super::death::{WAITS, ended, reset, victim, waited};
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     sends: "death.send", "fi_msg(3)", 3, [send, sendmsg, cq_sread, cq_readerr] + needs_kill,

@@ -1,12 +1,10 @@
 //! Event queues (fi_eq(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::time::{Duration, Instant};
 
 use super::kit::*;
 use super::station::{Plan, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     queues: "eq.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, eq_sread, eq_strerror],

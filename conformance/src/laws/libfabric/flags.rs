@@ -1,11 +1,7 @@
 //! Flags of the calls with msg, and the calls without completion.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     selective: "atomic.flag.completion", "fi_atomic(3) §5", 2, [atomic, atomicmsg, fetch_atomicmsg, compare_atomicmsg, ep_bind],

@@ -1,15 +1,11 @@
 //! Queues that are full on all sides at once, towards a process that is stopped, and towards one that dies.
 
-use std::ptr::null_mut;
-
 use super::death::{ended, reset, victim};
 use super::kit::*;
 use super::message::pattern;
 use super::station::Plan;
 use super::told::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed, until_ok};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     both_sides: "full-queue.both-sides", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,

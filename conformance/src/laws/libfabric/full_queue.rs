@@ -1,8 +1,6 @@
 //! Queues of one process that are full (fi_domain(3), Resource Management): what finds no room gives -FI_EAGAIN and has done nothing; what
 //! was taken is done once, and told once; with room the call succeeds. See `flood` for queues towards peers that are stopped, or die.
 
-use std::ptr::null_mut;
-
 use super::address::vector;
 use super::kit::*;
 use super::srx::with_shared;
@@ -10,8 +8,6 @@ use super::station::{Plan, close};
 use super::told::*;
 use super::work::{Word, work};
 use crate::kit::until_ok;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     transmits: "full-queue.transmit", "fi_domain(3), Tx Ctx; fi_endpoint(3), fi_tx_size_left", 2,

@@ -1,11 +1,7 @@
 //! What has been closed takes no memory (fi_close(3)), here or at peers, counted in bytes of the heap.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, Station, close, name_of};
-use crate::ensure;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     endpoints: "growth.endpoints", "fi_close(3), fi_av(3)", 2, [endpoint, close, av_insert, av_remove, tsend, trecv, write],

@@ -1,13 +1,10 @@
 //! What a program is offered (fi_getinfo(3)), and what the provider says of itself.
 
 use std::ffi::CStr;
-use std::ptr::null_mut;
 
 use super::kit::*;
 use super::library::{self, Info, getinfo, getinfo_at};
 use super::station::{Plan, Station};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     provider: "info.provider", "fi_provider(7)", 1, [getinfo],

@@ -1,12 +1,8 @@
 //! Injected operations.
 
-use std::ptr::null_mut;
-
 use super::flags::One;
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     inject: "atomic.inject", "fi_atomic(3) §4.3", 2, [inject_atomic] + ordering,

@@ -1,11 +1,7 @@
 //! What a body is given by [`with`]: an endpoint that knows all ranks', and memory that all may reach.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, Registered, Station};
-use crate::law::{Ctx, Verdict};
 
 /// Another rank's endpoint and memory.
 #[derive(Clone, Copy)]

@@ -1,13 +1,11 @@
 //! Keys and addresses that are wrong, and registrations that are refused.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::matrix::Call;
 use super::station::{Plan, Station, close};
 use super::value::{Family, TYPES};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 use crate::laws::no_memory;
 
 laws! {

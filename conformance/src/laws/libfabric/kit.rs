@@ -3,15 +3,16 @@
 //! They do what libfabric's core does: it calls the provider through the tables of its objects, and so do they ([`call`]). [`with`]
 //! gives a body an endpoint that knows all other ranks', and memory that all may reach.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+pub(crate) use std::ffi::{c_int, c_void};
+pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_libfabric_sys::*;
 
 pub(crate) use super::job::*;
 pub(crate) use crate::kit::{Memory, pause, random_bytes, same, until};
-use crate::law::{Ctx, Verdict};
+pub(crate) use crate::law::{Ctx, Verdict};
 use crate::stall;
 pub(crate) use crate::stall::Looks;
+pub(crate) use crate::{ensure, ensure_eq};
 
 /// Milliseconds of a wait that is to end before them.
 pub(crate) const LONG: c_int = stall::LONG.as_millis() as c_int;
@@ -152,7 +153,7 @@ impl Queue {
     /// The next entry, of this context.
     pub(crate) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
         let entry = self.next()?;
-        crate::ensure_eq!(entry.op_context.addr(), context, "the entry's context");
+        ensure_eq!(entry.op_context.addr(), context, "the entry's context");
         Ok(entry)
     }
 
@@ -161,7 +162,7 @@ impl Queue {
         // - plain data, of which zeros are a value.
         let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
         let code = call!(obj self.0, readerr(&mut error, 0));
-        crate::ensure_eq!(code, 1, "fi_cq_readerr after -FI_EAVAIL");
+        ensure_eq!(code, 1, "fi_cq_readerr after -FI_EAVAIL");
         Ok(error)
     }
 
@@ -186,7 +187,7 @@ impl Queue {
     /// The next failure, which has this number.
     pub(crate) fn fails(self, errno: i32, what: &str) -> Result<fi_cq_err_entry, String> {
         let error = self.error().map_err(|text| format!("{what}: {text}"))?;
-        crate::ensure_eq!(error.err, errno, "{what}: the failure");
+        ensure_eq!(error.err, errno, "{what}: the failure");
         Ok(error)
     }
 
@@ -194,7 +195,7 @@ impl Queue {
     pub(crate) fn is_empty(self) -> Verdict {
         for _ in 0..20 {
             let (code, entry) = self.read();
-            crate::ensure!(
+            ensure!(
                 code == AGAIN,
                 "the queue should be empty: {}, flags {:#x}",
                 code_name(code),

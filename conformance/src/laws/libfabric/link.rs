@@ -1,16 +1,12 @@
 //! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: operations and
 //! messages that need the other side end with FI_ECONNRESET, and the processes of one side go on.
 
-use std::ptr::null_mut;
-
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
 use super::death::{WAITS, ended, reset, waited};
 use super::death_messages::synchronous;
 use super::kit::*;
 use super::station::Plan;
 use crate::kit::{Lose, Sides};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     operations: "link.operations", "fi_cq(3)", 4,

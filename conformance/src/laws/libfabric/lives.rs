@@ -1,12 +1,8 @@
 //! The lives of objects: in which order they can be closed, and what they are before they are enabled.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, Station, close, open_queue};
 use crate::kit::library_threads;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     busy: "lives.busy", "fi_close(3)", 1, [close, fabric, domain, av_open, cq_open, cntr_open, endpoint],

@@ -1,12 +1,7 @@
 //! Every datatype with every operation by every family of calls.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::value::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     base: "atomic.matrix.base", "fi_atomic(3) §4.2, §4.3", 2, [atomic],

@@ -1,12 +1,8 @@
 //! Memory regions: how they are addressed, what they allow, and how long.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::station::{Plan, Registered, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     modes: "mr.modes", "fi_mr(3), fi_domain(3)", 2, [mr_reg, getinfo, fetch_atomic, write, read],

@@ -1,12 +1,10 @@
 //! Messages (fi_msg(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::{Plan, Station};
-use crate::kit::random_bytes;
-use crate::law::{Ctx, Random, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::law::Random;
 
 laws! {
     whole: "msg.whole", "fi_msg(3)", 2, [send, recv] + ordering,

@@ -1,12 +1,8 @@
 //! FI_MORE: the provider may keep what it is told until the next one comes, and no longer than somebody waits.
 
-use std::ptr::null_mut;
-
 use super::flags::One;
 use super::kit::*;
 use super::station::{Plan, close};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     polled: "rma.more.poll", "fi_rma(3)", 2, [writemsg, readmsg, cq_read] + ordering,

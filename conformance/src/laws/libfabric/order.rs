@@ -1,12 +1,8 @@
 //! Order between operations, and when others see their results.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::library::getinfo;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     told: "order.told", "fi_endpoint(3)", 1, [getinfo],

@@ -3,13 +3,10 @@
 //! Each law is a table of changes to the pages. After a change all [`ACCESSES`] are tried.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
 
 use super::kit::*;
 use super::memory::{exchanged, register};
 use super::station::{Plan, Station, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     replaced: "mr.pages.replaced", "fi_mr(3) FI_MR_MMU_NOTIFY; fi_domain(3)", 2, [mr_reg, write, inject_write, writedata, read, atomic, fetch_atomic, compare_atomic],

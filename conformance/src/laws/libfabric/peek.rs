@@ -1,12 +1,10 @@
 //! Looking for tagged messages, and claiming them (fi_tagged(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::Plan;
 use super::tagged::{message, part, trecv, tsend};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     peek: "tagged.peek", "fi_tagged(3)", 2, [trecvmsg, tsend, trecv],

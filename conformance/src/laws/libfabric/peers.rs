@@ -1,11 +1,7 @@
 //! More peers than an endpoint can have at a time, one after the other (fi_endpoint(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, close, name_of};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     again: "peers.again", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert, av_remove],

@@ -1,11 +1,9 @@
 //! Vectors that are too long, unequal, or partly refused; and reads without an operand.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     most: "atomic.vector.limit", "fi_atomic(3) §3", 2, [atomicv, atomicmsg, fetch_atomicmsg],

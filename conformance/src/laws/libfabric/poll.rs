@@ -1,12 +1,7 @@
 //! Poll sets (fi_poll(3)).
 
-use std::ffi::c_void;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, close};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     news: "poll.news", "fi_poll(3)", 2, [poll_open, poll_add, poll_del, poll, send, recv, cntr_read],

@@ -1,11 +1,7 @@
 //! Who has to make calls for operations to get on.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     silent_target: "progress.target", "fi_domain(3), fi_atomic(3) §4.3", 3, [atomic, fetch_atomic, compare_atomic, write, read],

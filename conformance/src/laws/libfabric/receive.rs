@@ -1,12 +1,8 @@
 //! Which messages a receive takes, and when (fi_msg(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::message::{pattern, receive, send};
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     cut: "msg.truncated", "fi_msg(3), fi_cq(3)", 2, [send, recv, cq_readerr],

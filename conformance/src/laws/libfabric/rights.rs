@@ -1,12 +1,8 @@
 //! What memory regions allow, and how long.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::memory::{add, exchanged, register};
 use super::station::{Plan, Registered, close};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     rights: "mr.rights", "fi_atomic(3) §4.3, §4.4", 2, [mr_reg, atomic, fetch_atomic, compare_atomic, write, read],

@@ -1,11 +1,9 @@
 //! Reads and writes of remote memory (fi_rma(3)), and what regions can be bound to (fi_mr(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     lengths: "rma.lengths", "fi_rma(3)", 2, [write, read],

@@ -1,13 +1,10 @@
 //! Endpoints that are found by node and service, and names as texts (fi_getinfo(3), fi_av(3)). The node is localhost.
 
 use std::ffi::{CString, c_char};
-use std::ptr::null_mut;
 
 use super::kit::*;
 use super::library::getinfo_at;
 use super::station::{Plan, Station, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     talk: "service.talk", "fi_getinfo(3), fi_av(3)", 2, [getinfo, getname, av_insert, av_lookup, send, recv, write] + one_host,

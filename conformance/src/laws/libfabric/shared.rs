@@ -1,13 +1,11 @@
 //! Shared contexts (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::message::pattern;
 use super::srx::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     messages: "srx.messages", "fi_endpoint(3)", 4, [srx_context, ep_bind, recv, send, cntr_read],

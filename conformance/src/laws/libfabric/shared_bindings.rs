@@ -1,14 +1,12 @@
 //! What shared contexts are bound to, and what is refused (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::library::getinfo;
 use super::shared::message;
 use super::srx::*;
 use super::station::{Plan, close, name_of, open_queue};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     left: "srx.closed", "fi_endpoint(3)", 2, [srx_context, close, recv, send],

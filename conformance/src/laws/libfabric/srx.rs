@@ -1,11 +1,8 @@
 //! Endpoints that share receives, as laws open them.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::library::{Info, getinfo};
 use super::station::{Plan, close, name_of, open_queue};
-use crate::law::{Ctx, Verdict};
 
 /// The endpoints of rank 0, and what they share.
 pub(super) struct Shared {

@@ -1,11 +1,7 @@
 //! The objects of one endpoint, opened as a program opens them.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::library::{self, Info, getinfo};
-use crate::law::Verdict;
 
 /// What a program wishes for.
 #[derive(Clone, Copy)]

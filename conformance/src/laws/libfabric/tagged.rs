@@ -1,11 +1,7 @@
 //! Tagged messages (fi_tagged(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     matching: "tagged.match", "fi_tagged(3)", 2, [tsend, trecv] + ordering,

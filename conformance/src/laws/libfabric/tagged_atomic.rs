@@ -1,14 +1,9 @@
 //! fi_atomic(3), FI_TAGGED: atomics whose target is a tagged receive buffer.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::death::{WAITS, ended, victim, waited};
 use super::kit::*;
 use super::station::Plan;
 use super::tagged::{trecv, tsend};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     counted: "atomic.tagged.count", "fi_atomic(3) §5", 3, [atomicmsg, fetch_atomicmsg, trecv] + ordering,

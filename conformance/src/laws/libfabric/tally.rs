@@ -1,11 +1,7 @@
 //! Counters of what peers do, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, Registered, close};
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     endpoint: "cntr.remote.silent", "fi_endpoint(3), fi_ep_bind", 3,

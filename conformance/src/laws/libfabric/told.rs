@@ -1,10 +1,6 @@
 //! Keeping account: what completion queues tell of operations, each by its context, and what counters count.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 /// Completions of each context, and their sum.
 pub(super) struct Told(Vec<u8>, usize);

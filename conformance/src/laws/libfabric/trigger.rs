@@ -1,13 +1,8 @@
 //! Triggered operations and deferred work (fi_trigger(3) of libfabric 1.17).
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::{Plan, close};
 use super::work::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     every_kind: "trigger.work", "fi_trigger(3), Deferred work queues", 2,

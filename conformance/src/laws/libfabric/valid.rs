@@ -1,14 +1,10 @@
 //! What is supported, and how many elements at a time.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::matrix::Call;
 use super::station::Plan;
 use super::value::*;
-use crate::law::{Ctx, Verdict, not_offered};
-use crate::{ensure, ensure_eq};
+use crate::law::not_offered;
 
 laws! {
     undefined: "atomic.undefined", "fi_atomic(3) §7", 1,

@@ -1,12 +1,8 @@
 //! Vectors: the calls with a v, and with msg.
 
-use std::ffi::c_int;
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::value::{FAMILIES, Family};
-use crate::ensure_eq;
-use crate::law::{Ctx, Random, Verdict};
+use crate::law::Random;
 
 laws! {
     vectors: "atomic.vector", "fi_atomic(3) §4.3, §4.4, §4.5", 2, [atomicv, fetch_atomicv, compare_atomicv],

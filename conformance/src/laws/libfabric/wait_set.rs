@@ -1,11 +1,9 @@
 //! Wait sets (fi_poll(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use super::station::{Plan, Station, close};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     news: "wait.set", "fi_poll(3)", 2, [wait_open, wait, cq_open, cntr_open, send, recv],

@@ -1,12 +1,10 @@
 //! Waits for completions (fi_cq(3)).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::time::{Duration, Instant};
 
 use super::kit::*;
 use super::station::Plan;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     waits: "cq.sread", "fi_cq(3)", 2, [cq_sread, cq_sreadfrom, atomic, senddata],

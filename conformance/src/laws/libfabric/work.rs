@@ -1,8 +1,5 @@
 //! Deferred work and triggered operations (fi_trigger(3)), and the structures that describe operations on one word.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
-
 use super::kit::*;
 
 /// Work that waits until `trigger` has come so far.

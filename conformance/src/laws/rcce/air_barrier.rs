@@ -3,11 +3,7 @@
 //! The barrier of all UEs counts at the first two registers. Programs do not get those, but find them before the first one of their
 //! own: registers are elements of an array.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     counts: "air-barrier.counts", "iRCCE 2.0 §5.3", 4, [iRCCE_barrier, iRCCE_atomic_read] + ordering,

@@ -1,10 +1,6 @@
 //! Arguments that are wrong: the codes that the headers name, and never a crash.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     ids: "bad-input.ids", "RCCE RCCE_ERROR_ID", 2,

@@ -1,10 +1,6 @@
 //! Blocking messages: RCCE_send and RCCE_recv, iRCCE_ssend and iRCCE_srecv, probes; §5.2, §7, §9.4.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     lengths: "blocking.lengths", "iRCCE 2.0 §9.4", 2, [iRCCE_ssend, iRCCE_srecv],

@@ -1,10 +1,6 @@
 //! One to all, and all together; §5.3, §6.4, §9.11, §9.12.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     bcast: "collective.bcast", "iRCCE 2.0 §9.11", 4, [RCCE_bcast, iRCCE_bcast, iRCCE_mcast],

@@ -1,11 +1,8 @@
 //! Communicators: RCCE_comm_split and what is done with them.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     split: "comm.split", "RCCE RCCE_comm_split", 5, [RCCE_comm_split, RCCE_comm_size, RCCE_comm_rank],

@@ -1,8 +1,6 @@
 //! As many UEs as the chip has cores.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     collectives: "crowd.collectives", "RCCE RCCE_MAXNP", 48, [RCCE_barrier, RCCE_bcast, RCCE_allreduce, iRCCE_msend, iRCCE_mrecv],
@@ -84,7 +82,7 @@ fn messages(ctx: &Ctx) -> Verdict {
         request.wait()?;
         room.holds(&of(source, me), 0, &format!("the message of UE {source}"))?;
     }
-    ok!(iRCCE_isend_wait(std::ptr::null_mut()));
+    ok!(iRCCE_isend_wait(null_mut()));
     Ok(())
 }
 
@@ -97,7 +95,7 @@ fn one_takes_all(ctx: &Ctx) -> Verdict {
     for _ in 1..n {
         let room = Bytes::filled(200, 0);
         ok!(iRCCE_srecv(room.ptr(), ANY_LENGTH, ANY_SOURCE));
-        let source = c!(iRCCE_get_source(std::ptr::null_mut()));
+        let source = c!(iRCCE_get_source(null_mut()));
         ensure!(!seen.contains(&source), "UE {source} twice");
         room.holds(&vec![source as u8; source as usize * 3], 0, "its message")?;
         seen.push(source);
@@ -112,7 +110,7 @@ fn counters(ctx: &Ctx) -> Verdict {
     let flag = new_flag()?;
     barrier()?;
     for _ in 0..20 {
-        ok!(iRCCE_atomic_inc(register, std::ptr::null_mut()));
+        ok!(iRCCE_atomic_inc(register, null_mut()));
     }
     ok!(RCCE_acquire_lock(7));
     let mut value = -7;

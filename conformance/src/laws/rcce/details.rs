@@ -1,11 +1,8 @@
 //! Details of the manual: what is done within a call, what a call moves on, and what it leaves alone.
 
 use std::mem::MaybeUninit;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     fast_path: "nonblocking.at-once", "iRCCE 2.0 §3.4, §9.3", 2, [iRCCE_irecv, iRCCE_isrecv, iRCCE_get_status],

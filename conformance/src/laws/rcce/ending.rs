@@ -1,13 +1,10 @@
 //! Ends that are no deaths, jobs that cannot begin, and what the environment asks for. Some of these laws start a job of their own.
 
-use std::ptr::null_mut;
-
 use unipgas_launcher::{Exit, RankOutcome};
 
 use super::failure::job;
 use super::kit::*;
-use crate::law::{Api, Ctx, Law, Verdict, without_job};
-use crate::{ensure, ensure_eq};
+use crate::law::{Api, Law, without_job};
 
 laws! {
     without_finalize: "ending.without-finalize", "RCCE RCCE_finalize", 1, [RCCE_finalize] + bare,

@@ -1,12 +1,9 @@
 //! Beginning and end, numbers, time, variables, texts, debug output; §2.2, §9.1.
 
 use std::ffi::{CStr, CString, c_char};
-use std::ptr::null_mut;
 
 use super::kit::*;
 use crate::kit::printed;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     numbers: "environment.numbers", "RCCE RCCE_ue, RCCE_num_ues", 3, [RCCE_init, RCCE_ue, RCCE_num_ues, iRCCE_init],

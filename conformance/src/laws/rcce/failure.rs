@@ -3,7 +3,6 @@
 //! A law starts a job of its own, in which a law of [`VICTIMS`] runs: rounds of what may wait, until one UE kills itself at a moment of the
 //! seed's choice. None of the others can come to an end but by the death.
 
-use std::ptr::null_mut;
 use std::time::Duration;
 
 use unipgas_launcher::Launch;
@@ -11,9 +10,8 @@ use unipgas_launcher::{Exit, Outcome, Output};
 
 use super::kit::*;
 use crate::job::leftovers;
-use crate::law::{Api, Ctx, Law, Verdict};
+use crate::law::{Api, Law};
 use crate::stall::LONG;
-use crate::{ensure, ensure_eq};
 
 /// UEs of each job.
 const UES: u32 = 4;

@@ -1,10 +1,6 @@
 //! Flags, plain and tagged; §4.4, §9.9.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     ping_pong: "flag.ping-pong", "RCCE RCCE_flag_write", 2,

@@ -2,9 +2,7 @@
 //! `failure`.)
 
 use super::kit::*;
-use crate::ensure_eq;
 use crate::kit::last_stops_for_a_while;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     both_sides: "full-queue.both-sides", "iRCCE 2.0 §3, §7", 3, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,

@@ -1,10 +1,6 @@
 //! RCCE's send and receive of GORY programs: through a window in the MPB and flags of the program.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     lengths: "gory.lengths", "RCCE GORY RCCE_send", 2, [RCCE_send_gory, RCCE_recv_gory],

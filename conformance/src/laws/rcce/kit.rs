@@ -4,13 +4,15 @@
 //! as the process: the library may hold them.
 
 use std::ptr::NonNull;
+pub(crate) use std::ptr::null_mut;
 
 pub(crate) use unipgas_ircce_sys::*;
 
 use crate::kit::same;
 pub(crate) use crate::kit::{pause, until_ok as until};
-use crate::law::{Ctx, Verdict};
+pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::library::{library, offered};
+pub(crate) use crate::{ensure, ensure_eq};
 
 pub(crate) const SUCCESS: i32 = 0;
 /// `iRCCE_ERROR`.
@@ -117,7 +119,7 @@ impl Send {
     }
 
     pub(crate) fn status(&self) -> i32 {
-        c!(iRCCE_get_status(self.0, std::ptr::null_mut()))
+        c!(iRCCE_get_status(self.0, null_mut()))
     }
 }
 
@@ -144,7 +146,7 @@ impl Recv {
     }
 
     pub(crate) fn status(&self) -> i32 {
-        c!(iRCCE_get_status(std::ptr::null_mut(), self.0))
+        c!(iRCCE_get_status(null_mut(), self.0))
     }
 
     pub(crate) fn source(&self) -> i32 {
@@ -152,7 +154,7 @@ impl Recv {
     }
 
     pub(crate) fn size(&self) -> i32 {
-        c!(iRCCE_get_size(std::ptr::null_mut(), self.0))
+        c!(iRCCE_get_size(null_mut(), self.0))
     }
 }
 
@@ -171,7 +173,7 @@ pub(crate) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
         dest,
         request.0
     ));
-    crate::ensure!(
+    ensure!(
         [SUCCESS, PENDING, RESERVED].contains(&state),
         "iRCCE_isend gave {state}"
     );
@@ -187,7 +189,7 @@ pub(crate) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
         source,
         request.0
     ));
-    crate::ensure!(
+    ensure!(
         [SUCCESS, PENDING, RESERVED].contains(&state),
         "iRCCE_irecv gave {state}"
     );
@@ -289,7 +291,7 @@ pub(crate) fn variable<T: Copy>(place: Option<NonNull<T>>, name: &'static str) -
 }
 
 pub(crate) fn barrier() -> Verdict {
-    ok!(RCCE_barrier(std::ptr::null_mut()));
+    ok!(RCCE_barrier(null_mut()));
     Ok(())
 }
 
@@ -297,16 +299,16 @@ pub(crate) fn barrier() -> Verdict {
 pub(crate) fn arrived(source: i32) -> Verdict {
     until(&format!("a message from {source}"), || {
         let mut flag = -7;
-        ok!(iRCCE_iprobe(source, std::ptr::null_mut(), &mut flag));
+        ok!(iRCCE_iprobe(source, null_mut(), &mut flag));
         Ok(flag == 1)
     })
 }
 
 /// A new flag.
 pub(crate) fn new_flag() -> Result<*mut i32, String> {
-    let mut flag = std::ptr::null_mut();
+    let mut flag = null_mut();
     ok!(RCCE_flag_alloc(&mut flag));
-    crate::ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
+    ensure!(!flag.is_null(), "RCCE_flag_alloc gave no flag");
     Ok(flag)
 }
 

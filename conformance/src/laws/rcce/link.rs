@@ -3,12 +3,8 @@
 //!
 //! The UEs are children of the law's processes, which see how they end.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::ensure;
 use crate::kit::{Lose, Sides, child};
-use crate::law::{Ctx, Verdict};
 
 laws! {
     barriers: "link.barrier", "RCCE.h", 4, [RCCE_barrier, iRCCE_barrier] + bare + needs_kill + needs_cut,

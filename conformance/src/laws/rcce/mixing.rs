@@ -3,11 +3,7 @@
 //! In each law UE 0 has begun sends of which only the first can go, and then waits for something else, which comes only when all of them
 //! have been received.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     before_barrier: "mixing.barrier", "iRCCE 2.0 §7", 2, [iRCCE_isend, RCCE_barrier, iRCCE_barrier] + ordering,

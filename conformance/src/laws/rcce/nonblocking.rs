@@ -1,10 +1,6 @@
 //! Requests: §3, §9.2, §9.3.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     lengths: "nonblocking.lengths", "iRCCE 2.0 §9.2, §9.3", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait],

@@ -1,8 +1,6 @@
 //! Order: one send queue, a receive queue for each source; §3.4.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     same_pair: "order.same-pair", "iRCCE 2.0 §3.4", 2, [iRCCE_isend, iRCCE_irecv, iRCCE_isend_wait, iRCCE_irecv_wait] + ordering,
@@ -62,7 +60,7 @@ fn same_pair(ctx: &Ctx) -> Verdict {
         for (nth, len) in lengths.iter().enumerate() {
             sends.push(begin_send(ctx, nth as u64, *len, 1)?);
         }
-        ok!(iRCCE_isend_wait(std::ptr::null_mut()));
+        ok!(iRCCE_isend_wait(null_mut()));
         for (_, bytes) in sends {
             bytes.free();
         }
@@ -205,7 +203,7 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
                 }
             }
         }
-        ok!(iRCCE_isend_wait(std::ptr::null_mut()));
+        ok!(iRCCE_isend_wait(null_mut()));
         return Ok(());
     }
     let mut receives = Vec::new();
@@ -219,7 +217,7 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
         }
         receives.push(room);
     }
-    ok!(iRCCE_irecv_wait(std::ptr::null_mut()));
+    ok!(iRCCE_irecv_wait(null_mut()));
     for (nth, room) in receives.iter().enumerate() {
         room.holds(
             &content(ctx, nth as u64, room.len),
@@ -287,8 +285,8 @@ fn storm(ctx: &Ctx) -> Verdict {
             break;
         }
     }
-    ok!(iRCCE_isend_wait(std::ptr::null_mut()));
-    ok!(iRCCE_irecv_wait(std::ptr::null_mut()));
+    ok!(iRCCE_isend_wait(null_mut()));
+    ok!(iRCCE_irecv_wait(null_mut()));
     for ((request, room), nth) in receives {
         ensure_eq!(request.status(), SUCCESS, "the status of message {nth:#x}");
         room.holds(
@@ -311,8 +309,8 @@ fn spam(ctx: &Ctx) -> Verdict {
         c!(iRCCE_isend(bytes.ptr(), 64, other, Send::new().0));
         receives.push(begin_receive(64, other)?);
     }
-    ok!(iRCCE_isend_wait(std::ptr::null_mut()));
-    ok!(iRCCE_irecv_wait(std::ptr::null_mut()));
+    ok!(iRCCE_isend_wait(null_mut()));
+    ok!(iRCCE_irecv_wait(null_mut()));
     for (nth, (_, room)) in receives.iter().enumerate() {
         room.holds(&text(other, nth as u32), 0, &format!("message {nth}"))?;
     }

@@ -1,11 +1,7 @@
 //! Voltage and frequency, simulated: requests are checked and remembered.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use crate::kit::printed;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     domains: "power.domains", "RCCE RCCE_power_domain", 6, [RCCE_power_domain, RCCE_power_domain_master, RCCE_power_domain_size],

@@ -1,10 +1,6 @@
 //! MPBs: RCCE_put and RCCE_get, plain and gory; §5.1, §9.5.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     every_size: "mpb.every-size", "iRCCE 2.0 §9.5", 2, [iRCCE_put, iRCCE_get, RCCE_put, RCCE_get, iRCCE_malloc],

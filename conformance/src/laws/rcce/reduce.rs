@@ -1,10 +1,6 @@
 //! Reductions: RCCE_reduce and RCCE_allreduce.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     integers: "reduce.integers", "RCCE RCCE_reduce", 4, [RCCE_reduce, RCCE_allreduce],

@@ -1,10 +1,6 @@
 //! Cancelling requests, and what is to be known of them: §4.2, §9.6, §9.8.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     cancel_send: "nonblocking.cancel-send", "iRCCE 2.0 §4.2, §9.6", 2, [iRCCE_isend_cancel],

@@ -1,11 +1,9 @@
 //! What all UEs share: memory, locks, and atomic increment registers (§4.5, §9.10).
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict, not_offered};
-use crate::{ensure, ensure_eq};
+use crate::law::not_offered;
 
 laws! {
     memory: "shared.memory", "RCCE RCCE_shmalloc", 3, [RCCE_shmalloc, RCCE_shfree, RCCE_shflush, RCCE_DCMflush],

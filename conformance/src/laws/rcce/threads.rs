@@ -1,12 +1,9 @@
 //! Several threads in a UE. The original has none; here every call may come from any thread. A thread sees of the others what the manual
 //! says of the UE: one queue of sends, one last message, registers, locks and communicators that are the UE's.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     messages: "threads.messages", "iRCCE 2.0 §9.4", 3, [iRCCE_ssend, iRCCE_srecv, RCCE_send, RCCE_recv] + ordering,

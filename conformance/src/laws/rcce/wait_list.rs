@@ -1,11 +1,8 @@
 //! Lists of requests; §4.3, §9.7.
 
 use std::mem::MaybeUninit;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     all: "wait-list.all", "iRCCE 2.0 §4.3, §9.7", 3,

@@ -1,10 +1,6 @@
 //! Any source and any length; §6, and receives into buffers of known size.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     any_length: "wildcard.any-length", "iRCCE 2.0 §6.1", 2, [iRCCE_srecv, iRCCE_irecv, iRCCE_isrecv, iRCCE_get_length, iRCCE_get_size],

@@ -1,11 +1,8 @@
 //! §2.2.5 ARMW, §3.7.1.11 to §3.7.1.14.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     words: "armw8", "§2.2.5, §3.7.1.12", 2, [armw8],
@@ -32,30 +29,12 @@ laws! {
 
 /// An operation on 8 bytes at a rank; gives the value before.
 fn armw8(job: &Job<'_>, op: u32, value: u64, rank: u32, at: usize) -> Result<u64, String> {
-    ok!(utofu_armw8(
-        job.hdl,
-        job.vcq(rank),
-        op,
-        value,
-        job.at(rank, at),
-        0,
-        LOCAL,
-        null_mut()
-    ));
+    post::armw8(job.hdl, job.vcq(rank), op, value, job.at(rank, at)).ok(0, LOCAL, 0)?;
     Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
 }
 
 fn armw4(job: &Job<'_>, op: u32, value: u32, rank: u32, at: usize) -> Result<u64, String> {
-    ok!(utofu_armw4(
-        job.hdl,
-        job.vcq(rank),
-        op,
-        value,
-        job.at(rank, at),
-        0,
-        LOCAL,
-        null_mut()
-    ));
+    post::armw4(job.hdl, job.vcq(rank), op, value, job.at(rank, at)).ok(0, LOCAL, 0)?;
     Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
 }
 
@@ -150,16 +129,11 @@ fn compare_swap(ctx: &Ctx) -> Verdict {
             (big, 5, big, 5),
             (5, 5, 5, 5),
         ] {
-            ok!(utofu_cswap8(
-                job.hdl,
-                job.vcq(peer),
-                old,
-                new,
-                job.at(peer, 8),
+            post::cswap8(job.hdl, job.vcq(peer), old, new, job.at(peer, 8)).ok(
                 0,
                 LOCAL | REMOTE,
-                null_mut()
-            ));
+                0,
+            )?;
             let mut seen = None;
             for _ in 0..2 {
                 let notice = job.queue.mrq()?;
@@ -179,16 +153,7 @@ fn compare_swap(ctx: &Ctx) -> Verdict {
             (u32::MAX, 3, u32::MAX, 3),
             (3, 4, 3, 4),
         ] {
-            ok!(utofu_cswap4(
-                job.hdl,
-                job.vcq(peer),
-                old,
-                new,
-                job.at(peer, 20),
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::cswap4(job.hdl, job.vcq(peer), old, new, job.at(peer, 20)).ok(0, LOCAL, 0)?;
             ensure_eq!(
                 job.queue.notice(LCL_ARMW)?.rmt_value,
                 u64::from(expected),
@@ -258,7 +223,7 @@ fn other_vcqs(ctx: &Ctx) -> Verdict {
             } else {
                 let id = vcq_of(0, TNI + 1, 0)?;
                 let to = stadd_of(id, 9)? + 128;
-                ok!(utofu_armw8(other.hdl, id, ADD, 1, to, 0, LOCAL, null_mut()));
+                post::armw8(other.hdl, id, ADD, 1, to).ok(0, LOCAL, 0)?;
                 other.notice(LCL_ARMW)?;
             }
         }
@@ -309,16 +274,8 @@ fn swap_counts(ctx: &Ctx) -> Verdict {
         let mut guess = 0;
         for _ in 0..rounds {
             loop {
-                ok!(utofu_cswap8(
-                    job.hdl,
-                    job.vcq(1),
-                    guess,
-                    guess + 1,
-                    job.at(1, 0),
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::cswap8(job.hdl, job.vcq(1), guess, guess + 1, job.at(1, 0))
+                    .ok(0, LOCAL, 0)?;
                 let old = job.queue.notice(LCL_ARMW)?.rmt_value;
                 if old == guess {
                     guess += 1;
@@ -376,27 +333,9 @@ fn kinds_of_memory(ctx: &Ctx) -> Verdict {
             DATA.fetch_add(1, Ordering::AcqRel);
             SMALL.fetch_add(1, Ordering::AcqRel);
             for stadd in &theirs[..3] {
-                ok!(utofu_armw8(
-                    job.hdl,
-                    peer,
-                    ADD,
-                    1,
-                    *stadd,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::armw8(job.hdl, peer, ADD, 1, *stadd).ok(0, LOCAL, 0)?;
             }
-            ok!(utofu_armw4(
-                job.hdl,
-                peer,
-                ADD,
-                1,
-                theirs[3],
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::armw4(job.hdl, peer, ADD, 1, theirs[3]).ok(0, LOCAL, 0)?;
             for _ in 0..4 {
                 job.queue.notice(LCL_ARMW)?;
             }
@@ -425,26 +364,8 @@ fn quiet(ctx: &Ctx) -> Verdict {
     const ROUNDS: u64 = 100;
     with(ctx, 256, |job| {
         for _ in 0..ROUNDS {
-            ok!(utofu_armw8(
-                job.hdl,
-                job.vcq(0),
-                ADD,
-                1,
-                job.at(0, 0),
-                0,
-                0,
-                null_mut()
-            ));
-            ok!(utofu_armw4(
-                job.hdl,
-                job.vcq(0),
-                ADD,
-                1,
-                job.at(0, 8),
-                0,
-                0,
-                null_mut()
-            ));
+            post::armw8(job.hdl, job.vcq(0), ADD, 1, job.at(0, 0)).ok(0, 0, 0)?;
+            post::armw4(job.hdl, job.vcq(0), ADD, 1, job.at(0, 8)).ok(0, 0, 0)?;
         }
         if job.rank == 0 {
             job.await_word(0, 2 * ROUNDS)?;

@@ -1,12 +1,10 @@
 //! Wrong arguments of start and preparation functions, of batches and polls (§3.7).
 
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::functions::{Call, Function, Room, functions, right_call};
 use super::kit::*;
 use super::wrong::{freed, unassigned, wrong_handles, wrong_vcq_ids};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     start_arguments: "bad.start", "§3.7.1", 2,

@@ -1,11 +1,7 @@
 //! Wrong arguments of VBG management and barriers (§3.4, §3.8).
 
-use std::ptr::null_mut;
-
 use super::circuit::NULL;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     vbg_arguments: "bad.vbg", "§3.4", 1, [alloc_vbg, free_vbg, set_vbg, query_vbg_info],

@@ -1,11 +1,7 @@
 //! Wrong arguments of the management of TNIs, VCQs, paths and STADDs (§3.2, §3.3, §3.5, §3.6).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::wrong::{freed, wrong_handles, wrong_vcq_ids};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     tni_arguments: "bad.tni", "§3.2.1", 1,

@@ -3,8 +3,7 @@
 use super::circuit::NULL;
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
-use crate::ensure;
-use crate::law::{Ctx, Random, Verdict};
+use crate::law::Random;
 
 laws! {
     anything: "bad.random", "§3.1.2.1", 2, [put, get, post_toq, set_vbg, barrier, reg_mem, dereg_mem, query_vcq_info] + ordering,

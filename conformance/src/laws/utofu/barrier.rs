@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::circuit::*;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     all_have_started: "barrier.circuits", "§2.3.2", 8,
@@ -38,16 +36,7 @@ fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
 
 /// Adds to the word behind the table at rank 0 and gives what was there.
 fn add(job: &Job<'_>, value: u64) -> Result<u64, String> {
-    ok!(utofu_armw8(
-        job.hdl,
-        job.vcq(0),
-        ADD,
-        value,
-        job.at(0, TABLE),
-        0,
-        LOCAL,
-        cb(0)
-    ));
+    post::armw8(job.hdl, job.vcq(0), ADD, value, job.at(0, TABLE)).ok(0, LOCAL, 0)?;
     Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
 }
 

@@ -3,8 +3,6 @@
 use super::barrier::{poll_any, start_any};
 use super::circuit::*;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     busy: "barrier.busy", "§3.8.1.1", 2, [barrier, poll_barrier, reduce_uint64, poll_reduce_uint64, reduce_double, poll_reduce_double],

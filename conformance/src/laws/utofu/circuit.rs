@@ -1,8 +1,6 @@
 //! Circuits of barrier gates: their shapes, and how laws set them up and wait for them.
 
 use super::kit::*;
-use crate::law::Verdict;
-use crate::{ensure, ensure_eq};
 
 /// `enum utofu_reduce_op`.
 pub(super) const BAND: u32 = 2;
@@ -240,16 +238,14 @@ impl Circuit {
                 job.memory.set(row + i * 8, *id);
             }
             for other in (0..job.size).filter(|other| *other != job.rank) {
-                ok!(utofu_put(
+                post::put(
                     job.hdl,
                     job.vcq(other),
                     job.stadd + row as u64,
                     job.at(other, row),
                     ROW * 8,
-                    0,
-                    LOCAL,
-                    cb(0)
-                ));
+                )
+                .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
             }
         }

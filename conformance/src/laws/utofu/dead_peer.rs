@@ -6,8 +6,6 @@
 use std::time::Instant;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     repeated: "failure.repeated", "§3.1.2.1", 7, [put, put_piggyback8, get, armw4, armw8, cswap8, poll_mrq] + needs_kill,
@@ -26,12 +24,12 @@ const PAUSE: u64 = 20;
 /// Posts a command: the VCQ, own memory, another VCQ, memory there.
 type Command = fn(usize, u64, u64, u64) -> i32;
 
-const PUT: Command = |hdl, own, to, at| c!(utofu_put(hdl, to, own, at, 256, 0, 0, cb(0)));
-const WORD: Command = |hdl, _, to, at| c!(utofu_put_piggyback8(hdl, to, 1, at, 8, 0, 0, cb(0)));
-const GET: Command = |hdl, own, to, at| c!(utofu_get(hdl, to, own, at, 256, 0, 0, cb(0)));
-const ARMW4: Command = |hdl, _, to, at| c!(utofu_armw4(hdl, to, ADD, 1, at, 0, 0, cb(0)));
-const ARMW8: Command = |hdl, _, to, at| c!(utofu_armw8(hdl, to, ADD, 1, at, 0, 0, cb(0)));
-const CSWAP8: Command = |hdl, _, to, at| c!(utofu_cswap8(hdl, to, 1, 2, at, 0, 0, cb(0)));
+const PUT: Command = |hdl, own, to, at| post::put(hdl, to, own, at, 256).code(0, 0, 0);
+const WORD: Command = |hdl, _, to, at| post::put_piggyback8(hdl, to, 1, at, 8).code(0, 0, 0);
+const GET: Command = |hdl, own, to, at| post::get(hdl, to, own, at, 256).code(0, 0, 0);
+const ARMW4: Command = |hdl, _, to, at| post::armw4(hdl, to, ADD, 1, at).code(0, 0, 0);
+const ARMW8: Command = |hdl, _, to, at| post::armw8(hdl, to, ADD, 1, at).code(0, 0, 0);
+const CSWAP8: Command = |hdl, _, to, at| post::cswap8(hdl, to, 1, 2, at).code(0, 0, 0);
 
 /// Rank 0 repeats the commands, with a pause of so many milliseconds after each, on one victim after the other.
 fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {

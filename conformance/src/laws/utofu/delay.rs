@@ -1,11 +1,8 @@
 //! §3.7.9.1 UTOFU_ONESIDED_FLAG_DELAY_START.
 
 use std::cell::Cell;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     by_the_next: "delay.next", "§3.7.9.1", 2, [put_piggyback8, put, armw8] + ordering,
@@ -26,27 +23,10 @@ fn delayed(job: &Job<'_>, count: usize) -> Verdict {
     for nth in 1..=count {
         let flags = DELAY | LOCAL | TCQ;
         if nth % 2 == 0 {
-            ok!(utofu_armw8(
-                job.hdl,
-                vcq,
-                ADD,
-                1,
-                job.at(peer, 0),
-                nth as u64,
-                flags,
-                cb(nth)
-            ));
+            post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(nth as u64, flags, nth)?;
         } else {
-            ok!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                3,
-                job.at(peer, 8 * nth),
-                8,
-                nth as u64,
-                flags,
-                cb(nth)
-            ));
+            post::put_piggyback8(job.hdl, vcq, 3, job.at(peer, 8 * nth), 8)
+                .ok(nth as u64, flags, nth)?;
         }
     }
     Ok(())
@@ -67,16 +47,7 @@ fn by_the_next(ctx: &Ctx) -> Verdict {
         for _ in 0..20 {
             delayed(job, 9)?;
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
-            ok!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                3,
-                to,
-                8,
-                10,
-                LOCAL | TCQ,
-                cb(10)
-            ));
+            post::put_piggyback8(job.hdl, vcq, 3, to, 8).ok(10, LOCAL | TCQ, 10)?;
             completed(job, 10)?;
         }
         job.meet();
@@ -145,16 +116,7 @@ fn full(ctx: &Ctx) -> Verdict {
         };
         for nth in 1..=COUNT {
             job.queue.post_seen(&mut seen, || {
-                c!(utofu_armw8(
-                    job.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    to,
-                    0,
-                    DELAY | TCQ,
-                    cb(nth)
-                ))
+                post::armw8(job.hdl, vcq, ADD, 1, to).code(0, DELAY | TCQ, nth)
             })?;
         }
         ok!(utofu_post_toq(job.hdl, null_mut(), 0, null_mut()));

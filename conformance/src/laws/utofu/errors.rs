@@ -2,9 +2,7 @@
 
 use super::kit::*;
 use super::wrong::TOO_LONG;
-use crate::law::{Ctx, Verdict};
 use crate::library::{library, offered};
-use crate::{ensure, ensure_eq};
 
 laws! {
     send_errors: "errors.tcq", "§3.1.2.1", 2, [put, poll_tcq],
@@ -59,16 +57,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
         ];
         for flags in [0, TCQ, TCQ | LOCAL, LOCAL | REMOTE] {
             for (nth, (local, len, code, what)) in cases.iter().enumerate() {
-                ok!(utofu_put(
-                    job.hdl,
-                    right,
-                    *local,
-                    remote,
-                    *len,
-                    1,
-                    flags,
-                    cb(100 + nth)
-                ));
+                post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 100 + nth)?;
                 let (seen, cbdata) = job.queue.next_tcq()?;
                 ensure!(
                     seen == *code,
@@ -79,16 +68,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
                 job.queue.mrq_is_empty()?;
                 // In its turn among others.
                 ok!(utofu_nop(job.hdl, TCQ, cb(1)));
-                ok!(utofu_put(
-                    job.hdl,
-                    right,
-                    *local,
-                    remote,
-                    *len,
-                    1,
-                    flags,
-                    cb(2)
-                ));
+                post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
                 ok!(utofu_nop(job.hdl, TCQ, cb(3)));
                 ensure_eq!(
                     job.queue.next_tcq()?,
@@ -114,16 +94,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
             1,
             &mut readable
         ));
-        ok!(utofu_put(
-            job.hdl,
-            right,
-            readable,
-            job.at(job.right(), 0),
-            8,
-            1,
-            LOCAL,
-            cb(0)
-        ));
+        post::put(job.hdl, right, readable, job.at(job.right(), 0), 8).ok(1, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         ensure_eq!(job.memory.get(0), 77, "what was put from read-only memory");
@@ -164,7 +135,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 64,
                 true,
                 false,
-                Box::new(|to, f| c!(utofu_put(job.hdl, right, local, to, 64, 0xe1, f, cb(4)))),
+                Box::new(|to, f| post::put(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
             ),
             (
                 "put_piggyback",
@@ -173,16 +144,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 true,
                 false,
                 Box::new(|to, f| {
-                    c!(utofu_put_piggyback(
-                        job.hdl,
-                        right,
-                        bytes.as_ptr().cast_mut().cast(),
-                        to,
-                        32,
-                        0xe1,
-                        f,
-                        cb(4)
-                    ))
+                    post::put_piggyback(job.hdl, right, bytes.as_ptr(), to, 32).code(0xe1, f, 4)
                 }),
             ),
             (
@@ -191,18 +153,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 8,
                 true,
                 false,
-                Box::new(|to, f| {
-                    c!(utofu_put_piggyback8(
-                        job.hdl,
-                        right,
-                        1,
-                        to,
-                        8,
-                        0xe1,
-                        f,
-                        cb(4)
-                    ))
-                }),
+                Box::new(|to, f| post::put_piggyback8(job.hdl, right, 1, to, 8).code(0xe1, f, 4)),
             ),
             (
                 "get",
@@ -210,7 +161,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 64,
                 false,
                 false,
-                Box::new(|to, f| c!(utofu_get(job.hdl, right, local, to, 64, 0xe1, f, cb(4)))),
+                Box::new(|to, f| post::get(job.hdl, right, local, to, 64).code(0xe1, f, 4)),
             ),
             (
                 "armw4",
@@ -218,7 +169,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 4,
                 true,
                 true,
-                Box::new(|to, f| c!(utofu_armw4(job.hdl, right, ADD, 1, to, 0xe1, f, cb(4)))),
+                Box::new(|to, f| post::armw4(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
             ),
             (
                 "armw8",
@@ -226,7 +177,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 8,
                 true,
                 true,
-                Box::new(|to, f| c!(utofu_armw8(job.hdl, right, ADD, 1, to, 0xe1, f, cb(4)))),
+                Box::new(|to, f| post::armw8(job.hdl, right, ADD, 1, to).code(0xe1, f, 4)),
             ),
             (
                 "cswap4",
@@ -234,18 +185,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 4,
                 true,
                 true,
-                Box::new(|to, f| {
-                    c!(utofu_cswap4(
-                        job.hdl,
-                        right,
-                        0x3c3c_3c3c,
-                        1,
-                        to,
-                        0xe1,
-                        f,
-                        cb(4)
-                    ))
-                }),
+                Box::new(|to, f| post::cswap4(job.hdl, right, 0x3c3c_3c3c, 1, to).code(0xe1, f, 4)),
             ),
             (
                 "cswap8",
@@ -254,16 +194,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 true,
                 true,
                 Box::new(|to, f| {
-                    c!(utofu_cswap8(
-                        job.hdl,
-                        right,
-                        0x3c3c_3c3c_3c3c_3c3c,
-                        1,
-                        to,
-                        0xe1,
-                        f,
-                        cb(4)
-                    ))
+                    post::cswap8(job.hdl, right, 0x3c3c_3c3c_3c3c_3c3c, 1, to).code(0xe1, f, 4)
                 }),
             ),
         ];
@@ -321,16 +252,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
             .all(0, LEN, 0x3c, "memory after failed operations")?;
         fixed.all(0, 512, 0x3c, "read-only memory after failed operations")?;
         job.meet();
-        ok!(utofu_get(
-            job.hdl,
-            right,
-            job.stadd + 512,
-            fixed_there,
-            256,
-            2,
-            LOCAL | REMOTE,
-            cb(0)
-        ));
+        post::get(job.hdl, right, job.stadd + 512, fixed_there, 256).ok(2, LOCAL | REMOTE, 0)?;
         let kinds = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
         ensure!(
             kinds == [LCL_GET, RMT_GET] || kinds == [RMT_GET, LCL_GET],
@@ -366,16 +288,7 @@ fn local_errors(ctx: &Ctx) -> Verdict {
                 (end - 7, 8, UTOFU_ERR_MRQ_LCL_LENGTH, "a byte too far"),
                 (read_only, 8, UTOFU_ERR_MRQ_LCL_MEMORY, "read-only memory"),
             ] {
-                ok!(utofu_get(
-                    job.hdl,
-                    right,
-                    local,
-                    remote,
-                    len,
-                    5,
-                    flags,
-                    cb(8)
-                ));
+                post::get(job.hdl, right, local, remote, len).ok(5, flags, 8)?;
                 if flags & TCQ != 0 {
                     ensure_eq!(job.queue.tcq()?, 8, "cbdata");
                 }
@@ -422,29 +335,11 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
             // `theirs` is what the left one has; with two ranks that is the right one.
             let all = |remote: u64| -> Result<[i32; 3], String> {
                 let mut codes = [0; 3];
-                ok!(utofu_put(
-                    job.hdl,
-                    right,
-                    job.stadd + 512,
-                    remote,
-                    8,
-                    1,
-                    LOCAL,
-                    cb(0)
-                ));
+                post::put(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
                 codes[0] = job.queue.next_mrq()?.0;
-                ok!(utofu_get(
-                    job.hdl,
-                    right,
-                    job.stadd + 512,
-                    remote,
-                    8,
-                    1,
-                    LOCAL,
-                    cb(0)
-                ));
+                post::get(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
                 codes[1] = job.queue.next_mrq()?.0;
-                ok!(utofu_armw8(job.hdl, right, ADD, 0, remote, 1, LOCAL, cb(0)));
+                post::armw8(job.hdl, right, ADD, 0, remote).ok(1, LOCAL, 0)?;
                 codes[2] = job.queue.next_mrq()?.0;
                 Ok(codes)
             };
@@ -468,31 +363,13 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
                 );
             }
             for local in [stadd, named] {
-                ok!(utofu_put(
-                    job.hdl,
-                    right,
-                    local,
-                    job.at(job.right(), 0),
-                    8,
-                    1,
-                    0,
-                    cb(6)
-                ));
+                post::put(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
                 ensure_eq!(
                     job.queue.next_tcq()?,
                     (UTOFU_ERR_TCQ_STADD, 6),
                     "a put from it"
                 );
-                ok!(utofu_get(
-                    job.hdl,
-                    right,
-                    local,
-                    job.at(job.right(), 0),
-                    8,
-                    1,
-                    0,
-                    cb(6)
-                ));
+                post::get(job.hdl, right, local, job.at(job.right(), 0), 8).ok(1, 0, 6)?;
                 ensure_eq!(
                     job.queue.next_mrq()?.0,
                     UTOFU_ERR_MRQ_LCL_STADD,
@@ -533,16 +410,7 @@ fn last_error(ctx: &Ctx) -> Verdict {
             Ok(())
         };
         threads(1, |_| none())?;
-        ok!(utofu_put(
-            job.hdl,
-            right,
-            0,
-            job.at(job.right(), 0),
-            8,
-            1,
-            TCQ,
-            cb(1)
-        ));
+        post::put(job.hdl, right, 0, job.at(job.right(), 0), 8).ok(1, TCQ, 1)?;
         ensure_eq!(
             job.queue.next_tcq()?.0,
             UTOFU_ERR_TCQ_STADD,
@@ -571,7 +439,7 @@ fn last_error(ctx: &Ctx) -> Verdict {
         let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
         // SAFETY:
         // - null is allowed, and nothing happens.
-        unsafe { get(std::ptr::null_mut()) };
+        unsafe { get(null_mut()) };
         Ok(())
     })
 }

@@ -1,8 +1,6 @@
 //! §2.2.12, §3.1.2.1 and chapter 7: what becomes of communication when processes die or do not look.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     peer_dies: "failure.peer", "§3.1.2.1", 3,
@@ -34,114 +32,39 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
         (
             "put",
             LCL_PUT,
-            Box::new(|to| {
-                c!(utofu_put(
-                    queue.hdl,
-                    to,
-                    stadd,
-                    remote + 512,
-                    256,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::put(queue.hdl, to, stadd, remote + 512, 256).code(0x5a, LOCAL, 1)),
         ),
         (
             "put_piggyback",
             LCL_PUT,
             Box::new(|to| {
-                c!(utofu_put_piggyback(
-                    queue.hdl,
-                    to,
-                    bytes.as_ptr().cast_mut().cast(),
-                    remote,
-                    32,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
+                post::put_piggyback(queue.hdl, to, bytes.as_ptr(), remote, 32).code(0x5a, LOCAL, 1)
             }),
         ),
         (
             "put_piggyback8",
             LCL_PUT,
-            Box::new(|to| {
-                c!(utofu_put_piggyback8(
-                    queue.hdl,
-                    to,
-                    1,
-                    remote,
-                    8,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::put_piggyback8(queue.hdl, to, 1, remote, 8).code(0x5a, LOCAL, 1)),
         ),
         (
             "get",
             LCL_GET,
-            Box::new(|to| {
-                c!(utofu_get(
-                    queue.hdl,
-                    to,
-                    stadd + 1024,
-                    remote,
-                    256,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::get(queue.hdl, to, stadd + 1024, remote, 256).code(0x5a, LOCAL, 1)),
         ),
         (
             "armw4",
             LCL_ARMW,
-            Box::new(|to| {
-                c!(utofu_armw4(
-                    queue.hdl,
-                    to,
-                    ADD,
-                    1,
-                    remote,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::armw4(queue.hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1)),
         ),
         (
             "armw8",
             LCL_ARMW,
-            Box::new(|to| {
-                c!(utofu_armw8(
-                    queue.hdl,
-                    to,
-                    ADD,
-                    1,
-                    remote,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::armw8(queue.hdl, to, ADD, 1, remote).code(0x5a, LOCAL, 1)),
         ),
         (
             "cswap8",
             LCL_ARMW,
-            Box::new(|to| {
-                c!(utofu_cswap8(
-                    queue.hdl,
-                    to,
-                    1,
-                    2,
-                    remote,
-                    0x5a,
-                    LOCAL,
-                    cb(1)
-                ))
-            }),
+            Box::new(|to| post::cswap8(queue.hdl, to, 1, 2, remote).code(0x5a, LOCAL, 1)),
         ),
     ];
     // Until then they succeed.
@@ -183,16 +106,7 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
         ensure_eq!(notice.vcq_id, lives, "the peer of {name}");
     }
     // Errors are told without having been asked for.
-    ok!(utofu_put_piggyback8(
-        queue.hdl,
-        dead,
-        1,
-        remote,
-        8,
-        0x77,
-        0,
-        cb(1)
-    ));
+    post::put_piggyback8(queue.hdl, dead, 1, remote, 8).ok(0x77, 0, 1)?;
     let (code, notice) = queue.next_mrq()?;
     ensure_eq!(
         (code, notice.edata),
@@ -216,16 +130,14 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
     let relay = session.at_rank(1)?;
     if ctx.rank == 1 {
         for _ in 0..100 {
-            ok!(utofu_put(
+            post::put(
                 session.hdl,
                 vcq_of(2, TNI, 0)?,
                 inner,
                 stadd_of(vcq_of(2, TNI, 0)?, STAG)?,
                 8,
-                9,
-                REMOTE,
-                cb(0)
-            ));
+            )
+            .ok(9, REMOTE, 0)?;
         }
     }
     ctx.sync();
@@ -234,16 +146,7 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
         memory.set(512, value);
         // Places in the TCQ are given back by looking at it.
         while plain.poll_tcq().0 == SUCCESS {}
-        c!(utofu_put(
-            plain.hdl,
-            relay,
-            stadd + 512,
-            there,
-            8,
-            1,
-            LOCAL | sps(1),
-            cb(0)
-        ))
+        post::put(plain.hdl, relay, stadd + 512, there, 8).code(1, LOCAL | sps(1), 0)
     };
     if ctx.rank == 0 {
         ensure_eq!(word(1), SUCCESS, "the first put");
@@ -285,36 +188,9 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
     let expect = |expected: i32| -> Verdict {
         for nth in 0..3 {
             let code = match nth {
-                0 => c!(utofu_put(
-                    queue.hdl,
-                    other,
-                    stadd,
-                    remote,
-                    8,
-                    nth,
-                    LOCAL,
-                    cb(0)
-                )),
-                1 => c!(utofu_get(
-                    queue.hdl,
-                    other,
-                    stadd + 256,
-                    remote,
-                    8,
-                    nth,
-                    LOCAL,
-                    cb(0)
-                )),
-                _ => c!(utofu_armw8(
-                    queue.hdl,
-                    other,
-                    ADD,
-                    0,
-                    remote,
-                    nth,
-                    LOCAL,
-                    cb(0)
-                )),
+                0 => post::put(queue.hdl, other, stadd, remote, 8).code(nth, LOCAL, 0),
+                1 => post::get(queue.hdl, other, stadd + 256, remote, 8).code(nth, LOCAL, 0),
+                _ => post::armw8(queue.hdl, other, ADD, 0, remote).code(nth, LOCAL, 0),
             };
             ensure_eq!(code, SUCCESS, "posting to a VCQ that may not be there");
             let (code, notice): (i32, utofu_mrq_notice) = queue.next_mrq()?;

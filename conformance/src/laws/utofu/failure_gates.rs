@@ -4,8 +4,6 @@ use std::time::{Duration, Instant};
 
 use super::circuit::{Circuit, NULL, Plan, TABLE, butterfly, ended, ring, tree};
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     barrier_ends: "failure.barrier", "§3.8.2", 4, [barrier, poll_barrier] + needs_kill,
@@ -139,16 +137,14 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     }
     let row = job.rank as usize * 24;
     for other in (0..3).filter(|other| *other != job.rank) {
-        ok!(utofu_put(
+        post::put(
             job.hdl,
             job.vcq(other),
             job.stadd + row as u64,
             job.at(other, row),
             24,
-            0,
-            LOCAL,
-            cb(0)
-        ));
+        )
+        .ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
     }
     job.meet();

@@ -2,8 +2,6 @@
 
 use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     both_sides: "full-queue.both-sides", "§3.7, §3.7.4.1", 2, [armw8, put, poll_tcq] + ordering,
@@ -33,9 +31,9 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
                 let is_put = nth % 8 == 0;
                 let code = if is_put {
                     let (from, into) = (job.stadd + 8192, to + 4096);
-                    c!(utofu_put(job.hdl, vcq, from, into, LONG, 0, TCQ, cb(nth)))
+                    post::put(job.hdl, vcq, from, into, LONG).code(0, TCQ, nth)
                 } else {
-                    c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth)))
+                    post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth)
                 };
                 match code {
                     SUCCESS => (posted, adds) = (nth, adds + u64::from(!is_put)),
@@ -54,16 +52,7 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
             |_| (),
             || {
                 let flags = STRONG_ORDER | LOCAL;
-                c!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    adds,
-                    to + 8,
-                    8,
-                    0,
-                    flags,
-                    cb(0)
-                ))
+                post::put_piggyback8(job.hdl, vcq, adds, to + 8, 8).code(0, flags, 0)
             },
         )?;
         job.queue.notice(LCL_PUT)?;
@@ -99,7 +88,7 @@ fn death(ctx: &Ctx) -> Verdict {
         let flags = TCQ | LOCAL;
         let put = |nth: usize| {
             let from = job.stadd + 2048;
-            c!(utofu_put(job.hdl, vcq, from, to, LONG, 0, flags, cb(nth)))
+            post::put(job.hdl, vcq, from, to, LONG).code(0, flags, nth)
         };
         let mut posted = 0;
         while put(posted + 1) == SUCCESS {
@@ -133,18 +122,7 @@ fn death(ctx: &Ctx) -> Verdict {
             let (vcq, to) = (job.vcq(other), job.at(other, 8));
             job.queue.post_seen(
                 |_| (),
-                || {
-                    c!(utofu_put_piggyback8(
-                        job.hdl,
-                        vcq,
-                        nth,
-                        to,
-                        8,
-                        0,
-                        LOCAL,
-                        cb(0)
-                    ))
-                },
+                || post::put_piggyback8(job.hdl, vcq, nth, to, 8).code(0, LOCAL, 0),
             )?;
             loop {
                 let (code, notice) = job.queue.next_mrq()?;

@@ -1,15 +1,12 @@
 //! §3.3.1.3 and §3.6.1.4: what has been given back takes no memory, here or at those who have communicated with it, however often
 //! that is repeated; and nobody who is using it meanwhile is misled.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::circuit::completed;
 use super::kit::*;
 use crate::growth::stays_small;
 use crate::kit::child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     own_vcq: "growth.own-vcq", "§3.3.1.3", 1, [create_vcq_with_cmp_id, free_vcq, put_piggyback8],
@@ -34,10 +31,7 @@ const COMPONENT: u16 = 5;
 
 /// Puts a word; gives the code of its notice.
 fn try_word(queue: Queue, to: u64, at: u64, word: u64) -> Result<i32, String> {
-    let data = null_mut();
-    ok!(utofu_put_piggyback8(
-        queue.hdl, to, word, at, 8, 0, LOCAL, data
-    ));
+    post::put_piggyback8(queue.hdl, to, word, at, 8).ok(0, LOCAL, 0)?;
     let (code, _) = queue.next_mrq()?;
     // Commands whose completions nobody wants are done with here.
     queue.tcq_is_empty()?;
@@ -149,8 +143,7 @@ fn peers(ctx: &Ctx) -> Verdict {
             let there = stadd_of(first, STAG)? + mark as u64;
             memory.set(0, 0);
             until("the next program's mark", || {
-                let data = null_mut();
-                let code = c!(utofu_get(own.hdl, first, here, there, 24, 0, LOCAL, data));
+                let code = post::get(own.hdl, first, here, there, 24).code(0, LOCAL, 0);
                 let _ = (own.next_mrq(), own.poll_tcq());
                 pause(1);
                 code != SUCCESS || memory.get(0) == life
@@ -231,8 +224,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
             let there = stadd_of(first, STAG)?;
             words.set(0, 0);
             until("the next program's mark", || {
-                let data = null_mut();
-                let code = c!(utofu_get(own.hdl, first, here, there, 24, 0, LOCAL, data));
+                let code = post::get(own.hdl, first, here, there, 24).code(0, LOCAL, 0);
                 let _ = (own.next_mrq(), own.poll_tcq());
                 std::thread::yield_now();
                 code != SUCCESS || words.get(0) == life

@@ -1,11 +1,7 @@
 //! §3.1.2.1: what becomes of a program to which the system gives no more.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use crate::kit::Child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     no_descriptors: "memory.out-of-descriptors", "§3.1.2.1", 1, [reg_mem, reg_mem_with_stag, create_vcq, put] + bare,
@@ -73,16 +69,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
             }
             // What is registered can be used.
             known.set(0, round + 1);
-            ok!(utofu_put(
-                queue.hdl,
-                queue.id,
-                from,
-                from + 8,
-                8,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
             ensure_eq!(known.get(8), round + 1, "a put without descriptors");
         }
@@ -135,16 +122,7 @@ fn no_memory(_: &Ctx) -> Verdict {
             }
             soft_limit(libc::RLIMIT_AS, before)?;
             memory.set(0, 3);
-            ok!(utofu_put(
-                queue.hdl,
-                queue.id,
-                from,
-                from + 8,
-                8,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
             ensure_eq!(memory.get(8), 3, "a put when there is memory again");
             ensure!(
@@ -174,26 +152,16 @@ fn room_again(_: &Ctx) -> Verdict {
                 let mut sent = 0;
                 for nth in 0..commands {
                     let post = || match nth % 2 {
-                        0 => c!(utofu_put_piggyback8(
-                            queue.hdl,
-                            queue.id,
-                            nth,
-                            stadd,
-                            8,
+                        0 => post::put_piggyback8(queue.hdl, queue.id, nth, stadd, 8).code(
                             round,
                             flags | TCQ,
-                            null_mut()
-                        )),
-                        _ => c!(utofu_get(
-                            queue.hdl,
-                            queue.id,
-                            stadd + 8,
-                            stadd,
-                            8,
+                            0,
+                        ),
+                        _ => post::get(queue.hdl, queue.id, stadd + 8, stadd, 8).code(
                             round,
                             flags | TCQ,
-                            null_mut()
-                        )),
+                            0,
+                        ),
                     };
                     queue.post_seen(|_| sent += 1, post)?;
                 }

@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 use super::circuit::{Circuit, NULL, TABLE, completed, ring};
 use super::interface_management::every_path;
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     all_gates: "vbg.ids", "§3.1.1.1, §3.4.3.1", 1, [alloc_vbg, query_vbg_info, free_vbg],

@@ -1,12 +1,10 @@
 //! §3.1.1.1, §3.2, §3.3 and §3.5: what TNIs, VCQs and paths are known by.
 
 use std::collections::BTreeSet;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use super::kit::*;
 use crate::kit::Child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     shares: "tni.shares", "§3.2.1.1, §3.2.1.3", 1,
@@ -196,16 +194,11 @@ fn two_paths(ctx: &Ctx) -> Verdict {
                     ensure_eq!(seen[..3], path, "coordinates of path id {id}");
                 }
                 value += 1;
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    value,
-                    job.at(peer, 8),
-                    8,
+                post::put_piggyback8(job.hdl, vcq, value, job.at(peer, 8), 8).ok(
                     0,
                     LOCAL | path(id),
-                    null_mut()
-                ));
+                    0,
+                )?;
                 let (code, notice) = job.queue.next_mrq()?;
                 ensure!(
                     code == SUCCESS && notice.vcq_id == job.vcq(peer),

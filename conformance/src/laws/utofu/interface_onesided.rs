@@ -1,11 +1,7 @@
 //! §3.7: what all start functions have in common, and what their notices are.
 
-use std::ptr::null_mut;
-
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     all_busy: "toq.full", "§3.7.1, §3.7.3.1", 2,
@@ -248,28 +244,11 @@ fn changed(ctx: &Ctx) -> Verdict {
                 let (word, half) = (job.at(1, 64), job.at(1, 128));
                 let old = round / 4;
                 match round % 4 {
-                    0 => ok!(utofu_armw8(hdl, to, ADD, 1, word, 0, flags, null_mut())),
-                    1 => ok!(utofu_armw4(hdl, to, ADD, 1, half, 0, flags, null_mut())),
-                    2 => ok!(utofu_cswap8(
-                        hdl,
-                        to,
-                        old,
-                        old + 1,
-                        word + 8,
-                        0,
-                        flags,
-                        null_mut()
-                    )),
-                    _ => ok!(utofu_cswap4(
-                        hdl,
-                        to,
-                        old as u32,
-                        old as u32 + 1,
-                        half + 8,
-                        0,
-                        flags,
-                        null_mut()
-                    )),
+                    0 => post::armw8(hdl, to, ADD, 1, word).ok(0, flags, 0)?,
+                    1 => post::armw4(hdl, to, ADD, 1, half).ok(0, flags, 0)?,
+                    2 => post::cswap8(hdl, to, old, old + 1, word + 8).ok(0, flags, 0)?,
+                    _ => post::cswap4(hdl, to, old as u32, old as u32 + 1, half + 8)
+                        .ok(0, flags, 0)?,
                 }
                 job.await_word(0, round + 1)?;
             } else {
@@ -282,16 +261,7 @@ fn changed(ctx: &Ctx) -> Verdict {
                 );
                 // Not told in the MRQ: who sees the word goes on, and the notice of that may come first.
                 let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
-                ok!(utofu_put_piggyback8(
-                    hdl,
-                    to,
-                    round + 1,
-                    at,
-                    8,
-                    0,
-                    TCQ,
-                    null_mut()
-                ));
+                post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;
                 job.queue.tcq()?;
             }
         }
@@ -312,16 +282,7 @@ fn quiet_too(ctx: &Ctx) -> Verdict {
                     ok!(utofu_nop(job.hdl, 0, null_mut()));
                 } else {
                     let (id, to) = (job.queue.id, job.stadd);
-                    ok!(utofu_put_piggyback8(
-                        job.hdl,
-                        id,
-                        1,
-                        to,
-                        8,
-                        0,
-                        0,
-                        null_mut()
-                    ));
+                    post::put_piggyback8(job.hdl, id, 1, to, 8).ok(0, 0, 0)?;
                 }
             }
             let seen = count()?;

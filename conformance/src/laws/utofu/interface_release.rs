@@ -1,10 +1,6 @@
 //! §3.6: when memory may be deregistered and taken away.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     sources_of_puts: "memory.release.put", "§3.6", 2, [dereg_mem, put, poll_tcq, poll_mrq] + ordering,
@@ -38,16 +34,7 @@ fn sources_of_puts(ctx: &Ctx) -> Verdict {
             let stadd = job.queue.register(source)?;
             let flags = if round % 2 == 0 { TCQ } else { LOCAL };
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), round * LEN));
-            ok!(utofu_put(
-                job.hdl,
-                vcq,
-                stadd,
-                to,
-                LEN,
-                0,
-                flags,
-                cb(round + 1)
-            ));
+            post::put(job.hdl, vcq, stadd, to, LEN).ok(0, flags, round + 1)?;
             if flags == TCQ {
                 ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
             } else {
@@ -60,16 +47,7 @@ fn sources_of_puts(ctx: &Ctx) -> Verdict {
         // Strongly ordered behind all of them.
         let flags = STRONG_ORDER | LOCAL;
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        ok!(utofu_put_piggyback8(
-            job.hdl,
-            vcq,
-            1,
-            to,
-            1,
-            0,
-            flags,
-            null_mut()
-        ));
+        post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         for round in 0..ROUNDS {
@@ -89,16 +67,7 @@ fn targets_of_gets(ctx: &Ctx) -> Verdict {
             let target = Memory::pages(LEN)?;
             let stadd = job.queue.register(target)?;
             let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 0));
-            ok!(utofu_get(
-                job.hdl,
-                vcq,
-                stadd,
-                from,
-                LEN,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::get(job.hdl, vcq, stadd, from, LEN).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             job.queue.deregister(stadd)?;
             target.all(
@@ -132,21 +101,16 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
             job.meet();
             let kind = round % 3;
             if job.rank == 0 {
-                let (vcq, to, null) = (job.vcq(1), stadd_of(job.vcq(1), STAG_1)?, null_mut());
+                let (vcq, to) = (job.vcq(1), stadd_of(job.vcq(1), STAG_1)?);
                 let here = job.stadd + LEN as u64;
                 match kind {
-                    0 => ok!(utofu_put(job.hdl, vcq, here, to, LEN, 0, flags, null)),
-                    1 => ok!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        job.stadd,
-                        to,
-                        LEN,
+                    0 => post::put(job.hdl, vcq, here, to, LEN).ok(0, flags, 0)?,
+                    1 => post::get(job.hdl, vcq, job.stadd, to, LEN).ok(
                         0,
                         flags | STRONG_ORDER,
-                        null
-                    )),
-                    _ => ok!(utofu_armw8(job.hdl, vcq, ADD, round, to, 0, flags, null)),
+                        0,
+                    )?,
+                    _ => post::armw8(job.hdl, vcq, ADD, round, to).ok(0, flags, 0)?,
                 }
                 if flags == LOCAL {
                     job.queue.mrq()?;
@@ -210,29 +174,11 @@ fn at_the_same_time(ctx: &Ctx) -> Verdict {
             .collect();
         for _ in 0..EACH {
             for peer in (0..job.size).filter(|peer| *peer != job.rank) {
-                let (vcq, at, null) = (job.vcq(peer), theirs[peer as usize], null_mut());
+                let (vcq, at) = (job.vcq(peer), theirs[peer as usize]);
                 let row = 512 * u64::from(job.rank);
-                ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    stadd,
-                    at + 4096 + row,
-                    512,
-                    0,
-                    LOCAL,
-                    null
-                ));
-                ok!(utofu_get(
-                    job.hdl,
-                    vcq,
-                    stadd + 6144,
-                    at,
-                    512,
-                    0,
-                    LOCAL,
-                    null
-                ));
-                ok!(utofu_armw8(job.hdl, vcq, ADD, 1, at + 8000, 0, LOCAL, null));
+                post::put(job.hdl, vcq, stadd, at + 4096 + row, 512).ok(0, LOCAL, 0)?;
+                post::get(job.hdl, vcq, stadd + 6144, at, 512).ok(0, LOCAL, 0)?;
+                post::armw8(job.hdl, vcq, ADD, 1, at + 8000).ok(0, LOCAL, 0)?;
             }
         }
         for _ in 0..3 * EACH * (job.size as usize - 1) {

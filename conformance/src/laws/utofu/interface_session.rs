@@ -1,13 +1,9 @@
 //! §3.7 with session mode VCQs.
 
-use std::ptr::null_mut;
-
 use super::functions::{Call, functions};
 use super::interface_onesided::{BLOCKS, with_calls};
 use super::kit::*;
 use super::session::session;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     no_others: "session.refused", "§3.1.2.1", 2,

@@ -1,10 +1,6 @@
 //! §3.3.4.1: which VCQs threads may use at the same time.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     of_all_kinds: "threads.mixed", "§3.3.4.1", 2, [create_vcq, reg_mem, reg_mem_with_stag, query_stadd, dereg_mem, put, get, armw8] + ordering,
@@ -44,19 +40,10 @@ fn of_all_kinds(ctx: &Ctx) -> Verdict {
                     stadd
                 };
                 // There and back, and an addition in between; strongly ordered, so that the last one says it all.
-                let (hdl, null) = (queue.hdl, null_mut());
-                ok!(utofu_put(hdl, vcq, stadd, there, 8, 0, STRONG_ORDER, null));
-                ok!(utofu_armw8(hdl, vcq, ADD, 1, sum, 0, STRONG_ORDER, null));
-                ok!(utofu_get(
-                    hdl,
-                    vcq,
-                    stadd + 8,
-                    there,
-                    8,
-                    0,
-                    STRONG_ORDER,
-                    null
-                ));
+                let hdl = queue.hdl;
+                post::put(hdl, vcq, stadd, there, 8).ok(0, STRONG_ORDER, 0)?;
+                post::armw8(hdl, vcq, ADD, 1, sum).ok(0, STRONG_ORDER, 0)?;
+                post::get(hdl, vcq, stadd + 8, there, 8).ok(0, STRONG_ORDER, 0)?;
                 until("the get", || {
                     let _ = queue.poll_tcq();
                     memory.get(8) != 0

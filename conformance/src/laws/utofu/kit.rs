@@ -3,13 +3,16 @@
 //! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag
 //! [`STAG`], so that peers compute everything.
 
+pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_utofu_sys::*;
 
 use super::network::Network;
+pub(crate) use super::post;
 
 pub(crate) use crate::kit::{Memory, pause, random_bytes, threads, until};
-use crate::law::{Ctx, Verdict};
+pub(crate) use crate::law::{Ctx, Verdict};
 pub(crate) use crate::stall::Looks;
+pub(crate) use crate::{ensure, ensure_eq};
 
 /// `UTOFU_SUCCESS`.
 pub(crate) const SUCCESS: i32 = 0;
@@ -244,7 +247,7 @@ impl Queue {
 
     /// One look at the TCQ: the code and the cbdata.
     pub(crate) fn poll_tcq(&self) -> (i32, usize) {
-        let mut cbdata: *mut c_void = std::ptr::null_mut();
+        let mut cbdata: *mut c_void = null_mut();
         let code = c!(utofu_poll_tcq(self.hdl, 0, &mut cbdata));
         (code, cbdata as usize)
     }
@@ -285,14 +288,14 @@ impl Queue {
     /// The next notice, a success of this type.
     pub(crate) fn notice(&self, kind: u8) -> Result<utofu_mrq_notice, String> {
         let notice = self.mrq()?;
-        crate::ensure_eq!(notice.notice_type, kind, "the type of the notice");
+        ensure_eq!(notice.notice_type, kind, "the type of the notice");
         Ok(notice)
     }
 
     /// Fails if there is anything in the TCQ.
     pub(crate) fn tcq_is_empty(&self) -> Verdict {
         let (code, cbdata) = self.poll_tcq();
-        crate::ensure!(
+        ensure!(
             code == NOT_FOUND,
             "an entry of the TCQ that nobody asked for: {}, cbdata {cbdata:#x}",
             code_name(code)
@@ -303,7 +306,7 @@ impl Queue {
     /// Fails if there is anything in the MRQ.
     pub(crate) fn mrq_is_empty(&self) -> Verdict {
         let (code, notice) = self.poll_mrq();
-        crate::ensure!(
+        ensure!(
             code == NOT_FOUND,
             "a notice in the MRQ that nobody asked for: {}, {notice:?}",
             code_name(code)
@@ -351,16 +354,7 @@ impl Queue {
     pub(crate) fn fill_mrq(&self, count: u64, flags: u64) -> Verdict {
         let stadd = self.register_as(Memory::new(256), STAG)?;
         self.send_all(count, |nth| {
-            c!(utofu_put_piggyback8(
-                self.hdl,
-                self.id,
-                nth,
-                stadd,
-                8,
-                0,
-                flags | TCQ,
-                cb(0)
-            ))
+            post::put_piggyback8(self.hdl, self.id, nth, stadd, 8).code(0, flags | TCQ, 0)
         })?;
         for _ in 0..count {
             self.mrq()?;
@@ -430,18 +424,7 @@ impl Job<'_> {
         let (to, at) = (self.vcq(rank), self.at(rank, offset));
         self.queue.post_seen(
             |_| (),
-            || {
-                c!(utofu_put_piggyback8(
-                    self.hdl,
-                    to,
-                    value,
-                    at,
-                    8,
-                    0,
-                    LOCAL,
-                    std::ptr::null_mut()
-                ))
-            },
+            || post::put_piggyback8(self.hdl, to, value, at, 8).code(0, LOCAL, 0),
         )?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
@@ -470,7 +453,7 @@ pub(crate) fn with_flags(
     body: impl FnOnce(&Job<'_>) -> Verdict,
 ) -> Verdict {
     let queue = Queue::with_component(TNI, 0, flags)?;
-    crate::ensure_eq!(queue.id, vcq_of(ctx.rank, TNI, 0)?, "the id of the VCQ");
+    ensure_eq!(queue.id, vcq_of(ctx.rank, TNI, 0)?, "the id of the VCQ");
     let memory = Memory::new(len.next_multiple_of(256));
     let stadd = queue.register_as(memory, STAG)?;
     ctx.sync();

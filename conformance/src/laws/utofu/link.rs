@@ -5,8 +5,6 @@ use super::circuit::{Circuit, TABLE, butterfly, ended};
 use super::failure_gates::is_barrier_error;
 use super::kit::*;
 use crate::kit::{Lose, Sides};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     commands: "link.commands", "§3.1.2.1", 4,
@@ -30,19 +28,19 @@ type Command = fn(usize, u64, u64, u64, u64) -> i32;
 
 const COMMANDS: [(&str, Command); 5] = [
     ("utofu_put", |hdl, own, to, at, edata| {
-        c!(utofu_put(hdl, to, own, at, 256, edata, LOCAL, cb(0)))
+        post::put(hdl, to, own, at, 256).code(edata, LOCAL, 0)
     }),
     ("utofu_put_piggyback8", |hdl, _, to, at, edata| {
-        c!(utofu_put_piggyback8(hdl, to, 1, at, 8, edata, LOCAL, cb(0)))
+        post::put_piggyback8(hdl, to, 1, at, 8).code(edata, LOCAL, 0)
     }),
     ("utofu_get", |hdl, own, to, at, edata| {
-        c!(utofu_get(hdl, to, own + 512, at, 256, edata, LOCAL, cb(0)))
+        post::get(hdl, to, own + 512, at, 256).code(edata, LOCAL, 0)
     }),
     ("utofu_armw8", |hdl, _, to, at, edata| {
-        c!(utofu_armw8(hdl, to, ADD, 1, at, edata, LOCAL, cb(0)))
+        post::armw8(hdl, to, ADD, 1, at).code(edata, LOCAL, 0)
     }),
     ("utofu_cswap8", |hdl, _, to, at, edata| {
-        c!(utofu_cswap8(hdl, to, 1, 2, at, edata, LOCAL, cb(0)))
+        post::cswap8(hdl, to, 1, 2, at).code(edata, LOCAL, 0)
     }),
 ];
 
@@ -73,18 +71,7 @@ impl<'a> Near<'a> {
     fn write(&self, value: u64) -> Verdict {
         let (next, _) = self.sides.around();
         let (to, at) = (self.job.vcq(next), self.job.at(next, WORD));
-        let put = || {
-            c!(utofu_put_piggyback8(
-                self.queue.hdl,
-                to,
-                value,
-                at,
-                8,
-                0,
-                LOCAL,
-                cb(0)
-            ))
-        };
+        let put = || post::put_piggyback8(self.queue.hdl, to, value, at, 8).code(0, LOCAL, 0);
         self.queue.post_seen(|_| (), put)?;
         self.queue.notice(LCL_PUT)?;
         Ok(())
@@ -184,24 +171,13 @@ fn session(ctx: &Ctx) -> Verdict {
         // What each relays goes across the link.
         for _ in 0..100 {
             let (to, at) = (job.vcq(far), job.at(far, 256));
-            ok!(utofu_put(relay.hdl, to, inner, at, 8, 9, LOCAL, cb(0)));
+            post::put(relay.hdl, to, inner, at, 8).ok(9, LOCAL, 0)?;
         }
         job.meet();
         let put = |rank: u32| -> Result<i32, String> {
             let to = relay.at_rank(rank)?;
             let at = stadd_of(to, STAG + 1)? + 512;
-            let post = || {
-                c!(utofu_put(
-                    job.hdl,
-                    to,
-                    job.stadd,
-                    at,
-                    8,
-                    1,
-                    LOCAL | sps(1),
-                    cb(0)
-                ))
-            };
+            let post = || post::put(job.hdl, to, job.stadd, at, 8).code(1, LOCAL | sps(1), 0);
             job.queue.post_seen(|_| (), post)?;
             let (code, notice) = job.queue.next_mrq()?;
             ensure_eq!(notice.vcq_id, to, "the peer of the notice");
@@ -220,7 +196,7 @@ fn session(ctx: &Ctx) -> Verdict {
         let (to, at) = (job.vcq(far), job.at(far, 0));
         let mut looks = Looks::for_the("a put across the link to fail");
         loop {
-            ok!(utofu_put_piggyback8(job.hdl, to, 1, at, 8, 0, LOCAL, cb(0)));
+            post::put_piggyback8(job.hdl, to, 1, at, 8).ok(0, LOCAL, 0)?;
             let code = job.queue.next_mrq()?.0;
             job.queue.poll_tcq();
             if code == PEER {

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::kit::*;
 use crate::kit::{Child, child, shared_words};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     carrier_dies: "lives.carrier-dies", "§2.2.8", 3, [put, poll_mrq, poll_tcq] + needs_kill + ordering,
@@ -68,31 +66,13 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 memory.fill_range(nth * PART, PART, nth as u8 + 1);
                 let there = stadd_of(second, STAG)? + (nth * PART) as u64;
                 let (from, flags) = (inner + (nth * PART) as u64, REMOTE | sps(1));
-                ok!(utofu_put(
-                    session.hdl,
-                    second,
-                    from,
-                    there,
-                    PART,
-                    nth as u64,
-                    flags,
-                    cb(nth)
-                ));
+                post::put(session.hdl, second, from, there, PART).ok(nth as u64, flags, nth)?;
             }
             2 => {
                 memory.set(words + 8 * nth, nth as u64 + 1);
                 let there = stadd_of(end, STAG)? + (words + 1024 + 8 * nth) as u64;
                 let from = inner + (words + 8 * nth) as u64;
-                ok!(utofu_put(
-                    session.hdl,
-                    end,
-                    from,
-                    there,
-                    8,
-                    nth as u64,
-                    REMOTE,
-                    cb(nth)
-                ));
+                post::put(session.hdl, end, from, there, 8).ok(nth as u64, REMOTE, nth)?;
             }
             _ => {}
         }
@@ -106,16 +86,14 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 std::thread::sleep(std::time::Duration::from_micros(wait));
                 ctx_of_killer.dies()
             });
-            ok!(utofu_put(
+            post::put(
                 plain.hdl,
                 first,
                 stadd + words as u64,
                 stadd_of(first, STAG)? + ready as u64,
                 8,
-                0,
-                sps(COMMANDS as u64),
-                cb(0)
-            ));
+            )
+            .ok(0, sps(COMMANDS as u64), 0)?;
             loop {
                 let _ = plain.poll_tcq();
                 std::thread::yield_now();
@@ -150,16 +128,14 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                     "{seen} of {COMMANDS} commands have been done"
                 );
             }
-            ok!(utofu_put_piggyback8(
+            post::put_piggyback8(
                 plain.hdl,
                 vcq_of(2, TNI, 0)?,
                 1 + seen,
                 stadd_of(vcq_of(2, TNI, 0)?, STAG)? + ready as u64,
                 8,
-                0,
-                0,
-                cb(0)
-            ));
+            )
+            .ok(0, 0, 0)?;
             for nth in 0..seen as usize {
                 ensure_eq!(
                     memory.get(words + 1024 + 8 * nth),
@@ -198,16 +174,7 @@ fn forked(ctx: &Ctx) -> Verdict {
     ctx.sync();
     let put = |offset: u64, value: u64, flags: u64| {
         let to = there + offset;
-        c!(utofu_put_piggyback8(
-            queue.hdl,
-            peer,
-            value,
-            to,
-            8,
-            value,
-            flags,
-            cb(0)
-        ))
+        post::put_piggyback8(queue.hdl, peer, value, to, 8).code(value, flags, 0)
     };
     let shared = shared_words(1)?;
     for round in 1..=2u64 {
@@ -285,7 +252,7 @@ fn exits(ctx: &Ctx) -> Verdict {
         let to = vcq_of(0, TNI, 0)?;
         let there = stadd_of(to, STAG)?;
         let look = || -> Result<i32, String> {
-            ok!(utofu_get(queue.hdl, to, stadd, there, 8, 0, LOCAL, cb(0)));
+            post::get(queue.hdl, to, stadd, there, 8).ok(0, LOCAL, 0)?;
             let _ = queue.poll_tcq();
             Ok(queue.next_mrq()?.0)
         };
@@ -295,16 +262,7 @@ fn exits(ctx: &Ctx) -> Verdict {
                 looks.pause(Duration::from_millis(1));
             }
             memory.set(16, life);
-            ok!(utofu_put(
-                queue.hdl,
-                to,
-                stadd + 16,
-                there + 8,
-                8,
-                0,
-                LOCAL,
-                cb(0)
-            ));
+            post::put(queue.hdl, to, stadd + 16, there + 8, 8).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
             let mut looks = Looks::new();
             loop {
@@ -375,16 +333,7 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
             let to = vcq_of(rank, TNI, 0)?;
             let there = stadd_of(to, STAG)? + 8 * u64::from(me);
             loop {
-                ok!(utofu_put_piggyback8(
-                    queue.hdl,
-                    to,
-                    round,
-                    there,
-                    8,
-                    0,
-                    LOCAL,
-                    cb(0)
-                ));
+                post::put_piggyback8(queue.hdl, to, round, there, 8).ok(0, LOCAL, 0)?;
                 let _ = queue.poll_tcq();
                 match queue.next_mrq()?.0 {
                     SUCCESS => break,

@@ -3,8 +3,6 @@
 use super::circuit::NULL;
 use super::kit::*;
 use crate::kit::child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     overrun: "barrier.overrun", "chapter 7", 2, [barrier, poll_barrier, set_vbg] + bare,
@@ -57,16 +55,8 @@ impl Side {
         let to = vcq_of(self.other, TNI, 0)?;
         let stadd = stadd_of(to, STAG)? + at as u64;
         until("the other's memory", || {
-            let posted = c!(utofu_put_piggyback8(
-                self.queue.hdl,
-                to,
-                value,
-                stadd,
-                8,
-                0,
-                TCQ | LOCAL,
-                cb(0)
-            ));
+            let posted =
+                post::put_piggyback8(self.queue.hdl, to, value, stadd, 8).code(0, TCQ | LOCAL, 0);
             pause(1);
             posted == SUCCESS
                 && self.queue.next_tcq().is_ok()

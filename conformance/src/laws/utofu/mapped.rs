@@ -1,11 +1,7 @@
 //! §3.6: which memory of a process can be registered.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
 use crate::laws::no_memory;
-use crate::{ensure, ensure_eq};
 
 laws! {
     not_accessible: "bad.memory", "§3.6, §3.1.2.1", 1, [reg_mem, reg_mem_with_stag],
@@ -140,16 +136,7 @@ fn of_any_kind(_: &Ctx) -> Verdict {
             let flags = u64::from(!writable);
             ok!(utofu_reg_mem(queue.hdl, base.cast(), 64, flags, &mut from));
             ok!(utofu_reg_mem(queue.hdl, other.cast(), 64, 0, &mut to));
-            ok!(utofu_put(
-                queue.hdl,
-                queue.id,
-                from,
-                to,
-                64,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::put(queue.hdl, queue.id, from, to, 64).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
             let read = |base: *mut u8| {
                 // SAFETY:

@@ -1,11 +1,8 @@
 //! §2.2.2, §3.6 STADD management.
 
 use std::collections::BTreeSet;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     same_region: "memory.same", "§3.6", 2, [reg_mem, dereg_mem],
@@ -40,16 +37,7 @@ laws! {
 
 /// Puts 8 bytes, or fewer, and gives the code of the notice.
 fn put_code(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize) -> Result<i32, String> {
-    ok!(utofu_put_piggyback8(
-        job.hdl,
-        vcq,
-        value,
-        stadd,
-        length,
-        0,
-        LOCAL,
-        null_mut()
-    ));
+    post::put_piggyback8(job.hdl, vcq, value, stadd, length).ok(0, LOCAL, 0)?;
     Ok(job.queue.next_mrq()?.0)
 }
 
@@ -162,27 +150,9 @@ fn offsets(ctx: &Ctx) -> Verdict {
             memory.store(from as usize, &bytes);
             let peer = job.vcq(job.right());
             job.meet();
-            ok!(utofu_put(
-                job.hdl,
-                peer,
-                stadd + from,
-                theirs + to,
-                700,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::put(job.hdl, peer, stadd + from, theirs + to, 700).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_PUT)?;
-            ok!(utofu_get(
-                job.hdl,
-                peer,
-                stadd + back,
-                theirs + to,
-                700,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::get(job.hdl, peer, stadd + back, theirs + to, 700).ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             job.meet();
             memory.holds(to as usize, &bytes, "what was put")?;
@@ -214,16 +184,7 @@ fn predictable(ctx: &Ctx) -> Verdict {
         let peer = vcq_of(rank, TNI, 0)?;
         for stag in [0, 1, 100, 255] {
             let to = stadd_of(peer, stag)? + 8 * u64::from(ctx.rank);
-            ok!(utofu_armw8(
-                queue.hdl,
-                peer,
-                ADD,
-                1,
-                to,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::armw8(queue.hdl, peer, ADD, 1, to).ok(0, LOCAL, 0)?;
             queue.notice(LCL_ARMW)?;
         }
     }
@@ -341,29 +302,11 @@ fn read_only(ctx: &Ctx) -> Verdict {
         let theirs = exchange(job, stadd)?;
         let peer = job.vcq(job.right());
         // As the source of a get and of a put.
-        ok!(utofu_get(
-            job.hdl,
-            peer,
-            job.stadd + 64,
-            theirs,
-            64,
-            0,
-            LOCAL,
-            null_mut()
-        ));
+        post::get(job.hdl, peer, job.stadd + 64, theirs, 64).ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_GET)?;
         job.memory.holds(64, &TEXT, "what was got")?;
         job.meet();
-        ok!(utofu_put(
-            job.hdl,
-            peer,
-            stadd,
-            job.at(job.right(), 128),
-            64,
-            0,
-            LOCAL,
-            null_mut()
-        ));
+        post::put(job.hdl, peer, stadd, job.at(job.right(), 128), 64).ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         job.memory.holds(128, &TEXT, "what was put")?;
@@ -374,46 +317,19 @@ fn read_only(ctx: &Ctx) -> Verdict {
             code_name(memory),
             "a piggyback"
         );
-        ok!(utofu_put(
-            job.hdl,
-            peer,
-            job.stadd,
-            theirs,
-            8,
-            0,
-            LOCAL,
-            null_mut()
-        ));
+        post::put(job.hdl, peer, job.stadd, theirs, 8).ok(0, LOCAL, 0)?;
         ensure_eq!(
             code_name(job.queue.next_mrq()?.0),
             code_name(memory),
             "a put"
         );
-        ok!(utofu_armw8(
-            job.hdl,
-            peer,
-            ADD,
-            1,
-            theirs,
-            0,
-            LOCAL,
-            null_mut()
-        ));
+        post::armw8(job.hdl, peer, ADD, 1, theirs).ok(0, LOCAL, 0)?;
         ensure_eq!(
             code_name(job.queue.next_mrq()?.0),
             code_name(memory),
             "an ARMW"
         );
-        ok!(utofu_get(
-            job.hdl,
-            peer,
-            stadd,
-            job.at(job.right(), 0),
-            8,
-            0,
-            LOCAL,
-            null_mut()
-        ));
+        post::get(job.hdl, peer, stadd, job.at(job.right(), 0), 8).ok(0, LOCAL, 0)?;
         let local = UTOFU_ERR_MRQ_LCL_MEMORY;
         ensure_eq!(
             code_name(job.queue.next_mrq()?.0),
@@ -612,16 +528,7 @@ fn stale(ctx: &Ctx) -> Verdict {
                     is_error(put_code(job, peer, *old, 99, 8)?),
                     "a put to an old STADD"
                 );
-                ok!(utofu_get(
-                    job.hdl,
-                    peer,
-                    job.stadd + 8,
-                    *old,
-                    8,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::get(job.hdl, peer, job.stadd + 8, *old, 8).ok(0, LOCAL, 0)?;
                 ensure!(is_error(job.queue.next_mrq()?.0), "a get from an old STADD");
             }
             before.push(theirs);

@@ -49,6 +49,7 @@ mod order;
 mod other_backend;
 mod path;
 mod piggyback;
+pub(crate) mod post;
 mod prepare;
 mod put_get;
 mod reductions;

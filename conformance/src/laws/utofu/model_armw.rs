@@ -1,11 +1,8 @@
 //! §2.2.5: every operation of ARMW is one step, whoever else changes the memory.
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     bits: "armw.bits", "§2.2.5", 3, [armw8] + ordering,
@@ -75,16 +72,7 @@ fn bits(ctx: &Ctx) -> Verdict {
             } else {
                 (other, far)
             };
-            ok!(utofu_armw8(
-                queue.hdl,
-                vcq,
-                op,
-                operand,
-                at,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::armw8(queue.hdl, vcq, op, operand, at).ok(0, LOCAL, 0)?;
             Ok(queue.notice(LCL_ARMW)?.rmt_value)
         };
         let mask = 0xffff << (16 * job.rank);
@@ -118,16 +106,7 @@ fn bits(ctx: &Ctx) -> Verdict {
 fn half_bits(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let armw = |op: u32, operand: u64| {
-            ok!(utofu_armw4(
-                job.hdl,
-                job.vcq(0),
-                op,
-                operand as u32,
-                job.at(0, 68),
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::armw4(job.hdl, job.vcq(0), op, operand as u32, job.at(0, 68)).ok(0, LOCAL, 0)?;
             Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
         };
         if job.rank == 0 {
@@ -171,11 +150,11 @@ fn tokens(ctx: &Ctx) -> Verdict {
                 continue;
             }
             let (hdl, vcq) = (job.hdl, job.vcq(0));
-            let (to, null) = (job.at(0, 64), null_mut());
-            ok!(utofu_armw8(hdl, vcq, SWAP, mine(nth), to, 0, LOCAL, null));
+            let to = job.at(0, 64);
+            post::armw8(hdl, vcq, SWAP, mine(nth), to).ok(0, LOCAL, 0)?;
             got(job.queue.notice(LCL_ARMW)?.rmt_value);
             let (to, value) = (job.at(0, 72), mine(nth) as u32);
-            ok!(utofu_armw4(hdl, vcq, SWAP, value, to, 0, LOCAL, null));
+            post::armw4(hdl, vcq, SWAP, value, to).ok(0, LOCAL, 0)?;
             got(job.queue.notice(LCL_ARMW)?.rmt_value);
         }
         job.write(0, 128 + 16 * job.rank as usize, out.0)?;
@@ -220,16 +199,8 @@ fn half_counts(ctx: &Ctx) -> Verdict {
                     );
                     old
                 } else {
-                    ok!(utofu_cswap4(
-                        job.hdl,
-                        job.vcq(0),
-                        compare,
-                        operand,
-                        job.at(0, 20),
-                        0,
-                        LOCAL,
-                        null_mut()
-                    ));
+                    post::cswap4(job.hdl, job.vcq(0), compare, operand, job.at(0, 20))
+                        .ok(0, LOCAL, 0)?;
                     job.queue.notice(LCL_ARMW)?.rmt_value as u32
                 };
                 if old == guess {
@@ -261,18 +232,9 @@ fn mixed(ctx: &Ctx) -> Verdict {
             // Rank 0 adds 2^40 by its CPU, rank 1 adds 2^20, rank 2 counts up by comparing.
             match job.rank {
                 0 => drop(job.memory.word(8).fetch_add(1 << 40, Ordering::AcqRel)),
-                1 => ok!(utofu_armw8(hdl, vcq, ADD, 1 << 20, to, 0, 0, null_mut())),
+                1 => post::armw8(hdl, vcq, ADD, 1 << 20, to).ok(0, 0, 0)?,
                 _ => {
-                    ok!(utofu_cswap8(
-                        hdl,
-                        vcq,
-                        guess,
-                        guess + 1,
-                        to,
-                        0,
-                        LOCAL,
-                        null_mut()
-                    ));
+                    post::cswap8(hdl, vcq, guess, guess + 1, to).ok(0, LOCAL, 0)?;
                     let old = job.queue.notice(LCL_ARMW)?.rmt_value;
                     let mine = old & 0xf_ffff;
                     ensure_eq!(mine, done, "the count of who compares");
@@ -310,13 +272,13 @@ fn example(ctx: &Ctx) -> Verdict {
             job.memory.set(8, before);
             job.memory.set(16, before);
             job.meet();
-            let (hdl, vcq, null) = (job.hdl, job.vcq(peer), null_mut());
+            let (hdl, vcq) = (job.hdl, job.vcq(peer));
             let to = job.at(peer, 8);
-            ok!(utofu_armw8(hdl, vcq, ADD, operand, to, 0, LOCAL, null));
+            post::armw8(hdl, vcq, ADD, operand, to).ok(0, LOCAL, 0)?;
             let told = job.queue.notice(LCL_ARMW)?.rmt_value;
             ensure_eq!(told, before, "the value before");
             let (low, to) = (operand as u32, job.at(peer, 16));
-            ok!(utofu_armw4(hdl, vcq, ADD, low, to, 0, LOCAL, null));
+            post::armw4(hdl, vcq, ADD, low, to).ok(0, LOCAL, 0)?;
             let told = job.queue.notice(LCL_ARMW)?.rmt_value;
             ensure_eq!(told, before & 0xffff_ffff, "the 4 bytes before");
             job.meet();
@@ -344,10 +306,9 @@ fn own(_: &Ctx) -> Verdict {
         (two, one, first),
         (two, two, second),
     ] {
-        let null = null_mut();
-        ok!(utofu_armw8(from.hdl, to.id, ADD, 5, at, 1, LOCAL, null));
+        post::armw8(from.hdl, to.id, ADD, 5, at).ok(1, LOCAL, 0)?;
         let flags = LOCAL | STRONG_ORDER;
-        ok!(utofu_armw4(from.hdl, to.id, ADD, 2, at, 2, flags, null));
+        post::armw4(from.hdl, to.id, ADD, 2, at).ok(2, flags, 0)?;
         let both = [from.notice(LCL_ARMW)?, from.notice(LCL_ARMW)?];
         ensure_eq!(
             both.map(|notice| notice.rmt_value),
@@ -355,16 +316,7 @@ fn own(_: &Ctx) -> Verdict {
             "values before"
         );
         expected += 7;
-        ok!(utofu_cswap8(
-            from.hdl,
-            to.id,
-            expected,
-            expected + 1,
-            at,
-            3,
-            LOCAL | REMOTE,
-            null
-        ));
+        post::cswap8(from.hdl, to.id, expected, expected + 1, at).ok(3, LOCAL | REMOTE, 0)?;
         let notice = from.mrq()?;
         let local = if notice.notice_type == LCL_ARMW {
             notice

@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use super::circuit::{BFPSUM, Circuit, NULL, SUM, TABLE, butterfly, completed, ring, tree};
 use super::kit::*;
-use crate::law::{Ctx, Random, Verdict};
-use crate::{ensure, ensure_eq};
+use crate::law::Random;
 
 laws! {
     both_inputs: "barrier.both-inputs", "§2.3.1", 2, [set_vbg, reduce_uint64, poll_reduce_uint64],

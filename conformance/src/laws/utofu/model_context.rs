@@ -1,11 +1,7 @@
 //! §2.1 and §2.2.1: communication contexts, of a process and of its VCQs.
 
-use std::ptr::null_mut;
-
 use super::circuit::{NULL, completed};
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     apart: "vcq.apart", "§2.2.1", 2, [create_vcq_with_cmp_id, put_piggyback8, poll_tcq, poll_mrq, query_num_unread_mrq],
@@ -21,7 +17,7 @@ fn apart(ctx: &Ctx) -> Verdict {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let mut posted = 0;
         let code = loop {
-            match c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(7))) {
+            match post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, 7) {
                 SUCCESS => posted += 1,
                 code => break code,
             }
@@ -31,28 +27,10 @@ fn apart(ctx: &Ctx) -> Verdict {
         let flags = TCQ | LOCAL;
         let nowhere = stadd_of(vcq, 99)?;
         for round in 1..=20 {
-            ok!(utofu_armw8(
-                other.hdl,
-                vcq,
-                ADD,
-                1,
-                to + 8,
-                1,
-                flags,
-                cb(round)
-            ));
+            post::armw8(other.hdl, vcq, ADD, 1, to + 8).ok(1, flags, round)?;
             let sent = (other.tcq()?, other.notice(LCL_ARMW)?.edata);
             ensure_eq!(sent, (round, 1), "entry and notice of the other VCQ");
-            ok!(utofu_armw8(
-                other.hdl,
-                vcq,
-                ADD,
-                1,
-                nowhere,
-                2,
-                0,
-                null_mut()
-            ));
+            post::armw8(other.hdl, vcq, ADD, 1, nowhere).ok(2, 0, 0)?;
             ensure!(other.next_mrq()?.0 != SUCCESS, "an addition nowhere");
         }
         let mut unread = usize::MAX;
@@ -118,16 +96,15 @@ fn foreign(ctx: &Ctx) -> Verdict {
         );
         gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(theirs));
         let to = job.at(0, 256);
-        gives!(
+        post::put(theirs, job.vcq(0), stadd, to, 8).gives(
             UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut())
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut())
-        );
+            0,
+            LOCAL,
+            0,
+        )?;
+        post::put_piggyback8(theirs, id, 1, to, 8).gives(UTOFU_ERR_INVALID_VCQ_HDL, 0, LOCAL, 0)?;
         // Its memory is none that a put of this process's VCQ can read.
-        ok!(utofu_put(job.hdl, job.vcq(0), stadd, to, 8, 0, 0, cb(3)));
+        post::put(job.hdl, job.vcq(0), stadd, to, 8).ok(0, 0, 3)?;
         let (code, cbdata) = job.queue.next_tcq()?;
         ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
         gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(vbg, 0));

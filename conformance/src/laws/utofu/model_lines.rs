@@ -1,12 +1,9 @@
 //! §2.2.10: transfers of several cache lines without strong order, whose lines are awaited one by one by polling memory.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::kit::*;
 use super::session::session;
-use crate::ensure;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     of_put: "order.lines", "§2.2.10", 2, [put] + ordering,
@@ -71,16 +68,8 @@ fn of_put(ctx: &Ctx) -> Verdict {
             let value = round as u8;
             if job.rank == 0 {
                 job.memory.fill_range(32_768, len, value);
-                ok!(utofu_put(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 32_768,
-                    job.at(1, at),
-                    len,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put(job.hdl, job.vcq(1), job.stadd + 32_768, job.at(1, at), len)
+                    .ok(0, 0, 0)?;
                 job.await_word(0, round)?;
             } else {
                 lines_arrive(job, at, len, value)?;
@@ -100,7 +89,7 @@ fn of_stride(ctx: &Ctx) -> Verdict {
             let value = round as u8;
             if job.rank == 0 {
                 job.memory.fill_range(32_768, BLOCKS * STRIDE, value);
-                ok!(utofu_put_stride(
+                post::put_stride(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + 32_768,
@@ -108,10 +97,8 @@ fn of_stride(ctx: &Ctx) -> Verdict {
                     len,
                     STRIDE,
                     BLOCKS,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                )
+                .ok(0, 0, 0)?;
                 job.await_word(0, round)?;
             } else {
                 for block in 0..BLOCKS {
@@ -154,16 +141,14 @@ fn of_get(ctx: &Ctx) -> Verdict {
                 }
                 job.memory.fill_range(256, 32_768, 0);
                 posted.store(round, Ordering::Release);
-                ok!(utofu_get(
+                post::get(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + at as u64,
                     job.at(1, 65_536 + 32_768 * half as usize),
                     len,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                )
+                .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_GET)?;
                 until("the other thread", || {
                     (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)

@@ -1,11 +1,8 @@
 //! §2.2.3 to §2.2.6: which descriptors are written for a command, and what each of them tells.
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     chosen: "notices.chosen", "§2.2.3 to §2.2.5", 2,
@@ -25,16 +22,7 @@ type Post = fn(&Job<'_>, u64, usize) -> i32;
 const KINDS: [(&str, usize, u8, Post); 11] = [
     ("put", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd,
-            to,
-            300,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::put(job.hdl, vcq, job.stadd, to, 300).code(5, flags, cbdata)
     }),
     ("put_gap", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
@@ -53,91 +41,42 @@ const KINDS: [(&str, usize, u8, Post); 11] = [
     }),
     ("put_stride", 3, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_put_stride(
-            job.hdl,
-            vcq,
-            job.stadd,
-            to,
-            8,
-            32,
-            3,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::put_stride(job.hdl, vcq, job.stadd, to, 8, 32, 3).code(5, flags, cbdata)
     }),
     ("put_piggyback", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
         let data = [3u8; 32];
-        c!(utofu_put_piggyback(
-            job.hdl,
-            vcq,
-            data.as_ptr().cast_mut().cast(),
-            to,
-            32,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::put_piggyback(job.hdl, vcq, data.as_ptr(), to, 32).code(5, flags, cbdata)
     }),
     ("put_piggyback8", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_put_piggyback8(
-            job.hdl,
-            vcq,
-            1,
-            to,
-            8,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(5, flags, cbdata)
     }),
     ("get", 1, LCL_GET, |job, flags, cbdata| {
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 512));
         let here = job.stadd + 1024;
-        c!(utofu_get(
-            job.hdl,
-            vcq,
-            here,
-            from,
-            300,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::get(job.hdl, vcq, here, from, 300).code(5, flags, cbdata)
     }),
     ("get_stride", 3, LCL_GET, |job, flags, cbdata| {
         let (vcq, from) = (job.vcq(job.right()), job.at(job.right(), 512));
         let here = job.stadd + 1024;
-        c!(utofu_get_stride(
-            job.hdl,
-            vcq,
-            here,
-            from,
-            8,
-            32,
-            3,
-            5,
-            flags,
-            cb(cbdata)
-        ))
+        post::get_stride(job.hdl, vcq, here, from, 8, 32, 3).code(5, flags, cbdata)
     }),
     ("armw4", 1, LCL_ARMW, |job, flags, cbdata| {
         let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_armw4(job.hdl, vcq, XOR, 1, at, 5, flags, cb(cbdata)))
+        post::armw4(job.hdl, vcq, XOR, 1, at).code(5, flags, cbdata)
     }),
     ("armw8", 1, LCL_ARMW, |job, flags, cbdata| {
         let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_armw8(job.hdl, vcq, SWAP, 1, at, 5, flags, cb(cbdata)))
+        post::armw8(job.hdl, vcq, SWAP, 1, at).code(5, flags, cbdata)
     }),
     ("cswap4", 1, LCL_ARMW, |job, flags, cbdata| {
         let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_cswap4(job.hdl, vcq, 0, 1, at, 5, flags, cb(cbdata)))
+        post::cswap4(job.hdl, vcq, 0, 1, at).code(5, flags, cbdata)
     }),
     ("cswap8", 1, LCL_ARMW, |job, flags, cbdata| {
         let (vcq, at) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_cswap8(job.hdl, vcq, 0, 1, at, 5, flags, cb(cbdata)))
+        post::cswap8(job.hdl, vcq, 0, 1, at).code(5, flags, cbdata)
     }),
 ];
 
@@ -155,16 +94,7 @@ fn chosen(ctx: &Ctx) -> Verdict {
                 // The end of what was posted before: everything of it has come when this has.
                 let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 1536));
                 let end = STRONG_ORDER | TCQ | LOCAL | REMOTE;
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    1,
-                    to,
-                    8,
-                    99,
-                    end,
-                    cb(99_999)
-                ));
+                post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(99, end, 99_999)?;
                 let mut entries = 0;
                 loop {
                     match job.queue.tcq()? {
@@ -213,10 +143,7 @@ fn nops(ctx: &Ctx) -> Verdict {
             ensure_eq!(code, BUSY, "the code of a full TOQ");
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             // No room for anything else.
-            gives!(
-                UTOFU_ERR_BUSY,
-                utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 0, LOCAL, null_mut())
-            );
+            post::put_piggyback8(job.hdl, vcq, 1, to, 8).gives(UTOFU_ERR_BUSY, 0, LOCAL, 0)?;
             if flags == TCQ {
                 for nth in 1..=posted {
                     ensure_eq!(job.queue.tcq()?, nth, "cbdata");
@@ -242,51 +169,16 @@ fn of_armw(ctx: &Ctx) -> Verdict {
                 let (hdl, flags, edata) = (job.hdl, LOCAL | REMOTE, round % 256);
                 let before = round - 1;
                 match round % 4 {
-                    0 => ok!(utofu_armw8(hdl, vcq, ADD, 1, at, edata, flags, null_mut())),
-                    1 => ok!(utofu_armw4(
-                        hdl,
-                        vcq,
-                        SWAP,
-                        round as u32,
-                        at,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    2 => ok!(utofu_cswap8(
-                        hdl,
-                        vcq,
-                        before,
-                        round,
-                        at,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    _ => ok!(utofu_cswap4(
-                        hdl,
-                        vcq,
-                        before as u32,
-                        round as u32,
-                        at,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
+                    0 => post::armw8(hdl, vcq, ADD, 1, at).ok(edata, flags, 0)?,
+                    1 => post::armw4(hdl, vcq, SWAP, round as u32, at).ok(edata, flags, 0)?,
+                    2 => post::cswap8(hdl, vcq, before, round, at).ok(edata, flags, 0)?,
+                    _ => post::cswap4(hdl, vcq, before as u32, round as u32, at)
+                        .ok(edata, flags, 0)?,
                 }
                 let notice = job.queue.notice(LCL_ARMW)?;
                 ensure_eq!(notice.rmt_value, before, "the value before");
                 // It has been written: whoever reads it now sees it.
-                ok!(utofu_get(
-                    hdl,
-                    vcq,
-                    job.stadd + 128,
-                    at,
-                    8,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::get(hdl, vcq, job.stadd + 128, at, 8).ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_GET)?;
                 ensure_eq!(job.memory.get(128), round, "what is there by then");
             } else {
@@ -310,30 +202,13 @@ fn local_of_put(ctx: &Ctx) -> Verdict {
                 if round % 2 == 0 {
                     job.memory.fill_range(8192, LENGTH, round);
                     let (from, to) = (job.stadd + 8192, job.at(1, 5));
-                    ok!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        from,
-                        to,
-                        LENGTH,
-                        0,
-                        LOCAL,
-                        null_mut()
-                    ));
+                    post::put(job.hdl, vcq, from, to, LENGTH).ok(0, LOCAL, 0)?;
                     job.queue.notice(LCL_PUT)?;
                 } else {
                     for at in (0..LENGTH).step_by(30) {
                         let data = [round; 30];
-                        ok!(utofu_put_piggyback(
-                            job.hdl,
-                            vcq,
-                            data.as_ptr().cast_mut().cast(),
-                            job.at(1, 5 + at),
-                            30,
-                            0,
-                            LOCAL,
-                            null_mut()
-                        ));
+                        post::put_piggyback(job.hdl, vcq, data.as_ptr(), job.at(1, 5 + at), 30)
+                            .ok(0, LOCAL, 0)?;
                     }
                     for _ in (0..LENGTH).step_by(30) {
                         job.queue.notice(LCL_PUT)?;
@@ -342,16 +217,7 @@ fn local_of_put(ctx: &Ctx) -> Verdict {
             }
             job.meet();
             if job.rank == 2 {
-                ok!(utofu_get(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd,
-                    job.at(1, 5),
-                    LENGTH,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::get(job.hdl, job.vcq(1), job.stadd, job.at(1, 5), LENGTH).ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_GET)?;
                 job.memory
                     .all(0, LENGTH, round, "what a third process reads")?;

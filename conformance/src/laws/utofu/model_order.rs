@@ -1,11 +1,8 @@
 //! §2.2.10: what may be concluded from memory and from notices.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     line_of_get: "order.line.get", "§2.2.10", 2, [get] + ordering,
@@ -28,16 +25,14 @@ fn line_of_get(ctx: &Ctx) -> Verdict {
                 job.memory.set(1024 + 8 * word, round);
             }
             job.meet();
-            ok!(utofu_get(
+            post::get(
                 job.hdl,
                 job.vcq(job.right()),
                 job.stadd + at as u64,
                 job.at(job.right(), 1024),
                 8 * words,
-                0,
-                0,
-                null_mut()
-            ));
+            )
+            .ok(0, 0, 0)?;
             job.await_word(at + 8 * (words - 1), round)?;
             for word in 0..words {
                 ensure_eq!(job.memory.get(at + 8 * word), round, "word {word}");
@@ -79,16 +74,7 @@ fn other_thread(ctx: &Ctx) -> Verdict {
                     let from = job.at(job.right(), 8192 + 4096 * half as usize);
                     let here = job.stadd + to as u64;
                     let vcq = job.vcq(job.right());
-                    ok!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        here,
-                        from,
-                        len,
-                        0,
-                        flags | LOCAL,
-                        null_mut()
-                    ));
+                    post::get(job.hdl, vcq, here, from, len).ok(0, flags | LOCAL, 0)?;
                     job.queue.notice(LCL_GET)?;
                     until("the other thread", || {
                         (0..3000).any(|_| looked.load(Ordering::Acquire) >= round)
@@ -124,7 +110,7 @@ fn with_errors(ctx: &Ctx) -> Verdict {
         // What is to come of each.
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         for nth in 0..COUNT {
-            let (hdl, cbdata) = (job.hdl, cb(nth as usize + 1));
+            let (hdl, cbdata) = (job.hdl, nth as usize + 1);
             let len = 8 + random.below(1000) as usize;
             let mut code = SUCCESS;
             let there = match random.below(5) {
@@ -140,26 +126,18 @@ fn with_errors(ctx: &Ctx) -> Verdict {
             };
             let flags = TCQ | if code == SUCCESS { LOCAL } else { 0 };
             match random.below(4) {
-                0 => ok!(utofu_put(
-                    hdl, vcq, job.stadd, there, len, nth, flags, cbdata
-                )),
-                1 => ok!(utofu_get(
-                    hdl, vcq, job.stadd, there, len, nth, flags, cbdata
-                )),
+                0 => post::put(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
+                1 => post::get(hdl, vcq, job.stadd, there, len).ok(nth, flags, cbdata)?,
                 2 if code != length => {
-                    ok!(utofu_armw8(hdl, vcq, ADD, 1, there, nth, flags, cbdata))
+                    post::armw8(hdl, vcq, ADD, 1, there).ok(nth, flags, cbdata)?
                 }
                 2 | 3 if random.below(2) == 0 => {
                     // Not sent at all.
-                    ok!(utofu_put(
-                        hdl, vcq, no_source, there, len, nth, LOCAL, cbdata
-                    ));
+                    post::put(hdl, vcq, no_source, there, len).ok(nth, LOCAL, cbdata)?;
                     entries.push((UTOFU_ERR_TCQ_STADD, nth as usize + 1));
                     continue;
                 }
-                _ => ok!(utofu_put_piggyback8(
-                    hdl, vcq, 1, there, 8, nth, flags, cbdata
-                )),
+                _ => post::put_piggyback8(hdl, vcq, 1, there, 8).ok(nth, flags, cbdata)?,
             }
             entries.push((SUCCESS, nth as usize + 1));
             notices.push((code, nth));
@@ -198,27 +176,17 @@ fn unread(ctx: &Ctx) -> Verdict {
                         |_| {},
                         || {
                             if edata.is_multiple_of(7) {
-                                c!(utofu_put(
-                                    job.hdl,
-                                    vcq,
-                                    job.stadd + 64,
-                                    to,
-                                    8,
+                                post::put(job.hdl, vcq, job.stadd + 64, to, 8).code(
                                     edata,
                                     REMOTE | TCQ,
-                                    null_mut()
-                                ))
+                                    0,
+                                )
                             } else {
-                                c!(utofu_put_piggyback8(
-                                    job.hdl,
-                                    vcq,
-                                    1,
-                                    to,
-                                    8,
+                                post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(
                                     edata,
                                     REMOTE | TCQ,
-                                    null_mut()
-                                ))
+                                    0,
+                                )
                             }
                         },
                     )?;
@@ -276,17 +244,8 @@ fn two_senders(ctx: &Ctx) -> Verdict {
             let flags = LOCAL | REMOTE;
             let len = random.below(600) as usize;
             match random.below(2) {
-                0 => ok!(utofu_put(
-                    hdl,
-                    vcq,
-                    froms[from],
-                    at,
-                    len,
-                    edata,
-                    flags,
-                    null_mut()
-                )),
-                _ => ok!(utofu_armw8(hdl, vcq, ADD, 1, at, edata, flags, null_mut())),
+                0 => post::put(hdl, vcq, froms[from], at, len).ok(edata, flags, 0)?,
+                _ => post::armw8(hdl, vcq, ADD, 1, at).ok(edata, flags, 0)?,
             }
         }
         let theirs = [vcq_of(job.left(), TNI, 0)?, vcq_of(job.left(), TNI + 1, 0)?];

@@ -1,12 +1,9 @@
 //! §2.2.8 session mode: rings, crowds, and what is seen of relayed data.
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
 use super::session::session;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     round_and_round: "session.ring", "§2.2.8", 3, [put, poll_mrq] + ordering,
@@ -71,21 +68,16 @@ fn crowd(ctx: &Ctx) -> Verdict {
             0 => {
                 // More than will start; all the while they arrive.
                 for nth in 0..total + 10 {
-                    let (hdl, cbdata) = (session.queue.hdl, cb(nth as usize + 1));
+                    let (hdl, cbdata) = (session.queue.hdl, nth as usize + 1);
                     if nth % 3 == 2 {
-                        ok!(utofu_nop(hdl, TCQ, cbdata));
+                        ok!(utofu_nop(hdl, TCQ, cb(cbdata)));
                         continue;
                     }
-                    ok!(utofu_put(
-                        hdl,
-                        job.vcq(1),
-                        session.stadd,
-                        job.at(1, 512),
-                        8,
+                    post::put(hdl, job.vcq(1), session.stadd, job.at(1, 512), 8).ok(
                         nth % 256,
                         TCQ | REMOTE,
-                        cbdata
-                    ));
+                        cbdata,
+                    )?;
                 }
                 for nth in 0..total {
                     ensure_eq!(session.queue.tcq()?, nth as usize + 1, "cbdata");
@@ -94,16 +86,11 @@ fn crowd(ctx: &Ctx) -> Verdict {
             rank => {
                 let to = session.at(0, 8 * rank as usize)?;
                 for nth in 0..EACH {
-                    ok!(utofu_put(
-                        job.hdl,
-                        session.ids[0],
-                        job.stadd,
-                        to,
-                        8,
+                    post::put(job.hdl, session.ids[0], job.stadd, to, 8).ok(
                         0,
                         sps(steps(rank, nth)),
-                        null_mut()
-                    ));
+                        0,
+                    )?;
                 }
                 if rank == 1 {
                     for nth in (0..total).filter(|nth| nth % 3 != 2) {
@@ -167,16 +154,7 @@ fn both_modes(ctx: &Ctx) -> Verdict {
             job.memory.set(0, round);
             let (to, peer) = (job.at(job.right(), 512), job.right());
             session.relay(job.vcq(peer), 0, to, 8, TCQ)?;
-            ok!(utofu_put(
-                job.hdl,
-                job.vcq(peer),
-                job.stadd,
-                to + 8,
-                8,
-                0,
-                TCQ,
-                cb(2)
-            ));
+            post::put(job.hdl, job.vcq(peer), job.stadd, to + 8, 8).ok(0, TCQ, 2)?;
             ensure_eq!(job.queue.tcq()?, 2, "the one that does not wait");
             job.await_word(520, round)?;
             session.queue.tcq_is_empty()?;

@@ -1,11 +1,7 @@
 //! §2.2.8.1 session mode, in detail: what counts as an arrival, and what becomes of errors.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::session::{Session, session};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     only_puts: "session.only-puts", "§2.2.8, §2.2.8.1", 2, [get, armw8, cswap4, put_piggyback8, put, poll_mrq],
@@ -30,16 +26,7 @@ fn set_off(
 ) -> Result<Option<utofu_mrq_notice>, String> {
     let (vcq, to) = (session.ids[1], session.at(1, 40)?);
     let flags = LOCAL | sps(steps);
-    ok!(utofu_put(
-        job.hdl,
-        vcq,
-        job.stadd,
-        to,
-        8,
-        0xee,
-        flags,
-        null_mut()
-    ));
+    post::put(job.hdl, vcq, job.stadd, to, 8).ok(0xee, flags, 0)?;
     let mut last = None;
     // The local one may come before these, or behind.
     for _ in 0..told + 1 {
@@ -63,47 +50,11 @@ fn only_puts(ctx: &Ctx) -> Verdict {
             let (vcq, to) = (session.ids[1], session.at(1, 0)?);
             let flags = LOCAL | REMOTE;
             for _ in 0..10 {
-                ok!(utofu_get(
-                    job.hdl,
-                    vcq,
-                    job.stadd + 128,
-                    to,
-                    8,
-                    1,
-                    flags,
-                    null_mut()
-                ));
-                ok!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 2, flags, null_mut()));
-                ok!(utofu_cswap4(
-                    job.hdl,
-                    vcq,
-                    0,
-                    0,
-                    to + 8,
-                    3,
-                    flags,
-                    null_mut()
-                ));
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    9,
-                    to + 16,
-                    8,
-                    4,
-                    flags,
-                    null_mut()
-                ));
-                ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    job.stadd + 128,
-                    to + 24,
-                    8,
-                    5,
-                    flags,
-                    null_mut()
-                ));
+                post::get(job.hdl, vcq, job.stadd + 128, to, 8).ok(1, flags, 0)?;
+                post::armw8(job.hdl, vcq, ADD, 1, to).ok(2, flags, 0)?;
+                post::cswap4(job.hdl, vcq, 0, 0, to + 8).ok(3, flags, 0)?;
+                post::put_piggyback8(job.hdl, vcq, 9, to + 16, 8).ok(4, flags, 0)?;
+                post::put(job.hdl, vcq, job.stadd + 128, to + 24, 8).ok(5, flags, 0)?;
                 for (edata, kind) in [
                     (1, LCL_GET),
                     (2, LCL_ARMW),
@@ -160,13 +111,11 @@ fn every_put(ctx: &Ctx) -> Verdict {
                 let place = desc.as_mut_ptr().cast();
                 let mut size = 0;
                 match round {
-                    0 => ok!(utofu_put(hdl, vcq, from, to, 0, 0, flags, null)),
+                    0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
                     1 => ok!(utofu_put_gap(
                         hdl, vcq, from, to, 8, 0, flags, 1920, 9, null
                     )),
-                    2 => ok!(utofu_put_stride(
-                        hdl, vcq, from, to, 8, 16, 3, 0, flags, null
-                    )),
+                    2 => post::put_stride(hdl, vcq, from, to, 8, 16, 3).ok(0, flags, 0)?,
                     3 => ok!(utofu_put_stride_gap(
                         hdl, vcq, from, to, 8, 16, 3, 0, flags, 64, 9, null
                     )),
@@ -184,8 +133,8 @@ fn every_put(ctx: &Ctx) -> Verdict {
                     }
                     _ => {
                         let delayed = flags | DELAY;
-                        ok!(utofu_put(hdl, vcq, from, to, 8, 0, delayed, null));
-                        ok!(utofu_put(hdl, vcq, from, to, 8, 0, flags, null));
+                        post::put(hdl, vcq, from, to, 8).ok(0, delayed, 0)?;
+                        post::put(hdl, vcq, from, to, 8).ok(0, flags, 0)?;
                     }
                 }
                 for _ in 0..2 * blocks {
@@ -242,17 +191,9 @@ fn bad_source(ctx: &Ctx) -> Verdict {
             let nowhere = stadd_of(session.queue.id, 77)?;
             let end = session.stadd + 1024 + 256 - 4;
             for (nth, from) in [nowhere, session.stadd, end].into_iter().enumerate() {
-                let (flags, cbdata) = (if nth == 1 { TCQ | REMOTE } else { 0 }, cb(nth + 1));
-                ok!(utofu_put(
-                    hdl,
-                    job.vcq(0),
-                    from,
-                    job.at(0, 512),
-                    8,
-                    nth as u64,
-                    flags,
-                    cbdata
-                ));
+                let (flags, cbdata) = (if nth == 1 { TCQ | REMOTE } else { 0 }, nth + 1);
+                post::put(hdl, job.vcq(0), from, job.at(0, 512), 8)
+                    .ok(nth as u64, flags, cbdata)?;
             }
             session.relay(job.vcq(0), 0, job.at(0, 512), 8, REMOTE)?;
             session.queue.tcq_is_empty()?;

@@ -1,11 +1,8 @@
 //! §2.2.10: the strong order between commands of different kinds.
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     get_then_put: "order.strong.get-put", "§2.2.10", 2, [get, put_piggyback8, put] + ordering,
@@ -20,16 +17,14 @@ laws! {
 
 /// Tells the left rank that this round has been looked at.
 fn seen(job: &Job<'_>, round: u64) -> Verdict {
-    ok!(utofu_put_piggyback8(
+    post::put_piggyback8(
         job.hdl,
         job.vcq(job.left()),
         round,
         job.at(job.left(), 0),
         8,
-        0,
-        0,
-        null_mut()
-    ));
+    )
+    .ok(0, 0, 0)?;
     Ok(())
 }
 
@@ -42,40 +37,31 @@ fn get_then_put(ctx: &Ctx) -> Verdict {
             }
             job.meet();
             if job.rank == 0 {
-                ok!(utofu_get(
+                post::get(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + 8192,
                     job.at(1, 4096),
                     LENGTH,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(1),
-                    round,
-                    job.at(1, 0),
-                    8,
+                )
+                .ok(0, 0, 0)?;
+                post::put_piggyback8(job.hdl, job.vcq(1), round, job.at(1, 0), 8).ok(
                     0,
                     STRONG_ORDER,
-                    null_mut()
-                ));
+                    0,
+                )?;
             } else {
                 job.await_word(0, round)?;
                 job.memory.fill_range(4096, LENGTH, 0xff);
                 // Where it was read to, all of it has been written.
-                ok!(utofu_get(
+                post::get(
                     job.hdl,
                     job.vcq(0),
                     job.stadd + 8192,
                     job.at(0, 8192),
                     LENGTH,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                )
+                .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_GET)?;
                 job.memory
                     .all(8192, LENGTH, round as u8, "a get before the put")?;
@@ -97,26 +83,19 @@ fn put_then_get(ctx: &Ctx) -> Verdict {
             }
             job.meet();
             if job.rank == 0 {
-                ok!(utofu_put(
+                post::put(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + 8192,
                     job.at(1, 4096),
                     LENGTH,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_get(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 8,
-                    job.at(1, 0),
-                    8,
+                )
+                .ok(0, 0, 0)?;
+                post::get(job.hdl, job.vcq(1), job.stadd + 8, job.at(1, 0), 8).ok(
                     0,
                     STRONG_ORDER,
-                    null_mut()
-                ));
+                    0,
+                )?;
                 job.await_word(8, round)?;
             }
             job.meet();
@@ -137,21 +116,16 @@ fn armw_then_put(ctx: &Ctx) -> Verdict {
                 for at in [8, 16, 24] {
                     let (vcq, to) = (job.vcq(1), job.at(1, at));
                     if at == 16 {
-                        ok!(utofu_armw4(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut()));
+                        post::armw4(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
                     } else {
-                        ok!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut()));
+                        post::armw8(job.hdl, vcq, ADD, 1, to).ok(0, 0, 0)?;
                     }
                 }
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(1),
-                    round,
-                    job.at(1, 0),
-                    8,
+                post::put_piggyback8(job.hdl, job.vcq(1), round, job.at(1, 0), 8).ok(
                     0,
                     STRONG_ORDER,
-                    null_mut()
-                ));
+                    0,
+                )?;
                 job.await_word(0, round)?;
             } else {
                 job.await_word(0, round)?;
@@ -179,16 +153,7 @@ fn chain(ctx: &Ctx) -> Verdict {
                 let place = desc.as_mut_ptr().cast::<u8>();
                 let mut total = 0;
                 for nth in 0..4 {
-                    ok!(utofu_put(
-                        hdl,
-                        vcq,
-                        from,
-                        at(nth),
-                        LENGTH,
-                        0,
-                        STRONG_ORDER,
-                        null_mut()
-                    ));
+                    post::put(hdl, vcq, from, at(nth), LENGTH).ok(0, STRONG_ORDER, 0)?;
                 }
                 for nth in 4..8 {
                     let mut size = 0;
@@ -207,18 +172,11 @@ fn chain(ctx: &Ctx) -> Verdict {
                 }
                 ok!(utofu_post_toq(hdl, place.cast(), total, null_mut()));
                 for nth in 8..PUTS {
-                    ok!(utofu_put_stride(
-                        hdl,
-                        vcq,
-                        from,
-                        at(nth),
-                        LENGTH,
-                        0,
-                        2,
+                    post::put_stride(hdl, vcq, from, at(nth), LENGTH, 0, 2).ok(
                         0,
                         STRONG_ORDER,
-                        null_mut()
-                    ));
+                        0,
+                    )?;
                 }
                 job.await_word(0, round)?;
             } else {

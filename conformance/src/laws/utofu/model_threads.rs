@@ -1,13 +1,10 @@
 //! §2.1 and §2.5: what threads of a process may do at the same time, and for each other.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::circuit::{Circuit, TABLE, butterfly, completed};
 use super::kit::*;
 use crate::kit::Child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     for_another: "threads.for-another", "§2.1", 2, [put, armw8, poll_tcq, poll_mrq, barrier, poll_barrier],
@@ -35,9 +32,9 @@ fn for_another(ctx: &Ctx) -> Verdict {
         for round in 1..=20u64 {
             apart(&|| {
                 let (to, from) = (job.at(job.right(), word), job.stadd + word as u64 + 64);
-                ok!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 1, LOCAL | TCQ, cb(1)));
+                post::armw8(job.hdl, vcq, ADD, 1, to).ok(1, LOCAL | TCQ, 1)?;
                 let to = job.at(job.right(), word + 8);
-                ok!(utofu_put(job.hdl, vcq, from, to, 8, 2, LOCAL | TCQ, cb(2)));
+                post::put(job.hdl, vcq, from, to, 8).ok(2, LOCAL | TCQ, 2)?;
                 ok!(utofu_barrier(end, 0));
                 Ok(())
             })?;
@@ -79,27 +76,9 @@ fn several_cqs(ctx: &Ctx) -> Verdict {
                 };
                 let also = queue.register(part)?;
                 shared.set(256 * nth, round);
-                ok!(utofu_armw8(
-                    queue.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    sum,
-                    1,
-                    LOCAL | TCQ,
-                    cb(1)
-                ));
+                post::armw8(queue.hdl, vcq, ADD, 1, sum).ok(1, LOCAL | TCQ, 1)?;
                 let to = job.at(peer, 64 + 8 * nth);
-                ok!(utofu_put(
-                    queue.hdl,
-                    vcq,
-                    also,
-                    to,
-                    8,
-                    2,
-                    LOCAL | TCQ,
-                    cb(2)
-                ));
+                post::put(queue.hdl, vcq, also, to, 8).ok(2, LOCAL | TCQ, 2)?;
                 ensure_eq!((queue.tcq()?, queue.tcq()?), (1, 2), "cbdata");
                 let notices = (queue.mrq()?, queue.mrq()?);
                 ensure_eq!((notices.0.edata, notices.1.edata), (1, 2), "edata");
@@ -131,16 +110,11 @@ fn managing(ctx: &Ctx) -> Verdict {
                 let result = (1..=300u64).try_for_each(|round| {
                     let (vcq, to) = (job.vcq(peer), job.at(peer, 8));
                     job.memory.set(64, round);
-                    ok!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        job.stadd + 64,
-                        to,
-                        8,
+                    post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(
                         round % 256,
                         LOCAL | TCQ,
-                        cb(round as usize)
-                    ));
+                        round as usize,
+                    )?;
                     ensure_eq!(job.queue.tcq()?, round as usize, "cbdata");
                     ensure_eq!(job.queue.mrq()?.edata, round % 256, "edata");
                     Ok(())
@@ -162,11 +136,7 @@ fn managing(ctx: &Ctx) -> Verdict {
                 ));
                 ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
                 let mut path = 0;
-                ok!(utofu_get_path_id(
-                    job.vcq(peer),
-                    std::ptr::null_mut(),
-                    &mut path
-                ));
+                ok!(utofu_get_path_id(job.vcq(peer), null_mut(), &mut path));
                 let mut vbgs = [0u64; 3];
                 ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
                 ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");
@@ -200,10 +170,7 @@ fn first(_: &Ctx) -> Verdict {
                 let queue = Queue::with_component(nth as u16, 0, 0)?;
                 let memory = Memory::new(256);
                 let stadd = queue.register(memory)?;
-                let null = null_mut();
-                ok!(utofu_put_piggyback8(
-                    queue.hdl, queue.id, 7, stadd, 8, 0, LOCAL, null
-                ));
+                post::put_piggyback8(queue.hdl, queue.id, 7, stadd, 8).ok(0, LOCAL, 0)?;
                 queue.notice(LCL_PUT)?;
                 ensure_eq!(memory.get(0), 7, "what thread {nth} has put");
                 if nth == 1 {
@@ -261,16 +228,7 @@ fn beside_a_safe_one(ctx: &Ctx) -> Verdict {
             let queue = if nth == 2 { alone } else { safe };
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             for _ in 0..EACH {
-                ok!(utofu_armw8(
-                    queue.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    to,
-                    nth as u64,
-                    LOCAL | TCQ,
-                    cb(nth + 1)
-                ));
+                post::armw8(queue.hdl, vcq, ADD, 1, to).ok(nth as u64, LOCAL | TCQ, nth + 1)?;
                 // Of the shared one, whose does not matter.
                 let cbdata = queue.tcq()?;
                 ensure!((cbdata == 3) == (nth == 2), "cbdata {cbdata} for {nth}");

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::circuit::completed;
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     one_vbg: "threads.one-vbg", "§2.5, §3.4.5.1", 2, [alloc_vbg, reduce_uint64, poll_reduce_uint64] + ordering,

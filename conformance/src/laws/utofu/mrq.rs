@@ -1,10 +1,6 @@
 //! §2.2.1.3, §3.7.4.2, §3.7.6: MRQ notices.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     fields: "mrq.fields", "§3.7.6.1, §3.7.8.1", 2, [poll_mrq, put, put_piggyback, put_piggyback8, get, armw4, armw8, cswap4, cswap8],
@@ -30,82 +26,28 @@ fn fields(ctx: &Ctx) -> Verdict {
     const DATA: [u8; 32] = [3; 32];
     let kinds: [(&str, u8, u64, Post); 8] = [
         ("put", RMT_PUT, 24, |job, vcq, to| {
-            c!(utofu_put(
-                job.hdl,
-                vcq,
-                job.stadd + 128,
-                to,
-                24,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::put(job.hdl, vcq, job.stadd + 128, to, 24).code(200, FLAGS, 0)
         }),
         ("put_piggyback", RMT_PUT, 31, |job, vcq, to| {
-            c!(utofu_put_piggyback(
-                job.hdl,
-                vcq,
-                DATA.as_ptr().cast_mut().cast(),
-                to,
-                31,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::put_piggyback(job.hdl, vcq, DATA.as_ptr(), to, 31).code(200, FLAGS, 0)
         }),
         ("put_piggyback8", RMT_PUT, 5, |job, vcq, to| {
-            c!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                1,
-                to,
-                5,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::put_piggyback8(job.hdl, vcq, 1, to, 5).code(200, FLAGS, 0)
         }),
         ("get", RMT_GET, 24, |job, vcq, to| {
-            c!(utofu_get(
-                job.hdl,
-                vcq,
-                job.stadd + 128,
-                to,
-                24,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::get(job.hdl, vcq, job.stadd + 128, to, 24).code(200, FLAGS, 0)
         }),
         ("armw4", RMT_ARMW, 0, |job, vcq, to| {
-            c!(utofu_armw4(
-                job.hdl,
-                vcq,
-                SWAP,
-                1,
-                to,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::armw4(job.hdl, vcq, SWAP, 1, to).code(200, FLAGS, 0)
         }),
         ("armw8", RMT_ARMW, 0, |job, vcq, to| {
-            c!(utofu_armw8(
-                job.hdl,
-                vcq,
-                SWAP,
-                1,
-                to,
-                200,
-                FLAGS,
-                null_mut()
-            ))
+            post::armw8(job.hdl, vcq, SWAP, 1, to).code(200, FLAGS, 0)
         }),
         ("cswap4", RMT_ARMW, 0, |job, vcq, to| {
-            c!(utofu_cswap4(job.hdl, vcq, 1, 1, to, 200, FLAGS, null_mut()))
+            post::cswap4(job.hdl, vcq, 1, 1, to).code(200, FLAGS, 0)
         }),
         ("cswap8", RMT_ARMW, 0, |job, vcq, to| {
-            c!(utofu_cswap8(job.hdl, vcq, 1, 1, to, 200, FLAGS, null_mut()))
+            post::cswap8(job.hdl, vcq, 1, 1, to).code(200, FLAGS, 0)
         }),
     ];
     with(ctx, 256, |job| {
@@ -192,7 +134,7 @@ fn fields(ctx: &Ctx) -> Verdict {
 fn blocks(ctx: &Ctx) -> Verdict {
     with(ctx, 8192, |job| {
         let peer = job.right();
-        ok!(utofu_put_stride(
+        post::put_stride(
             job.hdl,
             job.vcq(peer),
             job.stadd,
@@ -200,11 +142,9 @@ fn blocks(ctx: &Ctx) -> Verdict {
             10,
             100,
             20,
-            1,
-            FLAGS,
-            null_mut()
-        ));
-        ok!(utofu_get_stride(
+        )
+        .ok(1, FLAGS, 0)?;
+        post::get_stride(
             job.hdl,
             job.vcq(peer),
             job.stadd + 2048,
@@ -212,10 +152,8 @@ fn blocks(ctx: &Ctx) -> Verdict {
             10,
             100,
             20,
-            2,
-            FLAGS,
-            null_mut()
-        ));
+        )
+        .ok(2, FLAGS, 0)?;
         let mut next = [0u64; 4];
         for _ in 0..80 {
             let notice = job.queue.mrq()?;
@@ -239,60 +177,28 @@ fn edata(ctx: &Ctx) -> Verdict {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         for edata in 0..=255 {
             match edata % 4 {
-                0 => ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    job.stadd + 64,
-                    to,
-                    8,
-                    edata,
-                    FLAGS,
-                    null_mut()
-                )),
-                1 => ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    1,
-                    to,
-                    8,
-                    edata,
-                    FLAGS,
-                    null_mut()
-                )),
-                2 => ok!(utofu_get(
-                    job.hdl,
-                    vcq,
-                    job.stadd + 64,
-                    to,
-                    8,
-                    edata,
-                    FLAGS,
-                    null_mut()
-                )),
-                _ => ok!(utofu_armw8(
-                    job.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    to,
-                    edata,
-                    FLAGS,
-                    null_mut()
-                )),
+                0 => post::put(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
+                1 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(edata, FLAGS, 0)?,
+                2 => post::get(job.hdl, vcq, job.stadd + 64, to, 8).ok(edata, FLAGS, 0)?,
+                _ => post::armw8(job.hdl, vcq, ADD, 1, to).ok(edata, FLAGS, 0)?,
             }
             for _ in 0..2 {
                 ensure_eq!(job.queue.mrq()?.edata, edata, "edata");
             }
             job.meet();
         }
-        gives!(
+        post::put_piggyback8(job.hdl, vcq, 1, to, 8).gives(
             UTOFU_ERR_INVALID_EDATA,
-            utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut())
-        );
-        gives!(
+            256,
+            FLAGS,
+            0,
+        )?;
+        post::get(job.hdl, vcq, job.stadd, to, 8).gives(
             UTOFU_ERR_INVALID_EDATA,
-            utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut())
-        );
+            u64::MAX,
+            FLAGS,
+            0,
+        )?;
         job.queue.mrq_is_empty()
     })
 }
@@ -311,16 +217,7 @@ fn wanted(ctx: &Ctx) -> Verdict {
             if flags & REMOTE != 0 {
                 expected[1].push(nth);
             }
-            ok!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                1,
-                to,
-                8,
-                nth,
-                flags,
-                null_mut()
-            ));
+            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?;
         }
         let mut seen = [Vec::new(), Vec::new()];
         for _ in 0..expected[0].len() + expected[1].len() {
@@ -355,36 +252,9 @@ fn mixed(ctx: &Ctx) -> Verdict {
                 let (vcq, to) = (job.vcq(peer), job.at(peer, 8 * job.rank as usize));
                 let kind = nth % 3;
                 match kind {
-                    0 => ok!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        job.stadd + 2048,
-                        to,
-                        8,
-                        0,
-                        FLAGS,
-                        null_mut()
-                    )),
-                    1 => ok!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        job.stadd + 2056,
-                        to,
-                        8,
-                        0,
-                        FLAGS,
-                        null_mut()
-                    )),
-                    _ => ok!(utofu_armw8(
-                        job.hdl,
-                        vcq,
-                        ADD,
-                        1,
-                        job.at(peer, 1024),
-                        0,
-                        FLAGS,
-                        null_mut()
-                    )),
+                    0 => post::put(job.hdl, vcq, job.stadd + 2048, to, 8).ok(0, FLAGS, 0)?,
+                    1 => post::get(job.hdl, vcq, job.stadd + 2056, to, 8).ok(0, FLAGS, 0)?,
+                    _ => post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 1024)).ok(0, FLAGS, 0)?,
                 }
                 posted[2 * kind] += 1;
                 posted[2 * kind + 1] += 1;
@@ -422,16 +292,7 @@ fn unread(ctx: &Ctx) -> Verdict {
         job.meet();
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         for _ in 0..6 {
-            ok!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                1,
-                to,
-                8,
-                0,
-                REMOTE | TCQ,
-                null_mut()
-            ));
+            post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, REMOTE | TCQ, 0)?;
         }
         let mut failure = None;
         until("six notices", || match count() {

@@ -1,10 +1,6 @@
 //! §2.2.12, §3.7.4.2: notices of commands that fail.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     too_early: "mrq.early", "§2.2.12, §3.7", 2, [put_piggyback8, put, get, armw8, query_stadd, construct_vcq_id] + ordering,
@@ -39,46 +35,10 @@ fn too_early(ctx: &Ctx) -> Verdict {
                 LOCAL * (edata % 2)
             };
             match edata {
-                0 => ok!(utofu_put_piggyback8(
-                    own.hdl,
-                    target,
-                    9,
-                    to,
-                    8,
-                    edata,
-                    flags,
-                    null_mut()
-                )),
-                1 => ok!(utofu_put(
-                    own.hdl,
-                    target,
-                    from,
-                    to + 8,
-                    8,
-                    edata,
-                    flags,
-                    null_mut()
-                )),
-                2 => ok!(utofu_get(
-                    own.hdl,
-                    target,
-                    from + 8,
-                    to,
-                    8,
-                    edata,
-                    flags,
-                    null_mut()
-                )),
-                _ => ok!(utofu_armw8(
-                    own.hdl,
-                    target,
-                    ADD,
-                    1,
-                    to + 16,
-                    edata,
-                    flags,
-                    null_mut()
-                )),
+                0 => post::put_piggyback8(own.hdl, target, 9, to, 8).ok(edata, flags, 0)?,
+                1 => post::put(own.hdl, target, from, to + 8, 8).ok(edata, flags, 0)?,
+                2 => post::get(own.hdl, target, from + 8, to, 8).ok(edata, flags, 0)?,
+                _ => post::armw8(own.hdl, target, ADD, 1, to + 16).ok(edata, flags, 0)?,
             }
             let (code, notice) = own.next_mrq()?;
             ensure!(
@@ -126,56 +86,11 @@ fn error_fields(ctx: &Ctx) -> Verdict {
                 (15, stadd),
             ] {
                 match edata {
-                    11 => ok!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        job.stadd,
-                        nowhere,
-                        8,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    12 => ok!(utofu_put(
-                        job.hdl,
-                        vcq,
-                        job.stadd,
-                        end,
-                        8,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    13 => ok!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        job.stadd,
-                        nowhere,
-                        8,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    14 => ok!(utofu_get(
-                        job.hdl,
-                        vcq,
-                        job.stadd,
-                        end,
-                        8,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
-                    _ => ok!(utofu_armw8(
-                        job.hdl,
-                        vcq,
-                        ADD,
-                        1,
-                        nowhere,
-                        edata,
-                        flags,
-                        null_mut()
-                    )),
+                    11 => post::put(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
+                    12 => post::put(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
+                    13 => post::get(job.hdl, vcq, job.stadd, nowhere, 8).ok(edata, flags, 0)?,
+                    14 => post::get(job.hdl, vcq, job.stadd, end, 8).ok(edata, flags, 0)?,
+                    _ => post::armw8(job.hdl, vcq, ADD, 1, nowhere).ok(edata, flags, 0)?,
                 }
                 let (code, notice) = job.queue.next_mrq()?;
                 ensure!(

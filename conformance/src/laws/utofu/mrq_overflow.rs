@@ -5,8 +5,6 @@ use std::time::Duration;
 use super::failure::PEER;
 use super::kit::*;
 use crate::kit::child;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     overflow: "failure.mrq-overflow", "chapter 7", 1, [poll_mrq, put] + bare,
@@ -64,16 +62,7 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             let session = Queue::create(TNI, SESSION_MODE)?;
             let there = session.register_as(memory, STAG)?;
             plain.send_all(posted, |_| {
-                c!(utofu_put(
-                    plain.hdl,
-                    session.id,
-                    here,
-                    there,
-                    8,
-                    0,
-                    TCQ | REMOTE,
-                    cb(0)
-                ))
+                post::put(plain.hdl, session.id, here, there, 8).code(0, TCQ | REMOTE, 0)
             })?;
             for _ in 0..posted {
                 session.notice(RMT_PUT)?;
@@ -118,16 +107,11 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
         let to = vcq_of(0, TNI, 0)?;
         let remote = stadd_of(to, STAG)?;
         let send = |offset: u64, flags: u64| -> Result<i32, String> {
-            let posted = c!(utofu_put_piggyback8(
-                queue.hdl,
-                to,
-                1,
-                remote + offset,
-                8,
+            let posted = post::put_piggyback8(queue.hdl, to, 1, remote + offset, 8).code(
                 0,
                 flags | LOCAL,
-                cb(0)
-            ));
+                0,
+            );
             ensure_eq!(posted, SUCCESS, "posting");
             Ok(queue.next_mrq()?.0)
         };

@@ -1,10 +1,7 @@
 //! §2.2.10: notices at the remote process, and what is visible when they come.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::mrq::FLAGS;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     target_written: "mrq.remote.put", "§2.2.10", 2, [put, poll_mrq] + ordering,
@@ -21,31 +18,14 @@ fn target_written(ctx: &Ctx) -> Verdict {
                 for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
                     byte.store(round, std::sync::atomic::Ordering::Relaxed);
                 }
-                ok!(utofu_put(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 8192,
-                    job.at(1, 5),
-                    LENGTH,
-                    0,
-                    REMOTE,
-                    null_mut()
-                ));
+                post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 5), LENGTH)
+                    .ok(0, REMOTE, 0)?;
                 job.queue.notice(RMT_PUT)?;
             } else {
                 job.queue.notice(RMT_PUT)?;
                 job.memory
                     .all(5, LENGTH, round, "the data of a put that was notified")?;
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    0,
-                    job.at(0, 0),
-                    8,
-                    0,
-                    REMOTE,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), 0, job.at(0, 0), 8).ok(0, REMOTE, 0)?;
             }
         }
         Ok(())
@@ -61,16 +41,14 @@ fn read_all(ctx: &Ctx) -> Verdict {
                 .by_ref()
                 .for_each(|byte| byte.store(round, std::sync::atomic::Ordering::Relaxed));
             job.meet();
-            ok!(utofu_get(
+            post::get(
                 job.hdl,
                 job.vcq(job.right()),
                 job.stadd + 8192,
                 job.at(job.right(), 0),
                 LENGTH,
-                0,
-                FLAGS,
-                null_mut()
-            ));
+            )
+            .ok(0, FLAGS, 0)?;
             for _ in 0..2 {
                 match job.queue.mrq()?.notice_type {
                     LCL_GET => job.memory.all(

@@ -1,11 +1,8 @@
 //! §2.2.10 ordering, §6.1.3.1 strong order, §2.2.11 cache injection.
 
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     notices: "order.notices", "§2.2.10", 2, [poll_mrq, put, get, armw8, put_piggyback8] + ordering,
@@ -44,46 +41,10 @@ fn notices(ctx: &Ctx) -> Verdict {
                 };
             let length = random.below(1200) as usize;
             match kind {
-                0 => ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    job.stadd,
-                    to,
-                    length,
-                    nth,
-                    flags,
-                    null_mut()
-                )),
-                1 => ok!(utofu_get(
-                    job.hdl,
-                    vcq,
-                    job.stadd + 2048,
-                    to,
-                    length,
-                    nth,
-                    flags,
-                    null_mut()
-                )),
-                2 => ok!(utofu_armw8(
-                    job.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    to + 2048,
-                    nth,
-                    flags,
-                    null_mut()
-                )),
-                _ => ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    1,
-                    to,
-                    8,
-                    nth,
-                    flags,
-                    null_mut()
-                )),
+                0 => post::put(job.hdl, vcq, job.stadd, to, length).ok(nth, flags, 0)?,
+                1 => post::get(job.hdl, vcq, job.stadd + 2048, to, length).ok(nth, flags, 0)?,
+                2 => post::armw8(job.hdl, vcq, ADD, 1, to + 2048).ok(nth, flags, 0)?,
+                _ => post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(nth, flags, 0)?,
             }
         }
         let mut next = [0; 2];
@@ -107,16 +68,8 @@ fn several_peers(ctx: &Ctx) -> Verdict {
         for nth in 0..COUNT {
             for peer in (0..job.size).filter(|peer| *peer != job.rank) {
                 let flags = LOCAL | REMOTE;
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(peer),
-                    nth,
-                    job.at(peer, 0),
-                    8,
-                    nth,
-                    flags,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(peer), nth, job.at(peer, 0), 8)
+                    .ok(nth, flags, 0)?;
             }
         }
         let peers: Vec<u64> = (0..job.size).map(|rank| job.vcq(rank)).collect();
@@ -144,17 +97,9 @@ fn strong_writes(ctx: &Ctx) -> Verdict {
                     byte.store(round as u8, Ordering::Relaxed);
                 }
                 let vcq = job.vcq(1);
-                ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    job.stadd + here as u64,
-                    job.at(1, 64),
-                    LENGTH,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_put_stride(
+                post::put(job.hdl, vcq, job.stadd + here as u64, job.at(1, 64), LENGTH)
+                    .ok(0, 0, 0)?;
+                post::put_stride(
                     job.hdl,
                     vcq,
                     job.stadd + here as u64,
@@ -162,20 +107,13 @@ fn strong_writes(ctx: &Ctx) -> Verdict {
                     8,
                     64,
                     20,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    round,
-                    job.at(1, 0),
-                    8,
+                )
+                .ok(0, 0, 0)?;
+                post::put_piggyback8(job.hdl, vcq, round, job.at(1, 0), 8).ok(
                     0,
                     STRONG_ORDER,
-                    null_mut()
-                ));
+                    0,
+                )?;
                 job.await_word(0, round)?;
             } else {
                 job.await_word(0, round)?;
@@ -193,16 +131,7 @@ fn strong_writes(ctx: &Ctx) -> Verdict {
                         "a block before the put that was seen",
                     )?;
                 }
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    round,
-                    job.at(0, 0),
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
             }
         }
         Ok(())
@@ -218,16 +147,14 @@ fn last_byte(ctx: &Ctx) -> Verdict {
                 for byte in &job.memory.bytes()[32_768..32_768 + length] {
                     byte.store(round as u8, Ordering::Relaxed);
                 }
-                ok!(utofu_put(
+                post::put(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + 32_768,
                     job.at(1, 256),
                     length,
-                    0,
-                    STRONG_ORDER,
-                    null_mut()
-                ));
+                )
+                .ok(0, STRONG_ORDER, 0)?;
                 job.await_word(0, round)?;
             } else {
                 let last = &job.memory.bytes()[256 + length - 1];
@@ -237,16 +164,7 @@ fn last_byte(ctx: &Ctx) -> Verdict {
                 job.memory
                     .all(256, length, round as u8, "a put whose last byte was seen")?;
                 job.memory.fill(0);
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    round,
-                    job.at(0, 0),
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
             }
         }
         Ok(())
@@ -262,16 +180,14 @@ fn last_byte_of_get(ctx: &Ctx) -> Verdict {
         for round in 0..40usize {
             let (length, at) = (lengths[round % lengths.len()], 256 + round % 3);
             job.memory.fill_range(0, 32_768, 0);
-            ok!(utofu_get(
+            post::get(
                 job.hdl,
                 job.vcq(peer),
                 job.stadd + at as u64,
                 job.at(peer, 32_768 + round),
                 length,
-                0,
-                STRONG_ORDER,
-                null_mut()
-            ));
+            )
+            .ok(0, STRONG_ORDER, 0)?;
             let last = &job.memory.bytes()[at + length - 1];
             until("the last byte", || last.load(Ordering::Acquire) == theirs)?;
             job.memory
@@ -289,26 +205,9 @@ fn strong_armw(ctx: &Ctx) -> Verdict {
                 for byte in &job.memory.bytes()[8192..8192 + LENGTH] {
                     byte.store(round as u8, Ordering::Relaxed);
                 }
-                ok!(utofu_put(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 8192,
-                    job.at(1, 64),
-                    LENGTH,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_armw8(
-                    job.hdl,
-                    job.vcq(1),
-                    ADD,
-                    1,
-                    job.at(1, 0),
-                    0,
-                    STRONG_ORDER,
-                    null_mut()
-                ));
+                post::put(job.hdl, job.vcq(1), job.stadd + 8192, job.at(1, 64), LENGTH)
+                    .ok(0, 0, 0)?;
+                post::armw8(job.hdl, job.vcq(1), ADD, 1, job.at(1, 0)).ok(0, STRONG_ORDER, 0)?;
                 job.await_word(0, round)?;
             } else {
                 job.await_word(0, round)?;
@@ -318,16 +217,7 @@ fn strong_armw(ctx: &Ctx) -> Verdict {
                     round as u8,
                     "a put before the addition that was seen",
                 )?;
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    round,
-                    job.at(0, 0),
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
             }
         }
         Ok(())
@@ -343,16 +233,14 @@ fn one_line(ctx: &Ctx) -> Verdict {
                 for word in 0..words {
                     job.memory.set(512 + 8 * word, round);
                 }
-                ok!(utofu_put(
+                post::put(
                     job.hdl,
                     job.vcq(1),
                     job.stadd + 512,
                     job.at(1, at),
                     8 * words,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                )
+                .ok(0, 0, 0)?;
                 job.await_word(0, round)?;
             } else {
                 // Any word of it may be polled: the line is written as one.
@@ -365,16 +253,7 @@ fn one_line(ctx: &Ctx) -> Verdict {
                         "word {word} of a line of {words}"
                     );
                 }
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    round,
-                    job.at(0, 0),
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), round, job.at(0, 0), 8).ok(0, 0, 0)?;
             }
         }
         Ok(())
@@ -394,47 +273,11 @@ fn hints(ctx: &Ctx) -> Verdict {
             job.memory.fill(0);
             job.memory.set(0, 77);
             job.meet();
-            ok!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                5,
-                job.at(peer, 1024),
-                8,
-                0,
-                flags,
-                cb(1)
-            ));
+            post::put_piggyback8(job.hdl, vcq, 5, job.at(peer, 1024), 8).ok(0, flags, 1)?;
             let flags = flags & !PADDING;
-            ok!(utofu_put(
-                job.hdl,
-                vcq,
-                job.stadd,
-                job.at(peer, 2048),
-                8,
-                1,
-                flags,
-                cb(2)
-            ));
-            ok!(utofu_get(
-                job.hdl,
-                vcq,
-                job.stadd + 8,
-                job.at(peer, 0),
-                8,
-                2,
-                flags,
-                cb(3)
-            ));
-            ok!(utofu_armw8(
-                job.hdl,
-                vcq,
-                ADD,
-                9,
-                job.at(peer, 3072),
-                3,
-                flags,
-                cb(4)
-            ));
+            post::put(job.hdl, vcq, job.stadd, job.at(peer, 2048), 8).ok(1, flags, 2)?;
+            post::get(job.hdl, vcq, job.stadd + 8, job.at(peer, 0), 8).ok(2, flags, 3)?;
+            post::armw8(job.hdl, vcq, ADD, 9, job.at(peer, 3072)).ok(3, flags, 4)?;
             for cbdata in 1..=4 {
                 ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
             }
@@ -473,26 +316,12 @@ fn strong_get(ctx: &Ctx) -> Verdict {
             })?;
         } else {
             for _ in 0..300 {
-                ok!(utofu_get(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 64,
-                    job.at(1, 0),
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
-                ok!(utofu_get(
-                    job.hdl,
-                    job.vcq(1),
-                    job.stadd + 72,
-                    job.at(1, 8),
-                    8,
+                post::get(job.hdl, job.vcq(1), job.stadd + 64, job.at(1, 0), 8).ok(0, 0, 0)?;
+                post::get(job.hdl, job.vcq(1), job.stadd + 72, job.at(1, 8), 8).ok(
                     0,
                     STRONG_ORDER | LOCAL,
-                    null_mut()
-                ));
+                    0,
+                )?;
                 job.queue.notice(LCL_GET)?;
                 // Its own write comes after that of the first one too.
                 let (first, second) = (job.memory.get(64), job.memory.get(72));

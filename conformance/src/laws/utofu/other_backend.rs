@@ -4,8 +4,6 @@ use std::sync::atomic::Ordering;
 
 use super::kit::*;
 use crate::kit::{Child, child, shared_words};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     refused: "resources.other-backend", "§4.3.2", 1, [create_vcq, query_my_coords] + bare,

@@ -1,11 +1,8 @@
 //! §2.4, §3.5 communication paths.
 
 use std::collections::BTreeSet;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     round_trip: "path", "§3.5.1.1, §3.5.1.2", 2, [get_path_id, get_path_coords],
@@ -85,7 +82,7 @@ fn chosen(ctx: &Ctx) -> Verdict {
     for rank in 0..ctx.size {
         let vcq = vcq_of(rank, TNI, 0)?;
         let mut id = u8::MAX;
-        ok!(utofu_get_path_id(vcq, std::ptr::null_mut(), &mut id));
+        ok!(utofu_get_path_id(vcq, null_mut(), &mut id));
         let mut coords = [u8::MAX; 3];
         ok!(utofu_get_path_coords(vcq, id, coords.as_mut_ptr()));
         ensure!(
@@ -104,51 +101,15 @@ fn any_path_delivers(ctx: &Ctx) -> Verdict {
             let flags = LOCAL | REMOTE | path(id);
             let value = nth as u64 + 1;
             job.memory.set(0, value);
-            ok!(utofu_put(
-                job.hdl,
-                vcq,
-                job.stadd,
-                job.at(peer, 8),
-                8,
-                0,
-                flags,
-                null_mut()
-            ));
-            ok!(utofu_armw8(
-                job.hdl,
-                vcq,
-                ADD,
-                1,
-                job.at(peer, 16),
-                0,
-                flags,
-                null_mut()
-            ));
-            ok!(utofu_get(
-                job.hdl,
-                vcq,
-                job.stadd + 24,
-                job.at(peer, 32),
-                8,
-                0,
-                flags,
-                null_mut()
-            ));
+            post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, flags, 0)?;
+            post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 16)).ok(0, flags, 0)?;
+            post::get(job.hdl, vcq, job.stadd + 24, job.at(peer, 32), 8).ok(0, flags, 0)?;
             let mut named = vcq;
             ok!(utofu_set_vcq_id_path(
                 &mut named,
                 coords.as_ptr().cast_mut()
             ));
-            ok!(utofu_put(
-                job.hdl,
-                named,
-                job.stadd,
-                job.at(peer, 40),
-                8,
-                0,
-                LOCAL | REMOTE,
-                null_mut()
-            ));
+            post::put(job.hdl, named, job.stadd, job.at(peer, 40), 8).ok(0, LOCAL | REMOTE, 0)?;
             for _ in 0..8 {
                 let notice = job.queue.mrq()?;
                 let local = notice.notice_type % 2 == 0;
@@ -184,16 +145,7 @@ fn flags_before_id(ctx: &Ctx) -> Verdict {
             &mut id
         ));
         job.memory.set(0, 5);
-        ok!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd,
-            job.at(peer, 8),
-            8,
-            0,
-            LOCAL | path(id),
-            null_mut()
-        ));
+        post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
         let notice = job.queue.notice(LCL_PUT)?;
         ensure_eq!(notice.vcq_id, job.vcq(peer), "the peer in the notice");
         job.meet();

@@ -1,10 +1,6 @@
 //! §2.2.3, §2.2.11, §3.7.1.5, §3.7.1.6 Put Piggyback.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     piggybacks: "piggyback", "§3.7.1.5", 2, [put_piggyback] + ordering,
@@ -30,16 +26,14 @@ fn piggybacks(ctx: &Ctx) -> Verdict {
                 let from = random.below(8) as usize;
                 job.memory.fill(0x5a);
                 job.meet();
-                ok!(utofu_put_piggyback(
+                post::put_piggyback(
                     job.hdl,
                     job.vcq(job.right()),
-                    data[from..].as_ptr().cast_mut().cast(),
+                    data[from..].as_ptr(),
                     job.at(job.right(), 8 + to),
                     length,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                )
+                .ok(0, LOCAL, 0)?;
                 let notice = job.queue.notice(LCL_PUT)?;
                 ensure_eq!(
                     notice.rmt_stadd,
@@ -71,16 +65,14 @@ fn reusable(ctx: &Ctx) -> Verdict {
             job.queue.post_seen(
                 |_| {},
                 || {
-                    c!(utofu_put_piggyback(
+                    post::put_piggyback(
                         job.hdl,
                         job.vcq(peer),
-                        data.as_ptr().cast_mut().cast(),
+                        data.as_ptr(),
                         job.at(peer, 32 * i),
                         32,
-                        0,
-                        LOCAL,
-                        null_mut()
-                    ))
+                    )
+                    .code(0, LOCAL, 0)
                 },
             )?;
             data.fill(0xff);
@@ -109,16 +101,14 @@ fn eight(ctx: &Ctx) -> Verdict {
                 let data = random.next();
                 job.memory.fill(0x5a);
                 job.meet();
-                ok!(utofu_put_piggyback8(
+                post::put_piggyback8(
                     job.hdl,
                     job.vcq(job.right()),
                     data,
                     job.at(job.right(), 8 + to),
                     length,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                )
+                .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
                 job.meet();
                 let what = format!("{length} bytes of {data:#x} to {to}");
@@ -141,28 +131,18 @@ fn padded(ctx: &Ctx) -> Verdict {
         job.meet();
         let peer = job.right();
         let flags = LOCAL | PADDING | CACHE_INJECTION;
-        ok!(utofu_put_piggyback8(
-            job.hdl,
-            job.vcq(peer),
-            77,
-            job.at(peer, 512 + 64),
-            8,
-            0,
-            flags,
-            null_mut()
-        ));
+        post::put_piggyback8(job.hdl, job.vcq(peer), 77, job.at(peer, 512 + 64), 8)
+            .ok(0, flags, 0)?;
         job.queue.notice(LCL_PUT)?;
         let data = [9u8; 32];
-        ok!(utofu_put_piggyback(
+        post::put_piggyback(
             job.hdl,
             job.vcq(peer),
-            data.as_ptr().cast_mut().cast(),
+            data.as_ptr(),
             job.at(peer, 512 + 128),
             32,
-            0,
-            flags | STRONG_ORDER,
-            null_mut()
-        ));
+        )
+        .ok(0, flags | STRONG_ORDER, 0)?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         job.memory.holds(512 + 128, &data, "32 bytes")?;
@@ -177,16 +157,8 @@ fn polled(ctx: &Ctx) -> Verdict {
         for round in 1..=ROUNDS {
             let value = round * 0x0101_0101_0101_0101;
             if job.rank == 0 {
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(1),
-                    value,
-                    job.at(1, 8),
-                    8,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(1), value, job.at(1, 8), 8)
+                    .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
                 job.await_word(8, value)?;
             } else {
@@ -205,16 +177,8 @@ fn polled(ctx: &Ctx) -> Verdict {
                     "{:#x} is neither value",
                     torn.unwrap_or_default()
                 );
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    job.vcq(0),
-                    value,
-                    job.at(0, 8),
-                    8,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::put_piggyback8(job.hdl, job.vcq(0), value, job.at(0, 8), 8)
+                    .ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_PUT)?;
             }
         }
@@ -227,23 +191,13 @@ fn too_long(ctx: &Ctx) -> Verdict {
         let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let data = [1u8; 64];
         let flags = LOCAL | REMOTE | TCQ;
-        gives!(
+        post::put_piggyback(job.hdl, peer, data.as_ptr(), to, 33).gives(
             UTOFU_ERR_INVALID_SIZE,
-            utofu_put_piggyback(
-                job.hdl,
-                peer,
-                data.as_ptr().cast_mut().cast(),
-                to,
-                33,
-                0,
-                flags,
-                null_mut()
-            )
-        );
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, null_mut())
-        );
+            0,
+            flags,
+            0,
+        )?;
+        post::put_piggyback8(job.hdl, peer, 1, to, 9).gives(UTOFU_ERR_INVALID_SIZE, 0, flags, 0)?;
         let mut desc = [0u64; 8];
         let mut size = 0;
         let desc = desc.as_mut_ptr().cast();

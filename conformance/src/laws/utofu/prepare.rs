@@ -1,11 +1,8 @@
 //! §3.7.2 preparation, §3.7.3.1 batch start.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     every_kind: "prepare", "§3.7.2", 2, [prepare_put, prepare_put_gap, prepare_put_stride, prepare_put_stride_gap,

@@ -1,10 +1,6 @@
 //! §2.2.3 Put, §2.2.4 Get, §2.2.9 packets, §3.7.1.1 to §3.7.1.4, §3.7.1.7 to §3.7.1.10.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     puts: "put", "§2.2.3, §3.7.1.1", 2, [put, poll_mrq] + ordering,
@@ -76,16 +72,14 @@ fn sweep(
 fn puts(ctx: &Ctx) -> Verdict {
     sweep(ctx, true, |job, from, to, length| {
         let peer = job.right();
-        ok!(utofu_put(
+        post::put(
             job.hdl,
             job.vcq(peer),
             job.stadd + from as u64,
             job.at(peer, to),
             length,
-            3,
-            LOCAL,
-            null_mut()
-        ));
+        )
+        .ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         Ok(())
     })
@@ -94,16 +88,14 @@ fn puts(ctx: &Ctx) -> Verdict {
 fn gets(ctx: &Ctx) -> Verdict {
     sweep(ctx, false, |job, to, from, length| {
         let peer = job.right();
-        ok!(utofu_get(
+        post::get(
             job.hdl,
             job.vcq(peer),
             job.stadd + to as u64,
             job.at(peer, from),
             length,
-            3,
-            LOCAL,
-            null_mut()
-        ));
+        )
+        .ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_GET)?;
         Ok(())
     })
@@ -164,28 +156,17 @@ fn longest(ctx: &Ctx) -> Verdict {
             let bytes = random_bytes(&mut ctx.random(2), MOST);
             job.memory.store(1, &bytes);
             // There at an odd address, and back to another one.
-            ok!(utofu_put(
-                job.hdl,
-                job.vcq(1),
-                job.stadd + 1,
-                job.at(1, 3),
-                MOST,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            post::put(job.hdl, job.vcq(1), job.stadd + 1, job.at(1, 3), MOST).ok(0, LOCAL, 0)?;
             let notice = job.queue.notice(LCL_PUT)?;
             ensure_eq!(notice.rmt_stadd, job.at(1, 3 + MOST), "the end of the put");
-            ok!(utofu_get(
+            post::get(
                 job.hdl,
                 job.vcq(1),
                 job.stadd + MOST as u64 + 1,
                 job.at(1, 3),
                 MOST,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            )
+            .ok(0, LOCAL, 0)?;
             job.queue.notice(LCL_GET)?;
             job.memory.holds(MOST + 1, &bytes, "what came back")?;
             job.memory.all(0, 1, 0, "before the source")?;
@@ -195,19 +176,12 @@ fn longest(ctx: &Ctx) -> Verdict {
             job.memory.all(0, 3, 0, "before the target")?;
             job.memory.all(3 + MOST, MOST - 1, 0, "behind the target")?;
         }
-        gives!(
+        post::put(job.hdl, job.vcq(1), job.stadd, job.at(1, 0), MOST + 1).gives(
             UTOFU_ERR_INVALID_SIZE,
-            utofu_put(
-                job.hdl,
-                job.vcq(1),
-                job.stadd,
-                job.at(1, 0),
-                MOST + 1,
-                0,
-                0,
-                null_mut()
-            )
-        );
+            0,
+            0,
+            0,
+        )?;
         Ok(())
     })
 }
@@ -218,29 +192,11 @@ fn nothing(ctx: &Ctx) -> Verdict {
         job.meet();
         let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 8));
         let flags = LOCAL | REMOTE | TCQ;
-        ok!(utofu_put(job.hdl, peer, job.stadd, to, 0, 1, flags, cb(1)));
-        ok!(utofu_put_piggyback8(
-            job.hdl,
-            peer,
-            0,
-            to,
-            0,
-            1,
-            flags,
-            cb(2)
-        ));
+        post::put(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 1)?;
+        post::put_piggyback8(job.hdl, peer, 0, to, 0).ok(1, flags, 2)?;
         let byte = [0u8; 32];
-        ok!(utofu_put_piggyback(
-            job.hdl,
-            peer,
-            byte.as_ptr().cast_mut().cast(),
-            to,
-            0,
-            1,
-            flags,
-            cb(3)
-        ));
-        ok!(utofu_get(job.hdl, peer, job.stadd, to, 0, 1, flags, cb(4)));
+        post::put_piggyback(job.hdl, peer, byte.as_ptr(), to, 0).ok(1, flags, 3)?;
+        post::get(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 4)?;
         for cbdata in 1..=4 {
             ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
         }
@@ -332,18 +288,7 @@ fn put_strides(ctx: &Ctx) -> Verdict {
                     null_mut()
                 ));
             } else {
-                ok!(utofu_put_stride(
-                    hdl,
-                    peer,
-                    from,
-                    to,
-                    length,
-                    stride,
-                    blocks,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::put_stride(hdl, peer, from, to, length, stride, blocks).ok(0, LOCAL, 0)?;
             }
             Ok(())
         },
@@ -372,18 +317,7 @@ fn get_strides(ctx: &Ctx) -> Verdict {
                     null_mut()
                 ));
             } else {
-                ok!(utofu_get_stride(
-                    hdl,
-                    peer,
-                    to,
-                    from,
-                    length,
-                    stride,
-                    blocks,
-                    0,
-                    LOCAL,
-                    null_mut()
-                ));
+                post::get_stride(hdl, peer, to, from, length, stride, blocks).ok(0, LOCAL, 0)?;
             }
             Ok(())
         },
@@ -398,7 +332,7 @@ fn overlapping_blocks(ctx: &Ctx) -> Verdict {
         let peer = job.right();
         // All blocks write what lies at the same distance: the order does not matter.
         for (length, stride, blocks) in [(64, 0, 5), (64, 16, 9), (7, 1, 100)] {
-            ok!(utofu_put_stride(
+            post::put_stride(
                 job.hdl,
                 job.vcq(peer),
                 job.stadd,
@@ -406,11 +340,9 @@ fn overlapping_blocks(ctx: &Ctx) -> Verdict {
                 length,
                 stride,
                 blocks,
-                0,
-                LOCAL,
-                null_mut()
-            ));
-            ok!(utofu_get_stride(
+            )
+            .ok(0, LOCAL, 0)?;
+            post::get_stride(
                 job.hdl,
                 job.vcq(peer),
                 job.stadd + 512,
@@ -418,10 +350,8 @@ fn overlapping_blocks(ctx: &Ctx) -> Verdict {
                 length,
                 stride,
                 blocks,
-                0,
-                LOCAL,
-                null_mut()
-            ));
+            )
+            .ok(0, LOCAL, 0)?;
             for _ in 0..2 * blocks {
                 job.queue.mrq()?;
             }
@@ -446,30 +376,12 @@ fn own_vcq(ctx: &Ctx) -> Verdict {
         let bytes = random_bytes(&mut ctx.random(u64::from(job.rank)), 100);
         job.memory.store(0, &bytes);
         let flags = LOCAL | REMOTE;
-        ok!(utofu_put(
-            job.hdl,
-            job.queue.id,
-            job.stadd,
-            job.stadd + 101,
-            100,
-            0,
-            flags,
-            null_mut()
-        ));
+        post::put(job.hdl, job.queue.id, job.stadd, job.stadd + 101, 100).ok(0, flags, 0)?;
         let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
         types.sort();
         ensure_eq!(types, [LCL_PUT, RMT_PUT], "types of the notices of a put");
         job.memory.holds(101, &bytes, "the put")?;
-        ok!(utofu_get(
-            job.hdl,
-            job.queue.id,
-            job.stadd + 301,
-            job.stadd + 101,
-            100,
-            0,
-            flags,
-            null_mut()
-        ));
+        post::get(job.hdl, job.queue.id, job.stadd + 301, job.stadd + 101, 100).ok(0, flags, 0)?;
         let mut types = [job.queue.mrq()?.notice_type, job.queue.mrq()?.notice_type];
         types.sort();
         ensure_eq!(types, [LCL_GET, RMT_GET], "types of the notices of a get");
@@ -484,16 +396,11 @@ fn all_pairs(ctx: &Ctx) -> Verdict {
             job.memory.set(2048, round << 8 | u64::from(job.rank));
             for peer in (0..job.size).filter(|peer| *peer != job.rank) {
                 let to = job.at(peer, 8 * job.rank as usize);
-                ok!(utofu_put(
-                    job.hdl,
-                    job.vcq(peer),
-                    job.stadd + 2048,
-                    to,
-                    8,
+                post::put(job.hdl, job.vcq(peer), job.stadd + 2048, to, 8).ok(
                     round,
                     LOCAL | REMOTE,
-                    null_mut()
-                ));
+                    0,
+                )?;
             }
             let mut seen = [0; 2];
             for _ in 0..2 * (job.size - 1) {

@@ -3,7 +3,7 @@
 use super::barrier::shapes;
 use super::circuit::*;
 use super::kit::*;
-use crate::law::{Ctx, Random, Verdict};
+use crate::law::Random;
 
 laws! {
     integers: "barrier.reduce_uint64", "§3.8.1.2", 4, [reduce_uint64, poll_reduce_uint64] + ordering,

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     vcqs_end: "resources.vcqs", "table 6.3", 1, [create_vcq, free_vcq, query_vcq_info],

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::resources::{exhaust, whereabouts};
 use crate::kit::{Child, child};
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     environment: "resources.environment", "§4.3.2.1", 1, [create_vcq] + bare,
@@ -251,10 +247,7 @@ fn no_locks(_ctx: &Ctx) -> Verdict {
         let stadd = queue.register(memory)?;
         let other = queue.register(Memory::pages(8192)?)?;
         ensure_eq!(locked()?, before, "KiB locked without the right to");
-        let data = null_mut();
-        ok!(utofu_put_piggyback8(
-            queue.hdl, queue.id, 5, stadd, 8, 0, LOCAL, data
-        ));
+        post::put_piggyback8(queue.hdl, queue.id, 5, stadd, 8).ok(0, LOCAL, 0)?;
         queue.notice(LCL_PUT)?;
         ensure_eq!(memory.get(0), 5, "the word");
         queue.deregister(other)?;
@@ -334,16 +327,7 @@ fn shape(ctx: &Ctx) -> Verdict {
             &mut id
         ));
         let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
-        ok!(utofu_put_piggyback8(
-            queue.hdl,
-            id,
-            1,
-            to,
-            8,
-            0,
-            LOCAL,
-            cb(0)
-        ));
+        post::put_piggyback8(queue.hdl, id, 1, to, 8).ok(0, LOCAL, 0)?;
         match queue.next_mrq()?.0 {
             SUCCESS => found += 1,
             code => ensure_eq!(
@@ -420,16 +404,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
                 &mut id
             ));
             let to = stadd_of(id, STAG)? + 8 * u64::from(ctx.rank);
-            ok!(utofu_armw8(
-                queue.hdl,
-                id,
-                ADD,
-                1,
-                to,
-                0,
-                LOCAL | TCQ,
-                cb(0)
-            ));
+            post::armw8(queue.hdl, id, ADD, 1, to).ok(0, LOCAL | TCQ, 0)?;
             queue.tcq()?;
             match queue.next_mrq()?.0 {
                 SUCCESS => reached += 1,
@@ -497,16 +472,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
             component,
             &mut id
         ));
-        ok!(utofu_get(
-            queue.hdl,
-            id,
-            stadd + 2048,
-            stadd_of(id, STAG)? + 1024,
-            8,
-            0,
-            LOCAL,
-            cb(0)
-        ));
+        post::get(queue.hdl, id, stadd + 2048, stadd_of(id, STAG)? + 1024, 8).ok(0, LOCAL, 0)?;
         if queue.next_mrq()?.0 == SUCCESS {
             theirs = Some(memory.get(2048));
             break;

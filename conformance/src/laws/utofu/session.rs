@@ -1,10 +1,6 @@
 //! §2.2.8 session mode.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     waits: "session.waits", "§2.2.8", 2, [create_vcq, put, put_stride] + ordering,
@@ -79,16 +75,7 @@ impl Session {
         length: usize,
         flags: u64,
     ) -> Verdict {
-        ok!(utofu_put(
-            self.queue.hdl,
-            vcq,
-            self.stadd + from as u64,
-            to,
-            length,
-            0,
-            flags,
-            null_mut()
-        ));
+        post::put(self.queue.hdl, vcq, self.stadd + from as u64, to, length).ok(0, flags, 0)?;
         Ok(())
     }
 
@@ -102,16 +89,7 @@ impl Session {
         flags: u64,
     ) -> Verdict {
         let (vcq, to) = (self.ids[rank as usize], self.at(rank, to)?);
-        ok!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd + from as u64,
-            to,
-            length,
-            0,
-            flags | LOCAL,
-            null_mut()
-        ));
+        post::put(job.hdl, vcq, job.stadd + from as u64, to, length).ok(0, flags | LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         Ok(())
     }
@@ -125,7 +103,7 @@ fn waits(ctx: &Ctx) -> Verdict {
                 job.memory.set(256 + 8 * i, i as u64 + 1);
             }
             session.relay(job.vcq(0), 256, job.at(0, 512), 8, 0)?;
-            ok!(utofu_put_stride(
+            post::put_stride(
                 session.queue.hdl,
                 job.vcq(0),
                 session.stadd + 264,
@@ -133,10 +111,8 @@ fn waits(ctx: &Ctx) -> Verdict {
                 8,
                 8,
                 4,
-                0,
-                0,
-                null_mut()
-            ));
+            )
+            .ok(0, 0, 0)?;
         }
         job.meet();
         if job.rank == 0 {
@@ -276,7 +252,7 @@ fn pipeline(ctx: &Ctx) -> Verdict {
                 let to = session.at(next, 0)?;
                 // To a terminal process the SPS is 0.
                 let flags = if next == 3 { REMOTE } else { sps(1) };
-                ok!(utofu_put_stride(
+                post::put_stride(
                     session.queue.hdl,
                     session.ids[next as usize],
                     session.stadd,
@@ -284,15 +260,13 @@ fn pipeline(ctx: &Ctx) -> Verdict {
                     LENGTH,
                     LENGTH,
                     PARTS,
-                    0,
-                    flags,
-                    null_mut()
-                ));
+                )
+                .ok(0, flags, 0)?;
             }
             job.meet();
             match job.rank {
                 0 => {
-                    ok!(utofu_put_stride(
+                    post::put_stride(
                         job.hdl,
                         session.ids[1],
                         job.stadd,
@@ -300,10 +274,8 @@ fn pipeline(ctx: &Ctx) -> Verdict {
                         LENGTH,
                         LENGTH,
                         PARTS,
-                        0,
-                        sps(1),
-                        null_mut()
-                    ));
+                    )
+                    .ok(0, sps(1), 0)?;
                 }
                 3 => {
                     for part in 0..PARTS {
@@ -414,16 +386,11 @@ fn free_mode(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         for steps in 0..16 {
-            ok!(utofu_put(
-                job.hdl,
-                vcq,
-                job.stadd + 8,
-                to,
-                8,
+            post::put(job.hdl, vcq, job.stadd + 8, to, 8).ok(
                 steps,
                 LOCAL | REMOTE | sps(steps),
-                null_mut()
-            ));
+                0,
+            )?;
             for _ in 0..2 {
                 ensure_eq!(job.queue.mrq()?.edata, steps, "edata");
             }
@@ -443,16 +410,7 @@ fn errors(ctx: &Ctx) -> Verdict {
             let nowhere = stadd_of(session.ids[1], 99)?;
             let end = session.at(1, 1024 + 256 - 4)?;
             for wrong in [nowhere, end] {
-                ok!(utofu_put(
-                    job.hdl,
-                    session.ids[1],
-                    job.stadd,
-                    wrong,
-                    8,
-                    0,
-                    LOCAL | sps(1),
-                    null_mut()
-                ));
+                post::put(job.hdl, session.ids[1], job.stadd, wrong, 8).ok(0, LOCAL | sps(1), 0)?;
                 let (code, _) = job.queue.next_mrq()?;
                 ensure!(code != SUCCESS, "a put to nowhere succeeded");
             }
@@ -470,16 +428,14 @@ fn completions(ctx: &Ctx) -> Verdict {
         for round in 1..=20usize {
             if job.rank == 1 {
                 for nth in 1..=3 {
-                    ok!(utofu_put(
+                    post::put(
                         session.queue.hdl,
                         job.vcq(0),
                         session.stadd,
                         job.at(0, 512),
                         16,
-                        nth as u64,
-                        TCQ | LOCAL | REMOTE,
-                        cb(10 * round + nth)
-                    ));
+                    )
+                    .ok(nth as u64, TCQ | LOCAL | REMOTE, 10 * round + nth)?;
                 }
                 session.queue.tcq_is_empty()?;
                 session.queue.mrq_is_empty()?;

@@ -1,10 +1,6 @@
 //! §2.2.1.2, §2.2.6, §3.7.4.1, §3.7.5.1: TCQ and NOP.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     in_order: "tcq.order", "§2.2.10, §3.7.4.1", 3, [poll_tcq, put, get, armw8, put_piggyback8, nop] + ordering,
@@ -49,19 +45,10 @@ fn in_order(ctx: &Ctx) -> Verdict {
             job.queue.post_seen(
                 |cbdata| verdict = verdict.clone().and(check(cbdata, &mut seen)),
                 || match kind {
-                    0 => c!(utofu_put(job.hdl, vcq, here, to, length, 0, TCQ, cb(nth))),
-                    1 => c!(utofu_get(job.hdl, vcq, here, to, length, 0, TCQ, cb(nth))),
-                    2 => c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth))),
-                    3 => c!(utofu_put_piggyback8(
-                        job.hdl,
-                        vcq,
-                        1,
-                        to,
-                        8,
-                        0,
-                        TCQ,
-                        cb(nth)
-                    )),
+                    0 => post::put(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
+                    1 => post::get(job.hdl, vcq, here, to, length).code(0, TCQ, nth),
+                    2 => post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth),
+                    3 => post::put_piggyback8(job.hdl, vcq, 1, to, 8).code(0, TCQ, nth),
                     _ => c!(utofu_nop(job.hdl, TCQ, cb(nth))),
                 },
             )?;
@@ -88,16 +75,7 @@ fn wanted_only(ctx: &Ctx) -> Verdict {
             if random.below(4) == 0 {
                 ok!(utofu_nop(job.hdl, flags, cb(nth)));
             } else {
-                ok!(utofu_put_piggyback8(
-                    job.hdl,
-                    vcq,
-                    1,
-                    to,
-                    8,
-                    0,
-                    flags,
-                    cb(nth)
-                ));
+                post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(0, flags, nth)?;
             }
         }
         for expected in wanted {
@@ -111,31 +89,9 @@ fn wanted_only(ctx: &Ctx) -> Verdict {
 fn per_block(ctx: &Ctx) -> Verdict {
     with(ctx, 4096, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 2048));
-        ok!(utofu_put_stride(
-            job.hdl,
-            vcq,
-            job.stadd,
-            to,
-            8,
-            16,
-            50,
-            0,
-            TCQ,
-            cb(1)
-        ));
+        post::put_stride(job.hdl, vcq, job.stadd, to, 8, 16, 50).ok(0, TCQ, 1)?;
         ok!(utofu_nop(job.hdl, TCQ, cb(2)));
-        ok!(utofu_get_stride(
-            job.hdl,
-            vcq,
-            job.stadd + 1024,
-            to,
-            4,
-            9,
-            30,
-            0,
-            TCQ,
-            cb(3)
-        ));
+        post::get_stride(job.hdl, vcq, job.stadd + 1024, to, 4, 9, 30).ok(0, TCQ, 3)?;
         for expected in [vec![1; 50], vec![2], vec![3; 30]].concat() {
             ensure_eq!(job.queue.tcq()?, expected, "cbdata");
         }
@@ -165,16 +121,14 @@ fn overwritable(ctx: &Ctx) -> Verdict {
             for byte in &job.memory.bytes()[source..source + LENGTH] {
                 byte.store(round as u8 + 1, std::sync::atomic::Ordering::Relaxed);
             }
-            ok!(utofu_put(
+            post::put(
                 job.hdl,
                 job.vcq(job.right()),
                 job.stadd + source as u64,
                 job.at(job.right(), round * 4096),
                 LENGTH,
-                0,
-                TCQ | LOCAL,
-                cb(round + 1)
-            ));
+            )
+            .ok(0, TCQ | LOCAL, round + 1)?;
             ensure_eq!(job.queue.tcq()?, round + 1, "cbdata");
         }
         for byte in &job.memory.bytes()[source..source + LENGTH] {
@@ -213,20 +167,11 @@ fn busy(ctx: &Ctx) -> Verdict {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let mut total = 0;
         for _ in 0..3 {
-            let posted = fill(|nth| c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, TCQ, cb(nth))))?;
+            let posted = fill(|nth| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth))?;
             ensure!(posted > 0, "BUSY with an empty queue");
             pause(2);
             // Still so: what has been carried out makes no room by itself.
-            let code = c!(utofu_put_piggyback8(
-                job.hdl,
-                vcq,
-                0,
-                to,
-                8,
-                0,
-                TCQ,
-                cb(posted + 1)
-            ));
+            let code = post::put_piggyback8(job.hdl, vcq, 0, to, 8).code(0, TCQ, posted + 1);
             ensure_eq!(code, BUSY, "the code when nothing was polled");
             gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
             for expected in 1..=posted {
@@ -249,11 +194,11 @@ fn busy_and_quiet(ctx: &Ctx) -> Verdict {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let mut total = 0;
         for _ in 0..3 {
-            total += fill(|_| c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut())))? as u64;
+            total += fill(|_| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0))? as u64;
             until("room after polling", || {
                 let (code, _) = job.queue.poll_tcq();
                 code == NOT_FOUND && {
-                    let code = c!(utofu_armw8(job.hdl, vcq, ADD, 1, to, 0, 0, null_mut()));
+                    let code = post::armw8(job.hdl, vcq, ADD, 1, to).code(0, 0, 0);
                     total += u64::from(code == SUCCESS);
                     code == SUCCESS
                 }
@@ -310,19 +255,10 @@ fn send_errors(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let nowhere = stadd_of(job.queue.id, 77)?;
-        ok!(utofu_put_piggyback8(job.hdl, vcq, 0, to, 8, 0, TCQ, cb(1)));
-        ok!(utofu_put(job.hdl, vcq, nowhere, to, 8, 0, 0, cb(2)));
-        ok!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd + 250,
-            to,
-            8,
-            0,
-            TCQ,
-            cb(3)
-        ));
-        ok!(utofu_put_piggyback8(job.hdl, vcq, 0, to, 8, 0, TCQ, cb(4)));
+        post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 1)?;
+        post::put(job.hdl, vcq, nowhere, to, 8).ok(0, 0, 2)?;
+        post::put(job.hdl, vcq, job.stadd + 250, to, 8).ok(0, TCQ, 3)?;
+        post::put_piggyback8(job.hdl, vcq, 0, to, 8).ok(0, TCQ, 4)?;
         let expected = [
             (SUCCESS, 1),
             (UTOFU_ERR_TCQ_STADD, 2),

@@ -1,10 +1,6 @@
 //! §2.5 thread safety.
 
-use std::ptr::null_mut;
-
 use super::kit::*;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     one_vcq: "threads.one-vcq", "§2.5, §3.3.4.1", 2, [create_vcq_with_cmp_id, put, armw8, poll_tcq] + ordering,
@@ -35,28 +31,10 @@ fn one_vcq(ctx: &Ctx) -> Verdict {
                 let (vcq, peer) = (job.vcq(job.right()), job.right());
                 let id = thread * EACH + nth + 1;
                 if nth % 2 == 0 {
-                    ok!(utofu_armw8(
-                        job.hdl,
-                        vcq,
-                        ADD,
-                        1,
-                        job.at(peer, 0),
-                        0,
-                        TCQ,
-                        cb(id)
-                    ));
+                    post::armw8(job.hdl, vcq, ADD, 1, job.at(peer, 0)).ok(0, TCQ, id)?;
                 } else {
                     let to = job.at(peer, 64 + 8 * thread);
-                    ok!(utofu_put_piggyback8(
-                        job.hdl,
-                        vcq,
-                        id as u64,
-                        to,
-                        8,
-                        0,
-                        TCQ | LOCAL,
-                        cb(id)
-                    ));
+                    post::put_piggyback8(job.hdl, vcq, id as u64, to, 8).ok(0, TCQ | LOCAL, id)?;
                 }
                 take();
             }
@@ -98,16 +76,11 @@ fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
             let queue = queues[thread];
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             for nth in 0..EACH {
-                ok!(utofu_armw8(
-                    queue.hdl,
-                    vcq,
-                    ADD,
-                    1,
-                    to,
+                post::armw8(queue.hdl, vcq, ADD, 1, to).ok(
                     nth % 256,
                     LOCAL | TCQ,
-                    cb(nth as usize + 1)
-                ));
+                    nth as usize + 1,
+                )?;
                 ensure_eq!(queue.tcq()?, nth as usize + 1, "cbdata");
                 ensure_eq!(queue.notice(LCL_ARMW)?.edata, nth % 256, "edata");
             }
@@ -144,16 +117,7 @@ fn registering(ctx: &Ctx) -> Verdict {
                 memory.set(0, round);
                 // To the own board: the memory that was registered just now is the source.
                 let to = job.stadd + 8 * thread as u64;
-                ok!(utofu_put(
-                    job.hdl,
-                    job.queue.id,
-                    stadd,
-                    to,
-                    8,
-                    0,
-                    0,
-                    null_mut()
-                ));
+                post::put(job.hdl, job.queue.id, stadd, to, 8).ok(0, 0, 0)?;
                 until("the put", || job.memory.get(8 * thread) == round)?;
                 job.queue.deregister(stadd)?;
                 memory.free();

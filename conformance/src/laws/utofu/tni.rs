@@ -1,8 +1,6 @@
 //! §3.2 TNI query, §3.9 supplemental features, tables 6.1 to 6.5.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     onesided_tnis: "tni.onesided", "§3.2.1.1", 2, [get_onesided_tnis, query_onesided_caps, create_vcq],
@@ -23,7 +21,7 @@ laws! {
 
 /// The TNIs, with the array given back.
 fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
-    let (mut ids, mut number) = (std::ptr::null_mut(), usize::MAX);
+    let (mut ids, mut number) = (null_mut(), usize::MAX);
     if barrier {
         ok!(utofu_get_barrier_tnis(&mut ids, &mut number));
     } else {
@@ -46,7 +44,7 @@ fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
 
 fn onesided_tnis(_: &Ctx) -> Verdict {
     for tni in tnis(false)? {
-        let mut caps = std::ptr::null_mut();
+        let mut caps = null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         Queue::create(tni, 0)?.free()?;
     }
@@ -55,7 +53,7 @@ fn onesided_tnis(_: &Ctx) -> Verdict {
 
 fn barrier_tnis(_: &Ctx) -> Verdict {
     for tni in tnis(true)? {
-        let mut caps = std::ptr::null_mut();
+        let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         let mut vbgs = [0];
         ok!(utofu_alloc_vbg(tni, 1, 0, vbgs.as_mut_ptr()));
@@ -66,7 +64,7 @@ fn barrier_tnis(_: &Ctx) -> Verdict {
 
 fn onesided_caps(_: &Ctx) -> Verdict {
     for tni in tnis(false)? {
-        let mut caps = std::ptr::null_mut();
+        let mut caps = null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         // SAFETY:
         // - memory of the implementation, as `managed` says.
@@ -89,7 +87,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
 
 fn barrier_caps(_: &Ctx) -> Verdict {
     for tni in tnis(true)? {
-        let mut caps = std::ptr::null_mut();
+        let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         // SAFETY:
         // - memory of the implementation, as `managed` says.
@@ -103,11 +101,11 @@ fn barrier_caps(_: &Ctx) -> Verdict {
 }
 
 fn managed(_: &Ctx) -> Verdict {
-    let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let (mut first, mut second) = (null_mut(), null_mut());
     ok!(utofu_query_onesided_caps(TNI, &mut first));
     ok!(utofu_query_onesided_caps(TNI, &mut second));
     ensure_eq!(first, second, "capabilities of one-sided communication");
-    let (mut first, mut second) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let (mut first, mut second) = (null_mut(), null_mut());
     ok!(utofu_query_barrier_caps(TNI, &mut first));
     ok!(utofu_query_barrier_caps(TNI, &mut second));
     ensure_eq!(first, second, "capabilities of barrier communication");

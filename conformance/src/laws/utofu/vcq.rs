@@ -1,8 +1,6 @@
 //! §2.2.1, §3.3 VCQ management.
 
 use super::kit::*;
-use crate::law::{Ctx, Verdict};
-use crate::{ensure, ensure_eq};
 
 laws! {
     first_is_computable: "vcq.construct", "§3.3.2.2", 3, [construct_vcq_id, query_vcq_id, create_vcq_with_cmp_id],
@@ -42,16 +40,11 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
                     (id == queue.id) == (rank == ctx.rank),
                     "rank {rank} has the id {id:#x}"
                 );
-                ok!(utofu_put_piggyback8(
-                    queue.hdl,
-                    id,
-                    0,
-                    stadd_of(id, 0)?,
-                    0,
+                post::put_piggyback8(queue.hdl, id, 0, stadd_of(id, 0)?, 0).ok(
                     7,
                     LOCAL | REMOTE,
-                    std::ptr::null_mut()
-                ));
+                    0,
+                )?;
             }
             // Nothing is registered: the answers tell that the VCQs are there.
             for _ in 0..ctx.size {
@@ -184,18 +177,9 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
 fn path_chosen(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let mut peer = job.vcq(job.right());
-        ok!(utofu_set_vcq_id_path(&mut peer, std::ptr::null_mut()));
+        ok!(utofu_set_vcq_id_path(&mut peer, null_mut()));
         job.memory.set(0, 0x77);
-        ok!(utofu_put(
-            job.hdl,
-            peer,
-            job.stadd,
-            job.at(job.right(), 8),
-            8,
-            0,
-            LOCAL,
-            std::ptr::null_mut()
-        ));
+        post::put(job.hdl, peer, job.stadd, job.at(job.right(), 8), 8).ok(0, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         job.meet();
         ensure_eq!(job.memory.get(8), 0x77, "what was put");
@@ -208,29 +192,17 @@ fn contexts(ctx: &Ctx) -> Verdict {
         let second = Queue::with_component(TNI, 1, 0)?;
         let memory = second.register_as(job.memory, 0)?;
         job.meet();
-        let null = std::ptr::null_mut();
         // From the first here to the second there, and the other way round.
         let to = vcq_of(job.right(), TNI, 1)?;
-        ok!(utofu_put_piggyback8(
-            job.hdl,
-            to,
-            0,
-            stadd_of(to, 0)?,
-            0,
-            1,
-            TCQ,
-            null
-        ));
-        ok!(utofu_put_piggyback8(
+        post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
+        post::put_piggyback8(
             second.hdl,
             job.vcq(job.right()),
             5,
             job.at(job.right(), 0),
             8,
-            2,
-            LOCAL | REMOTE,
-            null
-        ));
+        )
+        .ok(2, LOCAL | REMOTE, 0)?;
         let notice = second.notice(LCL_PUT)?;
         ensure_eq!(
             notice.vcq_id,
@@ -255,7 +227,6 @@ fn contexts(ctx: &Ctx) -> Verdict {
 }
 
 fn again(ctx: &Ctx) -> Verdict {
-    let null = std::ptr::null_mut();
     let memory = Memory::new(256);
     for round in 1..=20u64 {
         let queue = Queue::with_component(TNI, 2, 0)?;
@@ -270,32 +241,18 @@ fn again(ctx: &Ctx) -> Verdict {
         // Two puts: the notices of the second one stay unread.
         for cbdata in 1..=2 {
             let to = stadd_of(peer, 5)? + 8;
-            ok!(utofu_put_piggyback8(
-                queue.hdl,
-                peer,
-                round,
-                to,
-                8,
+            post::put_piggyback8(queue.hdl, peer, round, to, 8).ok(
                 round,
                 LOCAL | REMOTE | TCQ,
-                cb(cbdata)
-            ));
+                cbdata,
+            )?;
         }
         ensure_eq!(queue.tcq()?, 1, "cbdata");
         queue.mrq()?;
         queue.mrq()?;
         until("the put", || memory.get(8) == round)?;
         let mut got = 0;
-        ok!(utofu_get(
-            queue.hdl,
-            peer,
-            stadd,
-            stadd_of(peer, 5)? + 8,
-            8,
-            99,
-            LOCAL,
-            null
-        ));
+        post::get(queue.hdl, peer, stadd, stadd_of(peer, 5)? + 8, 8).ok(99, LOCAL, 0)?;
         until("the notice of the get", || {
             while let (SUCCESS, notice) = queue.poll_mrq() {
                 if notice.notice_type == LCL_GET {

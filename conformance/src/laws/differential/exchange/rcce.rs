@@ -1,7 +1,6 @@
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
-
 use super::*;
 use crate::laws::rcce::kit::{
     Bytes, Recv, Send, barrier, c, gives, iRCCE_WAIT_LIST, irecv, isend, ok,

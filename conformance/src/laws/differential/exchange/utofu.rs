@@ -1,7 +1,5 @@
 use super::*;
-use crate::laws::utofu::kit::{
-    Job, RMT_PUT, REMOTE, TCQ, c, cb, ok, with,
-};
+use crate::laws::utofu::kit::{Job, REMOTE, RMT_PUT, TCQ, post, with};
 
 struct Vcq<'a> {
     job: &'a Job<'a>,
@@ -15,16 +13,7 @@ impl Mesh for Vcq<'_> {
         let from = source(ctx, round, to);
         job.memory.store(from, block);
         let (vcq, there) = (job.vcq(to), job.at(to, place(ctx, round, ctx.rank)));
-        ok!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd + from as u64,
-            there,
-            block.len(),
-            number(round, ctx.rank),
-            TCQ | REMOTE,
-            cb(0)
-        ));
+        post::put(job.hdl, vcq, job.stadd + from as u64, there, block.len()).ok(number(round, ctx.rank), TCQ | REMOTE, 0)?;
         self.sent += 1;
         Ok(())
     }

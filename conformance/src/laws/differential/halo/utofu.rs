@@ -10,16 +10,7 @@ pub(super) fn run(ctx: &Ctx) -> Left {
                 job.memory.store(source(step, side), bytes);
                 let (vcq, to) = (job.vcq(peer), job.at(peer, halo(step, side)));
                 let edata = (step << 1 | side) as u64;
-                ok!(utofu_put(
-                    job.hdl,
-                    vcq,
-                    job.stadd + source(step, side) as u64,
-                    to,
-                    EDGE,
-                    edata,
-                    TCQ | REMOTE,
-                    cb(side)
-                ));
+                post::put(job.hdl, vcq, job.stadd + source(step, side) as u64, to, EDGE).ok(edata, TCQ | REMOTE, side)?;
             }
             both(&mut arrivals, step, || {
                 let edata = job.queue.notice(RMT_PUT)?.edata as usize;

@@ -27,16 +27,7 @@ impl Vcq<'_> {
 impl Pool for Vcq<'_> {
     fn add(&mut self, rank: u32, at: usize, value: u64) -> Result<u64, String> {
         let (vcq, at) = (self.job.vcq(rank), self.job.at(rank, at));
-        ok!(utofu_armw8(
-            self.job.hdl,
-            vcq,
-            ADD,
-            value,
-            at,
-            0,
-            LOCAL,
-            cb(0)
-        ));
+        post::armw8(self.job.hdl, vcq, ADD, value, at).ok(0, LOCAL, 0)?;
         loop {
             if let Some(before) = self.look()? {
                 return Ok(before);
@@ -48,16 +39,7 @@ impl Pool for Vcq<'_> {
         let from = self.own + task.at();
         self.job.memory.store(from, result);
         let (vcq, to) = (self.job.vcq(task.home), self.job.at(task.home, task.at()));
-        ok!(utofu_put(
-            self.job.hdl,
-            vcq,
-            self.job.stadd + from as u64,
-            to,
-            RESULT,
-            task.nth as u64,
-            TCQ | REMOTE,
-            cb(task.nth)
-        ));
+        post::put(self.job.hdl, vcq, self.job.stadd + from as u64, to, RESULT).ok(task.nth as u64, TCQ | REMOTE, task.nth)?;
         self.sent += 1;
         Ok(())
     }

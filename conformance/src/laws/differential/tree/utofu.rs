@@ -22,16 +22,7 @@ impl Node for Vcq<'_> {
     fn pass(&mut self, piece: usize, to: u32) -> Verdict {
         let job = self.job;
         let (vcq, there) = (job.vcq(to), job.at(to, place(piece)));
-        ok!(utofu_put(
-            job.hdl,
-            vcq,
-            job.stadd + place(piece) as u64,
-            there,
-            PIECE,
-            piece as u64,
-            TCQ | REMOTE,
-            cb(piece)
-        ));
+        post::put(job.hdl, vcq, job.stadd + place(piece) as u64, there, PIECE).ok(piece as u64, TCQ | REMOTE, piece)?;
         self.sent += 1;
         Ok(())
     }
