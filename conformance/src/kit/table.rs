@@ -32,15 +32,15 @@ macro_rules! table {
 }
 pub(crate) use table;
 
-/// The law fails unless a call of this name has given this code; `$code_name` makes a text of it.
+/// The law fails unless the call with this text has given this code; `$code_name` makes a text of it.
 macro_rules! check {
-    ($name:ident, $seen:expr, $expected:expr, $code_name:path) => {
+    ($call:expr, $seen:expr, $expected:expr, $code_name:path) => {
         match ($seen, $expected) {
             (seen, expected) => {
                 if seen != expected {
                     let codes = ($code_name(seen), $code_name(expected));
                     return Err($crate::kit::gave(
-                        stringify!($name),
+                        $call,
                         (&codes.0, &codes.1),
                         (file!(), line!()),
                     ));

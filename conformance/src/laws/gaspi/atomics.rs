@@ -194,22 +194,10 @@ fn unaligned(ctx: &Ctx) -> Verdict {
     for offset in [1, 2, 3, 4, 7, 9, 12, 63] {
         for rank in 0..ctx.size as u16 {
             let mut old = 5;
-            gives!(
-                GASPI_ERR_UNALIGN_OFF,
-                gaspi_atomic_fetch_add(0, offset, rank, 1, &mut old, LONG)
-            );
-            gives!(
-                GASPI_ERR_UNALIGN_OFF,
-                gaspi_atomic_compare_swap(
-                    0,
-                    offset,
-                    rank,
-                    0x2121_2121_2121_2121,
-                    1,
-                    &mut old,
-                    LONG
-                )
-            );
+            gives! { GASPI_ERR_UNALIGN_OFF:
+                gaspi_atomic_fetch_add(0, offset, rank, 1, &mut old, LONG);
+                gaspi_atomic_compare_swap(0, offset, rank, 0x2121_2121_2121_2121, 1, &mut old, LONG);
+            }
             ensure_eq!(old, 5, "the old value of a refused operation");
         }
     }
@@ -224,14 +212,10 @@ fn at_the_end(ctx: &Ctx) -> Verdict {
     ensure_eq!(add(0, 16, peer, 9)?, 0, "the old value");
     let mut old = 5;
     for offset in [24, 32, 4096, 1 << 40, u64::MAX - 7] {
-        gives!(
-            GASPI_ERR_INV_REM_OFF,
-            gaspi_atomic_fetch_add(0, offset, peer, 1, &mut old, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_REM_OFF,
-            gaspi_atomic_compare_swap(0, offset, peer, 0, 1, &mut old, LONG)
-        );
+        gives! { GASPI_ERR_INV_REM_OFF:
+            gaspi_atomic_fetch_add(0, offset, peer, 1, &mut old, LONG);
+            gaspi_atomic_compare_swap(0, offset, peer, 0, 1, &mut old, LONG);
+        }
     }
     ensure_eq!(old, 5, "the old value of a refused operation");
     barrier()?;

@@ -47,42 +47,38 @@ fn null_results(_: &Ctx) -> Verdict {
     let (mut groups, mut queues) = (0, 0);
     ok!(gaspi_group_num(&mut groups));
     ok!(gaspi_queue_num(&mut queues));
-    gives!(GASPI_ERR_NULLPTR, gaspi_proc_rank(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_proc_num(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_proc_local_rank(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_proc_local_num(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_proc_incarnation(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_initialized(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_config_get(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_state_vec_get(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_state_vec_get_17(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_group_create(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_group_num(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_group_size(ALL, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_group_ranks(ALL, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_num(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_list(1, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_ptr(0, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_size(0, 0, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_avail_local(null_mut()));
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_notify_waitsome(0, 0, 1, null_mut(), TEST)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_notify_waitsome(0, 0, 1, null_mut(), BLOCK)
-    );
-    gives!(GASPI_ERR_NULLPTR, gaspi_queue_create(null_mut(), LONG));
-    gives!(GASPI_ERR_NULLPTR, gaspi_queue_size(0, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_version(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_time_get(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_time_ticks(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_time_resolution(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_cpu_frequency(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_numa_socket(null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_print_error(0, null_mut()));
-    gives!(GASPI_ERR_NULLPTR, gaspi_error_message(0, null_mut()));
+    gives! { GASPI_ERR_NULLPTR:
+        gaspi_proc_rank(null_mut());
+        gaspi_proc_num(null_mut());
+        gaspi_proc_local_rank(null_mut());
+        gaspi_proc_local_num(null_mut());
+        gaspi_proc_incarnation(null_mut());
+        gaspi_initialized(null_mut());
+        gaspi_config_get(null_mut());
+        gaspi_state_vec_get(null_mut());
+        gaspi_state_vec_get_17(null_mut());
+        gaspi_group_create(null_mut());
+        gaspi_group_num(null_mut());
+        gaspi_group_size(ALL, null_mut());
+        gaspi_group_ranks(ALL, null_mut());
+        gaspi_segment_num(null_mut());
+        gaspi_segment_list(1, null_mut());
+        gaspi_segment_ptr(0, null_mut());
+        gaspi_segment_size(0, 0, null_mut());
+        gaspi_segment_avail_local(null_mut());
+        gaspi_notify_waitsome(0, 0, 1, null_mut(), TEST);
+        gaspi_notify_waitsome(0, 0, 1, null_mut(), BLOCK);
+        gaspi_queue_create(null_mut(), LONG);
+        gaspi_queue_size(0, null_mut());
+        gaspi_version(null_mut());
+        gaspi_time_get(null_mut());
+        gaspi_time_ticks(null_mut());
+        gaspi_time_resolution(null_mut());
+        gaspi_cpu_frequency(null_mut());
+        gaspi_numa_socket(null_mut());
+        gaspi_print_error(0, null_mut());
+        gaspi_error_message(0, null_mut());
+    }
     macro_rules! getters {
         ($($name:ident)*) => {$( gives!(GASPI_ERR_NULLPTR, $name(null_mut())); )*};
     }
@@ -112,14 +108,10 @@ fn null_results(_: &Ctx) -> Verdict {
     ok!(gaspi_notify_reset(0, 4, null_mut()));
     ok!(gaspi_notify_reset(0, 4, &mut value));
     ensure_eq!(value, 0, "the notification after a reset without a place");
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG)
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG)
-    );
+    gives! { GASPI_ERR_NULLPTR:
+        gaspi_atomic_fetch_add(0, 0, 0, 1, null_mut(), LONG);
+        gaspi_atomic_compare_swap(0, 0, 0, 0, 1, null_mut(), LONG);
+    }
     ok!(gaspi_atomic_fetch_add(0, 0, 0, 0, &mut old, LONG));
     ensure_eq!(
         old,
@@ -234,14 +226,10 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
     one.all(0, 256, 0xa5, "after refused calls")?;
     two.all(0, 256, 0x5a, "after refused calls")?;
     let mut first = 0;
-    gives!(
-        GASPI_TIMEOUT,
-        gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST)
-    );
-    gives!(
-        GASPI_TIMEOUT,
-        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)
-    );
+    gives! { GASPI_TIMEOUT:
+        gaspi_notify_waitsome(0, 0, 65_536, &mut first, TEST);
+        gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST);
+    }
     barrier()?;
     // And what is right still works.
     ok!(gaspi_write_notify(0, 0, right(ctx), 1, 8, 8, 3, 1, 0, LONG));
@@ -267,26 +255,16 @@ fn unknown_segments(ctx: &Ctx) -> Verdict {
             gives!(GASPI_ERR_INV_SEG, gaspi_segment_register(id, peer, LONG));
             gives!(GASPI_ERR_INV_SEG, gaspi_segment_delete(id));
             let (mut pointer, mut size, mut number, mut old) = (null_mut(), 0, 0, 7);
-            gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(id, &mut pointer));
-            gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(id, 0, &mut size));
-            gives!(GASPI_ERR_INV_SEG, gaspi_segment_size(id, 1, &mut size));
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_notify_waitsome(id, 0, 1, &mut number, TEST)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_notify_waitsome(id, 0, 1, &mut number, BLOCK)
-            );
-            gives!(GASPI_ERR_INV_SEG, gaspi_notify_reset(id, 0, &mut number));
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_atomic_fetch_add(id, 0, peer, 1, &mut old, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_SEG,
-                gaspi_atomic_compare_swap(id, 0, peer, 0, 1, &mut old, LONG)
-            );
+            gives! { GASPI_ERR_INV_SEG:
+                gaspi_segment_ptr(id, &mut pointer);
+                gaspi_segment_size(id, 0, &mut size);
+                gaspi_segment_size(id, 1, &mut size);
+                gaspi_notify_waitsome(id, 0, 1, &mut number, TEST);
+                gaspi_notify_waitsome(id, 0, 1, &mut number, BLOCK);
+                gaspi_notify_reset(id, 0, &mut number);
+                gaspi_atomic_fetch_add(id, 0, peer, 1, &mut old, LONG);
+                gaspi_atomic_compare_swap(id, 0, peer, 0, 1, &mut old, LONG);
+            }
             ensure_eq!(old, 7, "the old value of refused atomics");
         }
         Ok(())
@@ -363,19 +341,15 @@ fn unknown_ranks(ctx: &Ctx) -> Verdict {
                 0,
                 LONG,
             )?;
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG)
-            );
-            gives!(
-                GASPI_ERR_INV_RANK,
-                gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG)
-            );
-            gives!(GASPI_ERR_INV_RANK, gaspi_group_add(group, rank));
-            gives!(GASPI_ERR_INV_RANK, gaspi_connect(rank, LONG));
-            gives!(GASPI_ERR_INV_RANK, gaspi_segment_register(0, rank, LONG));
-            gives!(GASPI_ERR_INV_RANK, gaspi_proc_ping(rank, LONG));
-            gives!(GASPI_ERR_INV_RANK, gaspi_proc_kill(rank, LONG));
+            gives! { GASPI_ERR_INV_RANK:
+                gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG);
+                gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG);
+                gaspi_group_add(group, rank);
+                gaspi_connect(rank, LONG);
+                gaspi_segment_register(0, rank, LONG);
+                gaspi_proc_ping(rank, LONG);
+                gaspi_proc_kill(rank, LONG);
+            }
             let mut bytes = 7;
             gives!(GASPI_ERR_INV_RANK, gaspi_segment_size(0, rank, &mut bytes));
         }
@@ -407,15 +381,11 @@ fn unknown_groups(_: &Ctx) -> Verdict {
                 null_mut(),
             )
             .gives(GASPI_ERR_INV_GROUP, group, timeout)?;
-            gives!(GASPI_ERR_INV_GROUP, gaspi_group_commit(group, timeout));
-            gives!(
-                GASPI_ERR_INV_GROUP,
-                gaspi_segment_create(0, 64, group, timeout, 0)
-            );
-            gives!(
-                GASPI_ERR_INV_GROUP,
-                gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0)
-            );
+            gives! { GASPI_ERR_INV_GROUP:
+                gaspi_group_commit(group, timeout);
+                gaspi_segment_create(0, 64, group, timeout, 0);
+                gaspi_segment_use(0, receive.as_mut_ptr(), 8, group, timeout, 0);
+            }
         }
         gives!(GASPI_ERR_INV_GROUP, gaspi_group_add(group, 0));
         gives!(GASPI_ERR_INV_GROUP, gaspi_group_delete(group));

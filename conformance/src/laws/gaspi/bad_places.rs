@@ -305,16 +305,12 @@ fn list_lengths(ctx: &Ctx) -> Verdict {
 fn segment_sizes(_: &Ctx) -> Verdict {
     let mut own = [0u64; 8];
     let base: *mut u8 = own.as_mut_ptr().cast();
-    gives!(GASPI_ERR_INV_SEGSIZE, gaspi_segment_alloc(0, 0, 0));
-    gives!(
-        GASPI_ERR_INV_SEGSIZE,
-        gaspi_segment_create(0, 0, ALL, LONG, 0)
-    );
-    gives!(GASPI_ERR_INV_SEGSIZE, gaspi_segment_bind(0, base, 0, 0));
-    gives!(
-        GASPI_ERR_INV_SEGSIZE,
-        gaspi_segment_use(0, base, 0, ALL, LONG, 0)
-    );
+    gives! { GASPI_ERR_INV_SEGSIZE:
+        gaspi_segment_alloc(0, 0, 0);
+        gaspi_segment_create(0, 0, ALL, LONG, 0);
+        gaspi_segment_bind(0, base, 0, 0);
+        gaspi_segment_use(0, base, 0, ALL, LONG, 0);
+    }
     for size in [
         u64::MAX,
         u64::MAX - 4096,

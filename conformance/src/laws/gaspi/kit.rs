@@ -42,15 +42,24 @@ macro_rules! c {
 /// Calls a procedure; the law fails unless it succeeds.
 macro_rules! ok {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        $crate::kit::check!($name, c!($name($($arg),*)), 0, $crate::laws::gaspi::kit::code_name)
+        $crate::kit::check!(stringify!($name), c!($name($($arg),*)), 0, $crate::laws::gaspi::kit::code_name)
     };
 }
 
 /// Calls a procedure; the law fails unless it gives this status.
+/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
+        $crate::kit::check!(
+            stringify!($name($($arg),*)),
+            c!($name($($arg),*)),
+            $code,
+            $crate::laws::gaspi::kit::code_name
+        );
+    )+}};
     ($status:ident, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(
-            $name,
+            stringify!($name),
             c!($name($($arg),*)),
             $status,
             $crate::laws::gaspi::kit::code_name

@@ -137,14 +137,10 @@ fn too_long(ctx: &Ctx) -> Verdict {
             let mut sender = 9;
             let to = right(ctx);
             for size in [0, 1001, 4096, u64::MAX] {
-                gives!(
-                    GASPI_ERR_INV_COMMSIZE,
-                    gaspi_passive_send(0, 0, to, size, LONG)
-                );
-                gives!(
-                    GASPI_ERR_INV_COMMSIZE,
-                    gaspi_passive_receive(0, 0, &mut sender, size, LONG)
-                );
+                gives! { GASPI_ERR_INV_COMMSIZE:
+                    gaspi_passive_send(0, 0, to, size, LONG);
+                    gaspi_passive_receive(0, 0, &mut sender, size, LONG);
+                }
             }
             match ctx.rank {
                 0 => send(0, 0, 1, 1000),
@@ -587,14 +583,10 @@ fn bad_input(ctx: &Ctx) -> Verdict {
         gaspi_passive_receive(5, 0, &mut sender, 8, LONG)
     );
     for (at, size) in [(64, 1), (57, 8), (0, 65), (u64::MAX, 8), (u64::MAX - 3, 8)] {
-        gives!(
-            GASPI_ERR_INV_LOC_OFF,
-            gaspi_passive_send(0, at, to, size, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_LOC_OFF,
-            gaspi_passive_receive(0, at, &mut sender, size, LONG)
-        );
+        gives! { GASPI_ERR_INV_LOC_OFF:
+            gaspi_passive_send(0, at, to, size, LONG);
+            gaspi_passive_receive(0, at, &mut sender, size, LONG);
+        }
     }
     for rank in [ctx.size as u16, u16::MAX] {
         gives!(GASPI_ERR_INV_RANK, gaspi_passive_send(0, 0, rank, 8, LONG));

@@ -352,35 +352,22 @@ fn nothing_but_noinit() -> Verdict {
         0,
         TEST,
     )?;
-    gives!(GASPI_ERR_NOINIT, gaspi_wait(0, TEST));
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_notify_waitsome(0, 0, 1, &mut number, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_notify_waitsome(0, 0, 0, &mut number, TEST)
-    );
-    gives!(GASPI_ERR_NOINIT, gaspi_notify_reset(0, 0, &mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_create(&mut byte, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_delete(0));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_size(0, &mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_purge(0, TEST));
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_atomic_fetch_add(0, 0, 0, 1, &mut word, TEST)
-    );
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST)
-    );
-    gives!(GASPI_ERR_NOINIT, gaspi_passive_send(0, 0, 0, 8, TEST));
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_passive_receive(0, 0, &mut small, 8, TEST)
-    );
-    gives!(GASPI_ERR_NOINIT, gaspi_passive_queue_purge(TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_barrier(0, TEST));
+    gives! { GASPI_ERR_NOINIT:
+        gaspi_wait(0, TEST);
+        gaspi_notify_waitsome(0, 0, 1, &mut number, TEST);
+        gaspi_notify_waitsome(0, 0, 0, &mut number, TEST);
+        gaspi_notify_reset(0, 0, &mut number);
+        gaspi_queue_create(&mut byte, TEST);
+        gaspi_queue_delete(0);
+        gaspi_queue_size(0, &mut number);
+        gaspi_queue_purge(0, TEST);
+        gaspi_atomic_fetch_add(0, 0, 0, 1, &mut word, TEST);
+        gaspi_atomic_compare_swap(0, 0, 0, 1, 1, &mut word, TEST);
+        gaspi_passive_send(0, 0, 0, 8, TEST);
+        gaspi_passive_receive(0, 0, &mut small, 8, TEST);
+        gaspi_passive_queue_purge(TEST);
+        gaspi_barrier(0, TEST);
+    }
     post::allreduce(send, receive, 1, 0, 0).gives(GASPI_ERR_NOINIT, 0, TEST)?;
     post::allreduce_user(send, receive, 1, 1, None, null_mut()).gives(GASPI_ERR_NOINIT, 0, TEST)?;
     gives!(

@@ -135,14 +135,10 @@ fn unregistered_is_refused(ctx: &Ctx) -> Verdict {
             0,
             LONG,
         )?;
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG)
-        );
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG)
-        );
+        gives! { GASPI_ERR_INV_SEG:
+            gaspi_atomic_fetch_add(0, 0, 0, 1, &mut old, LONG);
+            gaspi_atomic_compare_swap(0, 0, 0, 3, 1, &mut old, LONG);
+        }
         ensure_eq!(queue_size(0)?, 0, "requests in the queue after refusals");
         own.all(0, 256, 7, "the local segment after refused reads")?;
         let mut first = 0;

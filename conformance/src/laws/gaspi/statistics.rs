@@ -108,29 +108,18 @@ fn told(_: &Ctx) -> Verdict {
     let mut text = null_mut();
     let mut other = null_mut();
     for counter in [max, max + 1, u32::MAX] {
-        gives!(
-            GASPI_ERROR,
-            gaspi_statistic_counter_info(counter, &mut number, &mut text, &mut other, &mut number)
-        );
-        gives!(
-            GASPI_ERROR,
-            gaspi_statistic_counter_get(counter, 0, &mut long)
-        );
-        gives!(GASPI_ERROR, gaspi_statistic_counter_reset(counter));
+        gives! { GASPI_ERROR:
+            gaspi_statistic_counter_info(counter, &mut number, &mut text, &mut other, &mut number);
+            gaspi_statistic_counter_get(counter, 0, &mut long);
+            gaspi_statistic_counter_reset(counter);
+        }
     }
-    gives!(GASPI_ERR_NULLPTR, gaspi_statistic_counter_max(null_mut()));
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_get(0, 0, null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_get_17(0, 0, null_mut())
-    );
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_statistic_counter_info(0, &mut number, null_mut(), &mut other, &mut number)
-    );
+    gives! { GASPI_ERR_NULLPTR:
+        gaspi_statistic_counter_max(null_mut());
+        gaspi_statistic_counter_get(0, 0, null_mut());
+        gaspi_statistic_counter_get_17(0, 0, null_mut());
+        gaspi_statistic_counter_info(0, &mut number, null_mut(), &mut other, &mut number);
+    }
     Ok(())
 }
 

@@ -61,7 +61,7 @@ macro_rules! call {
 macro_rules! ok {
     ($table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
         $crate::kit::check!(
-            $entry,
+            stringify!($entry),
             call!($table $object, $entry($($arg)*)) as isize,
             0,
             $crate::laws::libfabric::kit::code_name
@@ -73,7 +73,7 @@ macro_rules! ok {
 macro_rules! gives {
     ($errno:ident, $table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
         $crate::kit::check!(
-            $entry,
+            stringify!($entry),
             call!($table $object, $entry($($arg)*)) as isize,
             -($errno as isize),
             $crate::laws::libfabric::kit::code_name

@@ -61,24 +61,20 @@ fn ids(_: &Ctx) -> Verdict {
             gives!(id, RCCE_bcast(ptr, len as usize, wrong, world()));
             gives!(id, iRCCE_bcast(ptr, len as usize, wrong, world()));
         }
-        gives!(id, iRCCE_probe(wrong, &mut number));
-        gives!(id, iRCCE_iprobe(wrong, &mut number, &mut number));
-        gives!(id, RCCE_put(area, bytes.raw(), 32, wrong));
-        gives!(id, RCCE_get(bytes.raw(), area, 32, wrong));
-        gives!(id, iRCCE_put(area, bytes.raw(), 32, wrong));
-        gives!(id, iRCCE_get(bytes.raw(), area, 32, wrong));
-        gives!(id, RCCE_flag_write(&mut { flag }, 1, wrong));
-        gives!(id, RCCE_flag_read(flag, &mut number, wrong));
-        gives!(
-            id,
-            iRCCE_flag_write_tagged(&mut { flag }, 1, wrong, tag(&bytes), 28)
-        );
-        gives!(
-            id,
-            iRCCE_flag_read_tagged(flag, &mut number, wrong, tag(&bytes), 28)
-        );
-        gives!(id, RCCE_acquire_lock(wrong));
-        gives!(id, RCCE_release_lock(wrong));
+        gives! { id:
+            iRCCE_probe(wrong, &mut number);
+            iRCCE_iprobe(wrong, &mut number, &mut number);
+            RCCE_put(area, bytes.raw(), 32, wrong);
+            RCCE_get(bytes.raw(), area, 32, wrong);
+            iRCCE_put(area, bytes.raw(), 32, wrong);
+            iRCCE_get(bytes.raw(), area, 32, wrong);
+            RCCE_flag_write(&mut { flag }, 1, wrong);
+            RCCE_flag_read(flag, &mut number, wrong);
+            iRCCE_flag_write_tagged(&mut { flag }, 1, wrong, tag(&bytes), 28);
+            iRCCE_flag_read_tagged(flag, &mut number, wrong, tag(&bytes), 28);
+            RCCE_acquire_lock(wrong);
+            RCCE_release_lock(wrong);
+        }
     }
     // Wildcards are for receives.
     gives!(id, RCCE_send(ptr, 8, ANY_SOURCE));
@@ -120,26 +116,15 @@ fn buffers(ctx: &Ctx) -> Verdict {
     }
     let (int, sum) = (63_636_363, 23_232_323);
     let data = Bytes::filled(8, 0);
-    gives!(
-        ERROR,
-        RCCE_reduce(null_mut(), data.ptr(), 1, int, sum, 0, world())
-    );
-    gives!(
-        ERROR,
-        RCCE_allreduce(null_mut(), data.ptr(), 1, int, sum, world())
-    );
-    gives!(
-        ERROR,
-        RCCE_allreduce(data.ptr(), null_mut(), 1, int, sum, world())
-    );
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        RCCE_recv_test(data.ptr(), 8, other, null_mut())
-    );
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        iRCCE_srecv_test(data.ptr(), 8, other, null_mut())
-    );
+    gives! { ERROR:
+        RCCE_reduce(null_mut(), data.ptr(), 1, int, sum, 0, world());
+        RCCE_allreduce(null_mut(), data.ptr(), 1, int, sum, world());
+        RCCE_allreduce(data.ptr(), null_mut(), 1, int, sum, world());
+    }
+    gives! { RCCE_ERROR_VAL_UNDEFINED:
+        RCCE_recv_test(data.ptr(), 8, other, null_mut());
+        iRCCE_srecv_test(data.ptr(), 8, other, null_mut());
+    }
     gives!(SUCCESS, iRCCE_isend_push());
     gives!(SUCCESS, iRCCE_irecv_push());
     // What is right still goes through: nothing of all this is left over.
@@ -243,32 +228,21 @@ fn flags(ctx: &Ctx) -> Verdict {
     let mut own = 3i32;
     let odd = flag.cast::<u8>().wrapping_add(2).cast::<i32>();
     for stray in [&raw mut own, flag.wrapping_add(1 << 20), odd] {
-        gives!(elsewhere, RCCE_flag_write(&mut { stray }, 1, other));
-        gives!(elsewhere, RCCE_flag_read(stray, &mut value, other));
-        gives!(elsewhere, RCCE_wait_until(stray, 1));
-        gives!(
-            elsewhere,
-            iRCCE_flag_write_tagged(&mut { stray }, 1, other, null_mut(), 0)
-        );
-        gives!(
-            elsewhere,
-            iRCCE_flag_read_tagged(stray, &mut value, other, null_mut(), 0)
-        );
-        gives!(elsewhere, iRCCE_wait_tagged(stray, 1, null_mut(), 0));
-        gives!(
-            elsewhere,
-            iRCCE_test_tagged(stray, 1, &mut result, null_mut(), 0)
-        );
+        gives! { elsewhere:
+            RCCE_flag_write(&mut { stray }, 1, other);
+            RCCE_flag_read(stray, &mut value, other);
+            RCCE_wait_until(stray, 1);
+            iRCCE_flag_write_tagged(&mut { stray }, 1, other, null_mut(), 0);
+            iRCCE_flag_read_tagged(stray, &mut value, other, null_mut(), 0);
+            iRCCE_wait_tagged(stray, 1, null_mut(), 0);
+            iRCCE_test_tagged(stray, 1, &mut result, null_mut(), 0);
+        }
     }
-    gives!(value_place, RCCE_flag_read(flag, null_mut(), other));
-    gives!(
-        value_place,
-        iRCCE_flag_read_tagged(flag, null_mut(), other, null_mut(), 0)
-    );
-    gives!(
-        value_place,
-        iRCCE_test_tagged(flag, 1, null_mut(), null_mut(), 0)
-    );
+    gives! { value_place:
+        RCCE_flag_read(flag, null_mut(), other);
+        iRCCE_flag_read_tagged(flag, null_mut(), other, null_mut(), 0);
+        iRCCE_test_tagged(flag, 1, null_mut(), null_mut(), 0);
+    }
     ensure_eq!((value, result, own), (-7, -7, 3), "places of results");
     barrier()
 }
@@ -277,14 +251,10 @@ fn lengths(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
     let room = Bytes::filled(16, 0x62);
     for wrong in [-2, -100, isize::MIN] {
-        gives!(
-            SUCCESS,
-            iRCCE_isend(room.ptr(), wrong, other, Send::new().0)
-        );
-        gives!(
-            SUCCESS,
-            iRCCE_irecv(room.ptr(), wrong, other, Recv::new().0)
-        );
+        gives! { SUCCESS:
+            iRCCE_isend(room.ptr(), wrong, other, Send::new().0);
+            iRCCE_irecv(room.ptr(), wrong, other, Recv::new().0);
+        }
         // These synchronise, as those of no bytes do.
         if ctx.rank == 0 {
             ok!(iRCCE_ssend(room.ptr(), wrong, other));

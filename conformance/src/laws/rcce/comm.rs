@@ -239,13 +239,9 @@ fn wrong(_: &Ctx) -> Verdict {
         gives!(RCCE_ERROR_COMM_INITIALIZED, RCCE_comm_free(&mut wrong));
         ensure_eq!(number, -7, "a number was told");
     }
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        RCCE_comm_size(world(), null_mut())
-    );
-    gives!(
-        RCCE_ERROR_VAL_UNDEFINED,
-        RCCE_comm_rank(world(), null_mut())
-    );
+    gives! { RCCE_ERROR_VAL_UNDEFINED:
+        RCCE_comm_size(world(), null_mut());
+        RCCE_comm_rank(world(), null_mut());
+    }
     barrier()
 }

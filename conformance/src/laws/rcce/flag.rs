@@ -109,14 +109,10 @@ fn gory(ctx: &Ctx) -> Verdict {
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
     let flag = new_flag()?;
     for wrong in [2, -1, i32::MAX, i32::MIN] {
-        gives!(
-            RCCE_ERROR_FLAG_STATUS_UNDEFINED,
-            RCCE_flag_write_gory(&mut { flag }, wrong, other)
-        );
-        gives!(
-            RCCE_ERROR_FLAG_STATUS_UNDEFINED,
-            RCCE_wait_until_gory(flag, wrong)
-        );
+        gives! { RCCE_ERROR_FLAG_STATUS_UNDEFINED:
+            RCCE_flag_write_gory(&mut { flag }, wrong, other);
+            RCCE_wait_until_gory(flag, wrong);
+        }
     }
     ensure_eq!(value(flag, me)?, 0, "the flag after calls that failed");
     ok!(RCCE_wait_until_gory(flag, 0));

@@ -192,66 +192,35 @@ fn bad(ctx: &Ctx) -> Verdict {
     let (data, window, chunk) = (bytes.ptr(), way.window, way.chunk);
     for wrong in [-1, 2, 48, i32::MIN] {
         let id = RCCE_ERROR_ID;
-        gives!(
-            id,
-            RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong)
-        );
-        gives!(
-            id,
-            RCCE_recv_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong)
-        );
-        gives!(
-            id,
-            RCCE_recv_test_gory(
-                data, window, chunk, &mut ready, &mut sent, 64, wrong, &mut test
-            )
-        );
+        gives! { id:
+            RCCE_send_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong);
+            RCCE_recv_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong);
+            RCCE_recv_test_gory(data, window, chunk, &mut ready, &mut sent, 64, wrong, &mut test);
+        }
     }
     for wrong in [null_mut(), bytes.raw()] {
         let target = RCCE_ERROR_TARGET;
-        gives!(
-            target,
-            RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
-        );
-        gives!(
-            target,
-            RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other)
-        );
+        gives! { target:
+            RCCE_send_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other);
+            RCCE_recv_gory(data, wrong, chunk, &mut ready, &mut sent, 64, other);
+        }
     }
     let undefined = RCCE_ERROR_FLAG_UNDEFINED;
-    gives!(
-        undefined,
-        RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other)
-    );
-    gives!(
-        undefined,
-        RCCE_send_gory(data, window, chunk, &mut ready, null_mut(), 64, other)
-    );
-    gives!(
-        undefined,
-        RCCE_send_gory(data, window, chunk, &mut none, &mut sent, 64, other)
-    );
-    gives!(
-        undefined,
-        RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other)
-    );
+    gives! { undefined:
+        RCCE_send_gory(data, window, chunk, null_mut(), &mut sent, 64, other);
+        RCCE_send_gory(data, window, chunk, &mut ready, null_mut(), 64, other);
+        RCCE_send_gory(data, window, chunk, &mut none, &mut sent, 64, other);
+        RCCE_recv_gory(data, window, chunk, &mut ready, &mut none, 64, other);
+    }
     let elsewhere = RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER;
-    gives!(
-        elsewhere,
-        RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other)
-    );
-    gives!(
-        elsewhere,
-        RCCE_recv_gory(data, window, chunk, &mut ready, &mut stray, 64, other)
-    );
-    gives!(
-        ERROR,
-        RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other)
-    );
-    gives!(
-        ERROR,
-        RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other)
-    );
+    gives! { elsewhere:
+        RCCE_send_gory(data, window, chunk, &mut stray, &mut sent, 64, other);
+        RCCE_recv_gory(data, window, chunk, &mut ready, &mut stray, 64, other);
+    }
+    gives! { ERROR:
+        RCCE_send_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other);
+        RCCE_recv_gory(null_mut(), window, chunk, &mut ready, &mut sent, 64, other);
+    }
     gives!(
         RCCE_ERROR_MESSAGE_LENGTH,
         RCCE_send_gory(data, window, 0, &mut ready, &mut sent, 64, other)

@@ -57,9 +57,18 @@ macro_rules! c {
 }
 
 /// Calls a function; the law fails unless it gives this value: `gives!(PENDING, iRCCE_isend(..))`.
+/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
+        $crate::kit::check!(
+            stringify!($name($($arg),*)),
+            c!($name($($arg),*)),
+            $code,
+            $crate::laws::rcce::kit::code_name
+        );
+    )+}};
     ($value:expr, $name:ident($($arg:expr),* $(,)?)) => {
-        $crate::kit::check!($name, c!($name($($arg),*)), $value, $crate::laws::rcce::kit::code_name)
+        $crate::kit::check!(stringify!($name), c!($name($($arg),*)), $value, $crate::laws::rcce::kit::code_name)
     };
 }
 

@@ -98,14 +98,10 @@ fn gory_checks(ctx: &Ctx) -> Verdict {
         source,
         RCCE_get_gory(mine.raw(), begin.wrapping_add(MPB - 32), 64, 1)
     );
-    gives!(
-        alignment,
-        RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1)
-    );
-    gives!(
-        alignment,
-        RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1)
-    );
+    gives! { alignment:
+        RCCE_put_gory(area.wrapping_add(4), mine.raw(), 32, 1);
+        RCCE_get_gory(mine.raw(), area.wrapping_add(31), 32, 1);
+    }
     gives!(overlap, RCCE_put_gory(area, area.wrapping_add(32), 64, me));
     gives!(overlap, RCCE_get_gory(area, area.wrapping_add(32), 64, me));
     // Null where memory of the program belongs.

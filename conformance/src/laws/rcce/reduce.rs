@@ -295,14 +295,10 @@ fn wrong(_: &Ctx) -> Verdict {
     let mut sized = RCCE_COMM::UNDEFINED;
     sized.size = 7;
     for wrong in [RCCE_COMM::UNDEFINED, sized] {
-        gives!(
-            RCCE_ERROR_COMM_UNDEFINED,
-            RCCE_reduce(data, place, 1, INT, SUM, 0, wrong)
-        );
-        gives!(
-            RCCE_ERROR_COMM_UNDEFINED,
-            RCCE_allreduce(data, place, 1, INT, SUM, wrong)
-        );
+        gives! { RCCE_ERROR_COMM_UNDEFINED:
+            RCCE_reduce(data, place, 1, INT, SUM, 0, wrong);
+            RCCE_allreduce(data, place, 1, INT, SUM, wrong);
+        }
     }
     result.holds(&[], 0x21, "the result")
 }

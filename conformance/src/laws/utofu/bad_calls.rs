@@ -330,57 +330,29 @@ fn poll_arguments(_ctx: &Ctx) -> Verdict {
         ..utofu_mrq_notice::default()
     };
     for wrong in wrong_handles(gone) {
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_poll_tcq(wrong, 0, &mut cbdata)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_poll_mrq(wrong, 0, &mut notice)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_query_num_unread_tcq(wrong, &mut count)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_query_num_unread_mrq(wrong, &mut count)
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+            utofu_poll_tcq(wrong, 0, &mut cbdata);
+            utofu_poll_mrq(wrong, 0, &mut notice);
+            utofu_query_num_unread_tcq(wrong, &mut count);
+            utofu_query_num_unread_mrq(wrong, &mut count);
+        }
     }
     for bit in 0..64 {
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_poll_tcq(queue.hdl, 1 << bit, &mut cbdata)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_poll_mrq(queue.hdl, 1 << bit, &mut notice)
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS:
+            utofu_poll_tcq(queue.hdl, 1 << bit, &mut cbdata);
+            utofu_poll_mrq(queue.hdl, 1 << bit, &mut notice);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_tcq(queue.hdl, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_mrq(queue.hdl, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_num_unread_tcq(queue.hdl, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_num_unread_mrq(queue.hdl, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_NOT_FOUND,
-        utofu_poll_tcq(queue.hdl, 0, &mut cbdata)
-    );
-    gives!(
-        UTOFU_ERR_NOT_FOUND,
-        utofu_poll_mrq(queue.hdl, 0, &mut notice)
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_poll_tcq(queue.hdl, 0, null_mut());
+        utofu_poll_mrq(queue.hdl, 0, null_mut());
+        utofu_query_num_unread_tcq(queue.hdl, null_mut());
+        utofu_query_num_unread_mrq(queue.hdl, null_mut());
+    }
+    gives! { UTOFU_ERR_NOT_FOUND:
+        utofu_poll_tcq(queue.hdl, 0, &mut cbdata);
+        utofu_poll_mrq(queue.hdl, 0, &mut notice);
+    }
     ensure!(
         cbdata == cb(0x77) && notice.edata == 0x77 && count == 7,
         "something was written"

@@ -90,14 +90,10 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     gives!(UTOFU_ERR_INVALID_POINTER, utofu_set_vbg(null_mut(), 1));
     let right = setting(ids[0]);
     let four = [right, setting(ids[1]), setting(ids[2]), setting(ids[2])];
-    gives!(
-        UTOFU_ERR_INVALID_NUMBER,
-        utofu_set_vbg(four.as_ptr().cast_mut(), 0)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_NUMBER,
-        utofu_set_vbg(four.as_ptr().cast_mut(), 4)
-    );
+    gives! { UTOFU_ERR_INVALID_NUMBER:
+        utofu_set_vbg(four.as_ptr().cast_mut(), 0);
+        utofu_set_vbg(four.as_ptr().cast_mut(), 4);
+    }
     gives!(
         UTOFU_ERR_INVALID_VBG_ID,
         utofu_set_vbg(four[1..].as_ptr().cast_mut(), 1)
@@ -160,32 +156,18 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
         UTOFU_ERR_INVALID_VBG_ID,
         utofu_query_vbg_info(NULL, at.as_mut_ptr(), &mut tni, &mut bg, &mut extra)
     );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vbg_info(ids[0], null_mut(), &mut tni, &mut bg, &mut extra)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), null_mut(), &mut bg, &mut extra)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, null_mut(), &mut extra)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, &mut bg, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_query_vbg_info(ids[0], null_mut(), &mut tni, &mut bg, &mut extra);
+        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), null_mut(), &mut bg, &mut extra);
+        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, null_mut(), &mut extra);
+        utofu_query_vbg_info(ids[0], at.as_mut_ptr(), &mut tni, &mut bg, null_mut());
+    }
     ensure_eq!((at, tni, bg), ([9; 6], 9, 99), "places after errors");
     ok!(utofu_free_vbg(ids.as_ptr().cast_mut(), 3));
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_free_vbg(ids.as_ptr().cast_mut(), 3)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_VBG_ID,
-        utofu_set_vbg(std::ptr::from_ref(&right).cast_mut(), 1)
-    );
+    gives! { UTOFU_ERR_INVALID_VBG_ID:
+        utofu_free_vbg(ids.as_ptr().cast_mut(), 3);
+        utofu_set_vbg(std::ptr::from_ref(&right).cast_mut(), 1);
+    }
     ok!(utofu_free_vbg(other.as_ptr().cast_mut(), 3));
     Ok(())
 }
@@ -212,45 +194,25 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
     let mut wrong: Vec<u64> = wrong_vbg_ids(ids[0]).to_vec();
     wrong.extend([ids[1], NULL]);
     for id in wrong {
-        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(id, 0));
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 1, 0)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_reduce_double(id, 8, reals.as_ptr().cast_mut(), 1, 0)
-        );
-        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(id, 0));
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_poll_reduce_uint64(id, 0, out.as_mut_ptr())
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_poll_reduce_double(id, 0, real.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_VBG_ID:
+            utofu_barrier(id, 0);
+            utofu_reduce_uint64(id, 7, data.as_ptr().cast_mut(), 1, 0);
+            utofu_reduce_double(id, 8, reals.as_ptr().cast_mut(), 1, 0);
+            utofu_poll_barrier(id, 0);
+            utofu_poll_reduce_uint64(id, 0, out.as_mut_ptr());
+            utofu_poll_reduce_double(id, 0, real.as_mut_ptr());
+        }
     }
     let end = ids[0];
     for flags in [1, 2, 1 << 63, u64::MAX] {
-        gives!(UTOFU_ERR_INVALID_FLAGS, utofu_barrier(end, flags));
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, flags)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), 1, flags)
-        );
-        gives!(UTOFU_ERR_INVALID_FLAGS, utofu_poll_barrier(end, flags));
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_poll_reduce_uint64(end, flags, out.as_mut_ptr())
-        );
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_poll_reduce_double(end, flags, real.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS:
+            utofu_barrier(end, flags);
+            utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 1, flags);
+            utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), 1, flags);
+            utofu_poll_barrier(end, flags);
+            utofu_poll_reduce_uint64(end, flags, out.as_mut_ptr());
+            utofu_poll_reduce_double(end, flags, real.as_mut_ptr());
+        }
     }
     for op in [0, 1, 8, 9, 255, u32::MAX] {
         gives!(
@@ -276,22 +238,12 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
             utofu_reduce_double(end, 8, reals.as_ptr().cast_mut(), number, 0)
         );
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_reduce_uint64(end, 7, null_mut(), 1, 0)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_reduce_double(end, 8, null_mut(), 1, 0)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_reduce_uint64(end, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_poll_reduce_double(end, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_reduce_uint64(end, 7, null_mut(), 1, 0);
+        utofu_reduce_double(end, 8, null_mut(), 1, 0);
+        utofu_poll_reduce_uint64(end, 0, null_mut());
+        utofu_poll_reduce_double(end, 0, null_mut());
+    }
     ensure_eq!((out, real), ([7; 8], [7.0; 8]), "results after errors");
     // Nothing has been started, and the circuit works.
     ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 2, 0));

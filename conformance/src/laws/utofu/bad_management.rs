@@ -18,47 +18,29 @@ laws! {
 
 fn tni_arguments(_ctx: &Ctx) -> Verdict {
     let (mut ids, mut number) = (null_mut::<u16>(), 77usize);
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_onesided_tnis(null_mut(), &mut number)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_barrier_tnis(null_mut(), &mut number)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_onesided_tnis(&mut ids, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_barrier_tnis(&mut ids, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_get_onesided_tnis(null_mut(), &mut number);
+        utofu_get_barrier_tnis(null_mut(), &mut number);
+        utofu_get_onesided_tnis(&mut ids, null_mut());
+        utofu_get_barrier_tnis(&mut ids, null_mut());
+    }
     ensure!(ids.is_null() && number == 77, "something was written");
     let (mut onesided, mut barrier) = (null_mut(), null_mut());
     for tni in [6, 7, 9, 255, 256, u16::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_TNI_ID,
-            utofu_query_onesided_caps(tni, &mut onesided)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_TNI_ID,
-            utofu_query_barrier_caps(tni, &mut barrier)
-        );
+        gives! { UTOFU_ERR_INVALID_TNI_ID:
+            utofu_query_onesided_caps(tni, &mut onesided);
+            utofu_query_barrier_caps(tni, &mut barrier);
+        }
     }
     ensure!(
         onesided.is_null() && barrier.is_null(),
         "something was written"
     );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_onesided_caps(0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_barrier_caps(0, null_mut())
-    );
-    gives!(UTOFU_ERR_INVALID_POINTER, utofu_query_my_coords(null_mut()));
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_query_onesided_caps(0, null_mut());
+        utofu_query_barrier_caps(0, null_mut());
+        utofu_query_my_coords(null_mut());
+    }
     // These have no code.
     c!(utofu_query_tofu_version(null_mut(), null_mut()));
     c!(utofu_query_utofu_version(null_mut(), null_mut()));
@@ -81,36 +63,21 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         );
     }
     for bit in 3..64 {
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_create_vcq(0, 1 << bit, &mut hdl)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_create_vcq_with_cmp_id(0, 0, 1 << bit, &mut hdl)
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS:
+            utofu_create_vcq(0, 1 << bit, &mut hdl);
+            utofu_create_vcq_with_cmp_id(0, 0, 1 << bit, &mut hdl);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq(0, EXCLUSIVE | SESSION_MODE, &mut hdl)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq_with_cmp_id(0, 0, EXCLUSIVE, &mut hdl)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq_with_cmp_id(0, 0, SESSION_MODE, &mut hdl)
-    );
+    gives! { UTOFU_ERR_INVALID_FLAGS:
+        utofu_create_vcq(0, EXCLUSIVE | SESSION_MODE, &mut hdl);
+        utofu_create_vcq_with_cmp_id(0, 0, EXCLUSIVE, &mut hdl);
+        utofu_create_vcq_with_cmp_id(0, 0, SESSION_MODE, &mut hdl);
+    }
     ensure_eq!(hdl, 7, "the handle after errors");
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_create_vcq(0, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_create_vcq_with_cmp_id(0, 0, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_create_vcq(0, 0, null_mut());
+        utofu_create_vcq_with_cmp_id(0, 0, 0, null_mut());
+    }
     // Nothing was created by all that.
     let queue = Queue::with_component(0, 0, 0)?;
     let mut id = 7;
@@ -126,14 +93,10 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         utofu_query_vcq_id(queue.hdl, null_mut())
     );
     let at = coords(0)?;
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_construct_vcq_id(null_mut(), 0, 0, 0, &mut id)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_construct_vcq_id(null_mut(), 0, 0, 0, &mut id);
+        utofu_construct_vcq_id(at.as_ptr().cast_mut(), 0, 0, 0, null_mut());
+    }
     for axis in 0..6 {
         let mut outside = at;
         outside[axis] = u8::MAX;
@@ -168,34 +131,12 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         );
         ensure_eq!(id, wrong, "a wrong id after set_vcq_id_path");
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vcq_info(queue.id, null_mut(), &mut tni, &mut cq, &mut extra)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vcq_info(
-            queue.id,
-            place.as_mut_ptr(),
-            null_mut(),
-            &mut cq,
-            &mut extra
-        )
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vcq_info(
-            queue.id,
-            place.as_mut_ptr(),
-            &mut tni,
-            null_mut(),
-            &mut extra
-        )
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, &mut cq, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_query_vcq_info(queue.id, null_mut(), &mut tni, &mut cq, &mut extra);
+        utofu_query_vcq_info(queue.id, place.as_mut_ptr(), null_mut(), &mut cq, &mut extra);
+        utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, null_mut(), &mut extra);
+        utofu_query_vcq_info(queue.id, place.as_mut_ptr(), &mut tni, &mut cq, null_mut());
+    }
     ensure_eq!(
         (place, tni, cq, extra),
         ([9; 6], 9, 9, 9),
@@ -214,14 +155,10 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
     let id = vcq_of(0, 0, 0)?;
     let (mut path, mut at) = (99u8, [99u8; 3]);
     for wrong in wrong_vcq_ids(id) {
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_ID,
-            utofu_get_path_id(wrong, null_mut(), &mut path)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_ID,
-            utofu_get_path_coords(wrong, 1, at.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_ID:
+            utofu_get_path_id(wrong, null_mut(), &mut path);
+            utofu_get_path_coords(wrong, 1, at.as_mut_ptr());
+        }
     }
     for outside in [
         [2, 0, 0],
@@ -250,14 +187,10 @@ fn path_arguments(_ctx: &Ctx) -> Verdict {
         );
     }
     ensure_eq!((path, at), (99, [99; 3]), "places after errors");
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_path_id(id, null_mut(), null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_get_path_coords(id, 1, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_get_path_id(id, null_mut(), null_mut());
+        utofu_get_path_coords(id, 1, null_mut());
+    }
     Ok(())
 }
 
@@ -268,27 +201,16 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
     let base = memory.base;
     let mut stadd = 7u64;
     for wrong in wrong_handles(gone) {
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_reg_mem(wrong, base.cast(), 8, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_reg_mem_with_stag(wrong, base.cast(), 256, 3, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_dereg_mem(wrong, 1 << 62, 0)
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+            utofu_reg_mem(wrong, base.cast(), 8, 0, &mut stadd);
+            utofu_reg_mem_with_stag(wrong, base.cast(), 256, 3, 0, &mut stadd);
+            utofu_dereg_mem(wrong, 1 << 62, 0);
+        }
     }
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_reg_mem(queue.hdl, base.cast(), 8, 0, null_mut())
-    );
-    gives!(
-        UTOFU_ERR_INVALID_POINTER,
-        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 0, null_mut())
-    );
+    gives! { UTOFU_ERR_INVALID_POINTER:
+        utofu_reg_mem(queue.hdl, base.cast(), 8, 0, null_mut());
+        utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 0, null_mut());
+    }
     gives!(
         UTOFU_ERR_INVALID_SIZE,
         utofu_reg_mem(queue.hdl, base.cast(), 0, 0, &mut stadd)
@@ -308,14 +230,10 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
         code_name(code)
     );
     for bit in 1..64 {
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_reg_mem(queue.hdl, base.cast(), 8, 1 << bit, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_FLAGS,
-            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 1 << bit, &mut stadd)
-        );
+        gives! { UTOFU_ERR_INVALID_FLAGS:
+            utofu_reg_mem(queue.hdl, base.cast(), 8, 1 << bit, &mut stadd);
+            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, 3, 1 << bit, &mut stadd);
+        }
     }
     for off in [1, 8, 128, 255] {
         let at = base.wrapping_add(off);
@@ -333,14 +251,10 @@ fn stadd_arguments(_ctx: &Ctx) -> Verdict {
         utofu_reg_mem_with_stag(queue.hdl, base.cast(), 0, 3, 0, &mut stadd)
     );
     for stag in [256, 257, 1 << 20, u32::MAX] {
-        gives!(
-            UTOFU_ERR_INVALID_STAG,
-            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, stag, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_STAG,
-            utofu_query_stadd(queue.id, stag, &mut stadd)
-        );
+        gives! { UTOFU_ERR_INVALID_STAG:
+            utofu_reg_mem_with_stag(queue.hdl, base.cast(), 256, stag, 0, &mut stadd);
+            utofu_query_stadd(queue.id, stag, &mut stadd);
+        }
     }
     for wrong in wrong_vcq_ids(queue.id) {
         gives!(

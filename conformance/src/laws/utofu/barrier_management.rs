@@ -21,15 +21,11 @@ fn busy(ctx: &Ctx) -> Verdict {
         let end = circuit.ends()[0];
         let (mut integers, mut doubles) = ([UNTOUCHED; 6], [7f64; 3]);
         let nothing_started = |integers: &mut [u64; 6], doubles: &mut [f64; 3]| -> Verdict {
-            gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
-            gives!(
-                UTOFU_ERR_BUSY,
-                utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr())
-            );
-            gives!(
-                UTOFU_ERR_BUSY,
-                utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr())
-            );
+            gives! { UTOFU_ERR_BUSY:
+                utofu_poll_barrier(end, 0);
+                utofu_poll_reduce_uint64(end, 0, integers.as_mut_ptr());
+                utofu_poll_reduce_double(end, 0, doubles.as_mut_ptr());
+            }
             ensure_eq!(*integers, [UNTOUCHED; 6], "data of a poll without a start");
             ensure_eq!(*doubles, [7f64; 3], "data of a poll without a start");
             Ok(())

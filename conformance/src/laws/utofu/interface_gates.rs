@@ -158,35 +158,21 @@ fn foreign(ctx: &Ctx) -> Verdict {
         circuit.barrier()?;
         let (mut integers, mut doubles) = ([7u64; 6], [7f64; 3]);
         let wrong = || -> Verdict {
-            gives!(
-                UTOFU_ERR_INVALID_VBG_ID,
-                utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1)
-            );
-            gives!(
-                UTOFU_ERR_INVALID_VBG_ID,
-                utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1)
-            );
-            gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(theirs, 0));
-            gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(theirs, 0));
+            gives! { UTOFU_ERR_INVALID_VBG_ID:
+                utofu_free_vbg(std::ptr::from_ref(&theirs).cast_mut(), 1);
+                utofu_set_vbg(std::ptr::from_ref(&alone(theirs)).cast_mut(), 1);
+                utofu_barrier(theirs, 0);
+                utofu_poll_barrier(theirs, 0);
+            }
             Ok(())
         };
         wrong()?;
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_reduce_uint64(theirs, SUM, integers.as_ptr().cast_mut(), 1, 0)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr().cast_mut(), 1, 0)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr())
-        );
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr())
-        );
+        gives! { UTOFU_ERR_INVALID_VBG_ID:
+            utofu_reduce_uint64(theirs, SUM, integers.as_ptr().cast_mut(), 1, 0);
+            utofu_reduce_double(theirs, BFPSUM, doubles.as_ptr().cast_mut(), 1, 0);
+            utofu_poll_reduce_uint64(theirs, 0, integers.as_mut_ptr());
+            utofu_poll_reduce_double(theirs, 0, doubles.as_mut_ptr());
+        }
         ensure_eq!((integers, doubles), ([7; 6], [7.0; 3]), "data after errors");
         // Signals go from VBG to VBG of one TNI.
         for far in [theirs, elsewhere] {

@@ -89,15 +89,24 @@ macro_rules! c {
 /// Calls a function; the law fails unless it succeeds.
 macro_rules! ok {
     ($name:ident($($arg:expr),* $(,)?)) => {
-        $crate::kit::check!($name, c!($name($($arg),*)), 0, $crate::laws::utofu::kit::code_name)
+        $crate::kit::check!(stringify!($name), c!($name($($arg),*)), 0, $crate::laws::utofu::kit::code_name)
     };
 }
 
 /// Calls a function; the law fails unless it gives this code: `gives!(UTOFU_ERR_NOT_FOUND, utofu_poll_tcq(..))`.
+/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
+    ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
+        $crate::kit::check!(
+            stringify!($name($($arg),*)),
+            c!($name($($arg),*)),
+            $code,
+            $crate::laws::utofu::kit::code_name
+        );
+    )+}};
     ($code:ident, $name:ident($($arg:expr),* $(,)?)) => {
         $crate::kit::check!(
-            $name,
+            stringify!($name),
             c!($name($($arg),*)),
             $code,
             $crate::laws::utofu::kit::code_name

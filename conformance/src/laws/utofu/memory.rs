@@ -206,14 +206,10 @@ fn used(ctx: &Ctx) -> Verdict {
         let mut stadd = 0;
         for round in 0..300 {
             let first = job.queue.register_as(one, 200)?;
-            gives!(
-                UTOFU_ERR_USED,
-                utofu_reg_mem_with_stag(job.hdl, two.base.cast(), 512, 200, 0, &mut stadd)
-            );
-            gives!(
-                UTOFU_ERR_USED,
-                utofu_reg_mem_with_stag(job.hdl, one.base.cast(), 256, 200, 0, &mut stadd)
-            );
+            gives! { UTOFU_ERR_USED:
+                utofu_reg_mem_with_stag(job.hdl, two.base.cast(), 512, 200, 0, &mut stadd);
+                utofu_reg_mem_with_stag(job.hdl, one.base.cast(), 256, 200, 0, &mut stadd);
+            }
             job.queue.deregister(first)?;
             let second = job.queue.register_as(two, 200)?;
             ensure_eq!(second, first, "the STADD in round {round}");
@@ -234,22 +230,14 @@ fn aligned(ctx: &Ctx) -> Verdict {
             UTOFU_ERR_INVALID_ADDRESS,
             utofu_reg_mem_with_stag(job.hdl, odd.cast(), 256, 1, 0, &mut stadd)
         );
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_STAG,
-            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd)
-        );
-        gives!(
-            UTOFU_ERR_INVALID_STAG,
-            utofu_query_stadd(job.queue.id, 256, &mut stadd)
-        );
+        gives! { UTOFU_ERR_INVALID_SIZE:
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 257, 1, 0, &mut stadd);
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 0, 1, 0, &mut stadd);
+        }
+        gives! { UTOFU_ERR_INVALID_STAG:
+            utofu_reg_mem_with_stag(job.hdl, memory.base.cast(), 256, 256, 0, &mut stadd);
+            utofu_query_stadd(job.queue.id, 256, &mut stadd);
+        }
         memory.free();
         Ok(())
     })

@@ -201,24 +201,10 @@ fn too_long(ctx: &Ctx) -> Verdict {
         let mut desc = [0u64; 8];
         let mut size = 0;
         let desc = desc.as_mut_ptr().cast();
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_prepare_put_piggyback(
-                job.hdl,
-                peer,
-                data.as_ptr().cast_mut().cast(),
-                to,
-                33,
-                0,
-                flags,
-                desc,
-                &mut size
-            )
-        );
-        gives!(
-            UTOFU_ERR_INVALID_SIZE,
-            utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size)
-        );
+        gives! { UTOFU_ERR_INVALID_SIZE:
+            utofu_prepare_put_piggyback(job.hdl, peer, data.as_ptr().cast_mut().cast(), to, 33, 0, flags, desc, &mut size);
+            utofu_prepare_put_piggyback8(job.hdl, peer, 1, to, 9, 0, flags, desc, &mut size);
+        }
         pause(2);
         job.meet();
         job.queue.tcq_is_empty()?;

@@ -219,14 +219,10 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
                 ok!(utofu_alloc_vbg(tni, 1, 0, id));
             }
             let mut more = [7u64; 2];
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr())
-            );
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr())
-            );
+            gives! { UTOFU_ERR_FULL:
+                utofu_alloc_vbg(tni, 1, 0, more.as_mut_ptr());
+                utofu_alloc_vbg(tni, 2, 0, more.as_mut_ptr());
+            }
             ensure_eq!(more, [7; 2], "ids after FULL");
             ok!(utofu_free_vbg(std::ptr::from_ref(&ids[5]).cast_mut(), 1));
             ok!(utofu_alloc_vbg(tni, 33, round, ids[16..].as_mut_ptr()));
@@ -257,18 +253,11 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
                 );
             }
             let mut whole = [0u64; 64];
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, 34, 0, whole.as_mut_ptr())
-            );
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, 48, 0, whole.as_mut_ptr())
-            );
-            gives!(
-                UTOFU_ERR_FULL,
-                utofu_alloc_vbg(tni, usize::MAX, 0, whole.as_mut_ptr())
-            );
+            gives! { UTOFU_ERR_FULL:
+                utofu_alloc_vbg(tni, 34, 0, whole.as_mut_ptr());
+                utofu_alloc_vbg(tni, 48, 0, whole.as_mut_ptr());
+                utofu_alloc_vbg(tni, usize::MAX, 0, whole.as_mut_ptr());
+            }
             ok!(utofu_alloc_vbg(tni, 33, 0, whole.as_mut_ptr()));
             ok!(utofu_free_vbg(whole.as_ptr().cast_mut(), 33));
         }

@@ -483,17 +483,10 @@ fn completions(ctx: &Ctx) -> Verdict {
 
 fn flags(_: &Ctx) -> Verdict {
     let mut hdl = 0;
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq(TNI, SESSION_MODE | EXCLUSIVE, &mut hdl)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq_with_cmp_id(TNI, 1, SESSION_MODE, &mut hdl)
-    );
-    gives!(
-        UTOFU_ERR_INVALID_FLAGS,
-        utofu_create_vcq_with_cmp_id(TNI, 1, EXCLUSIVE, &mut hdl)
-    );
+    gives! { UTOFU_ERR_INVALID_FLAGS:
+        utofu_create_vcq(TNI, SESSION_MODE | EXCLUSIVE, &mut hdl);
+        utofu_create_vcq_with_cmp_id(TNI, 1, SESSION_MODE, &mut hdl);
+        utofu_create_vcq_with_cmp_id(TNI, 1, EXCLUSIVE, &mut hdl);
+    }
     Queue::create(TNI, SESSION_MODE | THREAD_SAFE)?.free()
 }
