@@ -13,6 +13,7 @@ use unipgas_core::{Deadline, Error, descriptor, trace, waits};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
+use crate::name::Name;
 use crate::status::{Errno, Result};
 use crate::waiters::Waiters;
 use crate::watcher::Watched;
@@ -57,6 +58,8 @@ pub struct Failure {
     pub errno: Errno,
     /// Bytes of a message that the buffer had no room for.
     pub excess: usize,
+    /// With [`Errno::ADDRNOTAVAIL`]: the sender of a message, which is not in the address vector (FI_SOURCE_ERR).
+    pub sender: Option<Name>,
 }
 
 /// A failure that has not been read.

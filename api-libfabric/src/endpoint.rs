@@ -20,7 +20,9 @@ use crate::process::has_other_hosts;
 use crate::service::{Served, Service};
 use crate::state::State;
 use crate::status::{Errno, Result};
-use crate::sys::{FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_TAGGED};
+use crate::sys::{
+    FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_SOURCE_ERR, FI_TAGGED,
+};
 use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
 use crate::watcher::Watched;
 
@@ -37,6 +39,9 @@ pub const RECEIVES: usize = 1 << 16;
 pub const IOV_LIMIT: usize = 8;
 /// Notices of remote writes that have come and have not been looked at; what does not fit waits at its senders.
 const NOTICES: usize = 4096;
+
+/// Unknown senders are named.
+const SENDERS: u64 = FI_SOURCE | FI_SOURCE_ERR;
 
 /// What an endpoint is for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -363,6 +368,7 @@ impl Endpoint {
             transmit: bindings.transmit.clone(),
             receive: bindings.receive.clone(),
             selective: bindings.selective,
+            names_senders: self.options.caps & SENDERS == SENDERS,
             counters: bindings.counters.clone().map(|counter| match counter {
                 Some(counter) => OnceLock::from(counter),
                 None => OnceLock::new(),

@@ -124,6 +124,8 @@ pub enum Called {
 
 /// What a text begins with; alone it names no endpoint.
 pub const SCHEME: &str = "fi_unipgas://";
+/// Bytes of the longest form of a name: a text with its zero.
+pub const LONGEST: usize = SCHEME.len() + (4 * LEN).div_ceil(3) + 1;
 
 impl Called {
     /// From its bytes. Errors: [`Errno::INVAL`].

@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::completion::{CompletionQueue, Entry, Failure};
 use crate::counter::Counter;
+use crate::name::Name;
 use crate::status::{Errno, Result};
+use crate::sys::FI_ADDR_NOTAVAIL;
 use crate::trigger::Deferred;
 
 /// What a counter counts.
@@ -41,6 +43,8 @@ pub(crate) struct Reports {
     pub receive: Option<Arc<CompletionQueue>>,
     /// Successes are told only where the operation asks for it.
     pub selective: [bool; 2],
+    /// A message from a sender that is not in the address vector is reported as an error (FI_SOURCE_ERR).
+    pub names_senders: bool,
     pub counters: [OnceLock<Arc<Counter>>; 6],
     pub deferred: Arc<Deferred>,
 }
@@ -70,15 +74,56 @@ impl Reports {
 
     #[inline(always)]
     pub fn succeed_with(&self, report: &Report, entry: Entry) {
+        self.tell(report, entry);
+        self.count_success(report);
+    }
+
+    /// The end of a receive. `sender` gives the name of a sender that the address vector does not have.
+    #[inline(always)]
+    pub fn succeed_from(
+        &self,
+        report: &Report,
+        entry: Entry,
+        sender: impl FnOnce() -> Option<Name>,
+    ) {
+        self.tell_from(report, entry, sender);
+        self.count_success(report);
+    }
+
+    #[inline(always)]
+    fn tell(&self, report: &Report, entry: Entry) {
         if report.wanted
             && let Some(queue) = self.queue(report.counted)
         {
-            queue.push(Entry {
-                context: report.context,
-                flags: report.flags | entry.flags,
-                ..entry
+            queue.push(entry_of(report, entry));
+        }
+    }
+
+    /// Adds a message to the queue: with FI_SOURCE_ERR as an error with the sender's name, if the address vector does not have that.
+    #[inline(always)]
+    pub fn tell_from(&self, report: &Report, entry: Entry, sender: impl FnOnce() -> Option<Name>) {
+        if !self.is_nameless(&entry) {
+            self.tell(report, entry);
+        } else if report.wanted
+            && let Some(queue) = self.queue(report.counted)
+        {
+            queue.fail(Failure {
+                entry: entry_of(report, entry),
+                errno: Errno::ADDRNOTAVAIL,
+                excess: 0,
+                sender: sender(),
             });
         }
+    }
+
+    /// Whether a message is reported as an error, because its sender has no address here.
+    #[inline(always)]
+    pub fn is_nameless(&self, entry: &Entry) -> bool {
+        self.names_senders && entry.source == FI_ADDR_NOTAVAIL
+    }
+
+    #[inline(always)]
+    fn count_success(&self, report: &Report) {
         if report.work != 0 {
             self.work_ended(report);
         } else {
@@ -120,18 +165,24 @@ impl Reports {
         }
         if let Some(queue) = queue {
             queue.fail(Failure {
-                entry: Entry {
-                    context: report.context,
-                    flags: report.flags | entry.flags,
-                    ..entry
-                },
+                entry: entry_of(report, entry),
                 errno,
                 excess,
+                sender: None,
             });
         }
         if let Some(counter) = counter {
             counter.count_errors(1);
         }
         Ok(())
+    }
+}
+
+#[inline(always)]
+fn entry_of(report: &Report, entry: Entry) -> Entry {
+    Entry {
+        context: report.context,
+        flags: report.flags | entry.flags,
+        ..entry
     }
 }

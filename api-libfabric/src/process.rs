@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use unipgas_core::job::{cores_of_a_job, tell_waits};
-use unipgas_core::registry::{Opening, open_from_env};
+use unipgas_core::registry::{Opening, is_default_alone, open_from_env};
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::{Engine, Error, bootstrap, variables};
 
@@ -35,6 +35,16 @@ pub fn engine() -> Result<Arc<Engine>> {
 pub(crate) fn has_other_hosts() -> std::result::Result<bool, Error> {
     let job = JobName::from_env()?;
     are_elsewhere(&job, bootstrap::neighbours(&job)?)
+}
+
+/// Whether operations end within their calls, as in the memory of one host.
+pub(crate) fn is_immediate() -> bool {
+    if let Some(opened) = &*OPENED.lock()
+        && opened.pid == std::process::id()
+    {
+        return !opened.engine.is_driven();
+    }
+    has_other_hosts() == Ok(false) && is_default_alone() == Ok(true)
 }
 
 /// Whether some are, where `here` are on this host.

@@ -1,13 +1,13 @@
 //! Address vectors.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
-use super::naming::{self, Format};
+use super::naming::{self, Format, Series};
 use super::{Object, code, fid_of, given, is_free, list, no, no_control, number, put};
 use crate::av::AddressVector;
 use crate::name::{Called, LEN};
@@ -38,7 +38,7 @@ static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert,
     insertsvc,
-    insertsym: no,
+    insertsym,
     remove,
     lookup,
     straddr,
@@ -175,6 +175,51 @@ unsafe extern "C" fn insertsvc(
         // - as for `insert`.
         unsafe { part.insert(av, 1, called, address, (flags, context)) }
     }) as c_int
+}
+
+unsafe extern "C" fn insertsym(
+    av: *mut fid_av,
+    node: *const c_char,
+    nodes: usize,
+    service: *const c_char,
+    services: usize,
+    addresses: *mut u64,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    number(|| {
+        // SAFETY:
+        // - an address vector, and strings of C or null, by the interface.
+        let (part, node, service) = unsafe {
+            (
+                &AvObject::at(av)?.inner,
+                Series::of(node)?,
+                Series::of(service)?,
+            )
+        };
+        let count = nodes.checked_mul(services).ok_or(Errno::INVAL)?;
+        if count > c_int::MAX as usize || !node.has(nodes) || !service.has(services) {
+            return Err(Errno::INVAL);
+        }
+        let mut nth = 0;
+        let each = || {
+            let (node, service) = (node.nth(nth / services), service.nth(nth % services));
+            nth += 1;
+            // SAFETY:
+            // - strings of C or null.
+            match unsafe { naming::resolve(pointer(&node), pointer(&service), 0) } {
+                Ok(called) => called.ok_or(Errno::INVAL),
+                Err(_) => Err(Errno::ADDRNOTAVAIL),
+            }
+        };
+        // SAFETY:
+        // - as for `insert`.
+        unsafe { part.insert(av, count, each, addresses, (flags, context)) }
+    }) as c_int
+}
+
+fn pointer(text: &Option<CString>) -> *const c_char {
+    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
 impl AvPart {

@@ -11,7 +11,10 @@ use crate::status::Errno;
 use crate::sys::*;
 
 /// What domains and event queues of a fabric keep.
-pub(super) struct Fabric;
+pub(super) struct Fabric {
+    /// That the program was compiled for.
+    pub version: u32,
+}
 
 pub(super) type FabricObject = Object<fid_fabric, Arc<Fabric>>;
 
@@ -50,10 +53,13 @@ pub(super) unsafe extern "C" fn open_fabric(
             ops: &OPS,
             api_version: attr.api_version,
         };
+        let kept = Fabric {
+            version: attr.api_version,
+        };
         super::given(fabric)?;
         // SAFETY:
         // - not null, so a place for a pointer.
-        unsafe { put(fabric, Object::create(raw, Arc::new(Fabric))) }
+        unsafe { put(fabric, Object::create(raw, Arc::new(kept))) }
     })
 }
 

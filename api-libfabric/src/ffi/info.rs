@@ -12,7 +12,8 @@ use crate::domain::{CQ_DATA_SIZE, MOST, MOST_ENDPOINTS, MOST_REGIONS};
 use crate::endpoint::{DEPTH, INJECT_SIZE, IOV_LIMIT, RECEIVES};
 use crate::memory::KEY_SIZE;
 use crate::messages::RECEIVE_OP_FLAGS;
-use crate::name::Called;
+use crate::name::{Called, LONGEST as LONGEST_NAME};
+use crate::process;
 use crate::rma::{LONGEST, TRANSMIT_FLAGS};
 use crate::status::{Errno, Result};
 use crate::sys::*;
@@ -24,12 +25,19 @@ const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x756e69;
 const PRIMARY: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Capabilities that cost time or memory. Programs that name capabilities get these only on request.
-const ON_REQUEST: u64 = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
+const ON_REQUEST: u64 =
+    FI_RMA_EVENT | FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_FENCE;
 const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
 const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND | FI_FENCE | FI_TRIGGER;
 const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
+/// Orders of accesses to the same memory, as the three sizes of fi_ep_attr have them.
+const DATA_ORDERS: [u64; 3] = [
+    FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW,
+    FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR,
+    FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW,
+];
 /// Modes of memory registration that the provider accepts.
 const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
@@ -161,6 +169,15 @@ fn reach(wishes: Option<&Wishes<'_>>) -> u64 {
     }
 }
 
+/// The order that holds without a request. Where operations end within their calls, only a message that waits for room is overtaken.
+fn held_order() -> u64 {
+    if process::is_immediate() {
+        ORDERS & !(FI_ORDER_RAS | FI_ORDER_WAS)
+    } else {
+        FI_ORDER_SAS
+    }
+}
+
 /// Refuses bits that the provider does not know.
 fn allowed(hint: &str, kind: Kind, wanted: u64, known: u64) -> Option<()> {
     if wanted & !known == 0 {
@@ -226,10 +243,11 @@ impl Offer {
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
         let reach = reach(wishes);
         let mut offer = Offer {
-            caps: CAPS | reach,
+            // Programs have to expect its errors.
+            caps: (CAPS | reach) & !FI_SOURCE_ERR,
             reach,
             format: Format::Bytes,
-            order: [FI_ORDER_SAS; 2],
+            order: [held_order(); 2],
             op_flags: [0; 2],
             sizes: [1024; 2],
             mr_mode: if version < crate::sys::version(1, 5) {
@@ -256,6 +274,9 @@ impl Offer {
             });
             offer.caps = completed(wishes.info.caps) | of_receives;
             offer.reach = offer.caps & reach;
+            if offer.caps & (FI_SOURCE | FI_SOURCE_ERR) == FI_SOURCE_ERR {
+                allowed("caps", Kind::Caps, FI_SOURCE_ERR, FI_SOURCE)?;
+            }
         }
         let asked = wishes.info.addr_format;
         offer.format = match Format::of(asked) {
@@ -315,7 +336,7 @@ impl Offer {
             within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
             within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
             offer.op_flags[0] = wanted.op_flags;
-            offer.order[0] = or(wanted.msg_order, FI_ORDER_SAS);
+            offer.order[0] = or(wanted.msg_order, offer.order[0]);
             offer.sizes[0] = or(wanted.size, 1024);
         }
         if let Some(wanted) = wishes.receive {
@@ -346,8 +367,22 @@ impl Offer {
             )?;
             within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
             offer.op_flags[1] = wanted.op_flags;
-            offer.order[1] = or(wanted.msg_order, FI_ORDER_SAS);
+            offer.order[1] = or(wanted.msg_order, offer.order[1]);
             offer.sizes[1] = or(wanted.size, 1024);
+        }
+        if let Some(wanted) = wishes.endpoint {
+            let sizes = [
+                wanted.max_order_raw_size,
+                wanted.max_order_war_size,
+                wanted.max_order_waw_size,
+            ];
+            for (_, order) in sizes
+                .into_iter()
+                .zip(DATA_ORDERS)
+                .filter(|(size, _)| *size > 0)
+            {
+                offer.order[0] |= order;
+            }
         }
         if let Some(wanted) = wishes.domain {
             offer.meet_domain(version, wanted, reach)?;
@@ -387,7 +422,11 @@ impl Offer {
         within("domain_attr->mr_iov_limit", wanted.mr_iov_limit, 1)?;
         within("domain_attr->mr_cnt", wanted.mr_cnt, MOST_REGIONS)?;
         within("domain_attr->auth_key_size", wanted.auth_key_size, 0)?;
-        within("domain_attr->max_err_data", wanted.max_err_data, 0)?;
+        within(
+            "domain_attr->max_err_data",
+            wanted.max_err_data,
+            LONGEST_NAME,
+        )?;
         allowed("domain_attr->caps", Kind::Caps, wanted.caps, reach)?;
         self.reach |= wanted.caps;
         for (hint, wanted, most) in [
@@ -488,9 +527,17 @@ impl Offer {
         endpoint.protocol = PROTOCOL;
         endpoint.protocol_version = 1;
         endpoint.max_msg_size = LONGEST;
-        endpoint.max_order_raw_size = LONGEST;
-        endpoint.max_order_war_size = LONGEST;
-        endpoint.max_order_waw_size = LONGEST;
+        [
+            endpoint.max_order_raw_size,
+            endpoint.max_order_war_size,
+            endpoint.max_order_waw_size,
+        ] = DATA_ORDERS.map(|order| {
+            if self.order[0] & order != 0 {
+                LONGEST
+            } else {
+                0
+            }
+        });
         endpoint.mem_tag_format = self.tag_format;
         [endpoint.tx_ctx_cnt, endpoint.rx_ctx_cnt] = self.contexts;
         domain.name = library::duplicate(NAME)?;
@@ -513,6 +560,7 @@ impl Offer {
         domain.cntr_cnt = MOST;
         domain.mr_iov_limit = 1;
         domain.mr_cnt = MOST_REGIONS;
+        domain.max_err_data = LONGEST_NAME;
         domain.caps = self.reach;
         // The library fills in the provider's name and versions.
         fabric.name = library::duplicate(NAME)?;

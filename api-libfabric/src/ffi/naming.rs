@@ -1,7 +1,7 @@
 //! How programs see names of endpoints: as bytes, or as texts (FI_ADDR_STR); and what `node` and `service` mean.
 
-use std::ffi::{CStr, c_char, c_void};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use super::given;
 use crate::name::{Called, LEN, SCHEME};
@@ -159,6 +159,79 @@ pub(super) unsafe fn resolve(
     let service = service.filter(|service| !is_any(service));
     let service = service.map(|service| Service::new(service).map(Called::Service));
     service.transpose().map_err(|_| Errno::NODATA)
+}
+
+/// The names that follow a first one in a symmetric insertion (fi_av(3)): numeric addresses of nodes, or a text with a number at its end.
+pub(super) enum Series {
+    /// Null: the only name.
+    None,
+    Address(IpAddr),
+    /// Digits keep their number of places, so that node09 is followed by node10.
+    Text {
+        text: String,
+        number: Option<(u64, usize)>,
+    },
+}
+
+impl Series {
+    /// The series that begins with a name. Errors: [`Errno::INVAL`].
+    ///
+    /// # Safety
+    /// Null, or a string of C.
+    pub unsafe fn of(first: *const c_char) -> Result<Series> {
+        // SAFETY:
+        // - the caller's contract.
+        let Some(first) = (unsafe { text(first) })? else {
+            return Ok(Series::None);
+        };
+        if let Ok(address) = first.parse() {
+            return Ok(Series::Address(address));
+        }
+        let text = first.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = &first[text.len()..];
+        Ok(Series::Text {
+            text: text.to_owned(),
+            number: digits.parse().ok().map(|number| (number, digits.len())),
+        })
+    }
+
+    /// Whether it has so many names.
+    pub fn has(&self, count: usize) -> bool {
+        count <= 1
+            || count as u64 <= u64::from(u32::MAX)
+                && match self {
+                    Series::None => false,
+                    Series::Address(IpAddr::V4(first)) => {
+                        u32::from(*first).checked_add(count as u32 - 1).is_some()
+                    }
+                    Series::Address(IpAddr::V6(first)) => {
+                        u128::from(*first).checked_add(count as u128 - 1).is_some()
+                    }
+                    Series::Text { number, .. } => number
+                        .is_some_and(|(first, _)| first.checked_add(count as u64 - 1).is_some()),
+                }
+    }
+
+    /// The name number `nth` from 0 on, which it [has](Series::has).
+    pub fn nth(&self, nth: usize) -> Option<CString> {
+        let text = match self {
+            Series::None => return None,
+            Series::Address(IpAddr::V4(first)) => {
+                Ipv4Addr::from(u32::from(*first).wrapping_add(nth as u32)).to_string()
+            }
+            Series::Address(IpAddr::V6(first)) => {
+                Ipv6Addr::from(u128::from(*first).wrapping_add(nth as u128)).to_string()
+            }
+            Series::Text { text, number: None } => text.clone(),
+            Series::Text {
+                text,
+                number: Some((first, places)),
+            } => {
+                format!("{text}{:0places$}", first.wrapping_add(nth as u64))
+            }
+        };
+        CString::new(text).ok()
+    }
 }
 
 /// The address of another machine of that name or address; `None`: it is this one. Errors: [`Errno::NODATA`] for what is none.

@@ -4,9 +4,13 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::domain::DomainObject;
+use super::naming::Format;
 use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, number, put};
-use crate::completion::{CompletionQueue, Entry, Wait};
+use crate::completion::{CompletionQueue, Entry, Failure, Wait};
+use crate::name::Called;
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
@@ -17,6 +21,11 @@ pub(super) struct QueuePart {
     /// The wait's condition is a number of entries.
     threshold: bool,
     wait: c_int,
+    format: Format,
+    /// fi_cq_err_entry has a member for the size of a buffer of the program.
+    sizes_error_data: bool,
+    /// Data of the last error, for programs without such a buffer.
+    error_data: Mutex<Vec<u8>>,
 }
 
 pub(super) type QueueObject = Object<fid_cq, QueuePart>;
@@ -94,6 +103,9 @@ pub(super) unsafe extern "C" fn open_queue(
             entry,
             threshold,
             wait: attr.wait_obj,
+            format: domain.inner.format,
+            sizes_error_data: domain.inner.fabric.version >= version(1, 5),
+            error_data: Mutex::default(),
         };
         let raw = fid_cq {
             fid: fid_of(FI_CLASS_CQ, context, &FID),
@@ -293,24 +305,55 @@ unsafe extern "C" fn readerr(
     number(|| {
         given(entry)?;
         // SAFETY:
-        // - a completion queue, by the table, and a place for an entry, by the interface, whose last members say where the program
-        //   wants more about the error: there is no more.
+        // - a completion queue, by the table, and a place for an entry, by the interface.
         unsafe {
-            let failure = QueueObject::at(queue)?.inner.queue.read_failure()?;
-            let entry = &mut *entry;
-            entry.op_context = failure.entry.context as *mut c_void;
-            entry.flags = failure.entry.flags;
-            entry.len = failure.entry.len;
-            entry.buf = failure.entry.buffer as *mut c_void;
-            entry.data = failure.entry.data;
-            entry.tag = failure.entry.tag;
-            entry.olen = failure.excess;
-            entry.err = failure.errno.0;
-            entry.prov_errno = failure.errno.0;
-            entry.err_data_size = 0;
+            let part = &QueueObject::at(queue)?.inner;
+            let failure = part.queue.read_failure()?;
+            (*entry).op_context = failure.entry.context as *mut c_void;
+            (*entry).flags = failure.entry.flags;
+            (*entry).len = failure.entry.len;
+            (*entry).buf = failure.entry.buffer as *mut c_void;
+            (*entry).data = failure.entry.data;
+            (*entry).tag = failure.entry.tag;
+            (*entry).olen = failure.excess;
+            (*entry).err = failure.errno.0;
+            (*entry).prov_errno = failure.errno.0;
+            part.give_error_data(&failure, entry);
         }
         Ok(1)
     })
+}
+
+impl QueuePart {
+    /// Gives the name of the sender where the program wants it: in its own buffer, or in one of the queue until the next failure is read.
+    ///
+    /// # Safety
+    /// An entry as fi_cq(3) has it, without the last member in releases before 1.5.
+    unsafe fn give_error_data(&self, failure: &Failure, entry: *mut fi_cq_err_entry) {
+        let name = (failure.sender).map(|name| self.format.write(&Called::Name(name)));
+        let name = name.unwrap_or_default();
+        // SAFETY:
+        // - the caller's contract: the last member is there, and says how long the program's buffer is.
+        unsafe {
+            let room = if self.sizes_error_data {
+                (*entry).err_data_size
+            } else {
+                0
+            };
+            let mut given = name.len();
+            if room > 0 && !(*entry).err_data.is_null() {
+                given = given.min(room);
+                std::ptr::copy_nonoverlapping(name.as_ptr(), (*entry).err_data.cast(), given);
+            } else if !name.is_empty() {
+                let mut kept = self.error_data.lock();
+                *kept = name;
+                (*entry).err_data = kept.as_mut_ptr().cast();
+            }
+            if self.sizes_error_data {
+                (*entry).err_data_size = given;
+            }
+        }
+    }
 }
 
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {

@@ -39,7 +39,8 @@ impl Messages {
                 }
                 // Whoever has gone needs no answer.
                 (After::Receive(report, entry, failure), _) => {
-                    reports.operated(report, *entry, *failure);
+                    let sender = || self.acquaintances.name_of(sent.to).ok();
+                    reports.operated(report, *entry, *failure, sender);
                 }
                 (After::Nothing, _) => {}
             }
@@ -358,7 +359,8 @@ impl State {
         let mut entry = self.entry(received);
         let discarded = parts.is_empty() && awaited.bounce.is_some();
         if received.len <= capacity || discarded {
-            reports.succeed_with(&awaited.report, entry);
+            let sender = || self.messages.as_ref()?.name_of(received.source);
+            reports.succeed_from(&awaited.report, entry, sender);
         } else {
             entry.len = capacity;
             let excess = received.len - capacity;
@@ -421,7 +423,7 @@ impl State {
         // Told always: the program has nothing else to know by that the buffer is its own again.
         report.wanted |= told;
         // Failures are read by another call than the rest, perhaps too early: so they do not give the buffer back.
-        let mut by_itself = false;
+        let by_itself;
         match result {
             Ok(received) if received.envelope.context & APART != 0 => {
                 let request = apart.unwrap_or_default();
@@ -433,15 +435,17 @@ impl State {
                 let mut entry = self.entry(&received);
                 entry.buffer = buffer.addr();
                 if received.len <= capacity {
-                    if told {
+                    by_itself = told && reports.is_nameless(&entry);
+                    if told && !by_itself {
                         entry.flags |= FI_MULTI_RECV;
                     }
-                    reports.succeed_with(&report, entry);
+                    let sender = || self.messages.as_ref()?.name_of(received.source);
+                    reports.succeed_from(&report, entry, sender);
                 } else {
+                    by_itself = told;
                     entry.len = capacity;
                     let excess = received.len - capacity;
                     let _ = reports.fail_with(&report, Errno::TRUNC, entry, excess);
-                    by_itself = told;
                 }
             }
             Err(error) => {

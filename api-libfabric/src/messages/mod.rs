@@ -335,6 +335,11 @@ impl Messages {
         (*self.mailbox.key().as_bytes(), *numbers.as_bytes())
     }
 
+    /// The name of a peer.
+    fn name_of(&self, number: u32) -> Option<Name> {
+        self.acquaintances.name_of(number).ok()
+    }
+
     fn number(&self, name: &Name) -> std::result::Result<u32, Error> {
         self.acquaintances
             .numbers

@@ -15,6 +15,7 @@ use super::{After, Awaited, Messages, Parts, Sent, Tag, errno};
 use crate::atomics::{Family, Operands, Valid, check, valid};
 use crate::completion::Entry;
 use crate::endpoint::{Endpoint, Posting};
+use crate::name::Name;
 use crate::operation::{Counted, Report, Reports};
 use crate::rma::Part;
 use crate::state::State;
@@ -226,9 +227,15 @@ impl Messages {
 
 impl Reports {
     /// The end of a receive whose buffer was operated on.
-    pub(super) fn operated(&self, report: &Report, entry: Entry, failure: Option<Errno>) {
+    pub(super) fn operated(
+        &self,
+        report: &Report,
+        entry: Entry,
+        failure: Option<Errno>,
+        sender: impl FnOnce() -> Option<Name>,
+    ) {
         match failure {
-            None => self.succeed_with(report, entry),
+            None => self.succeed_from(report, entry, sender),
             // Nobody calls who could be told that nothing is bound.
             Some(errno) => drop(self.fail_with(report, errno, entry, 0)),
         }
@@ -328,7 +335,7 @@ impl State {
         let after = After::Receive(awaited.report, entry, failure);
         let (to, code) = ((source, head.serial), failure.map_or(0, |errno| errno.0));
         if messages.answer(engine, to, code, results, after) {
-            reports.operated(&awaited.report, entry, failure);
+            reports.operated(&awaited.report, entry, failure, || messages.name_of(source));
         }
     }
 

@@ -311,15 +311,8 @@ impl State {
         }
         let entry = self.entry(&found);
         // Looking is counted as nothing.
-        if report.wanted
-            && let Some(queue) = &reports.receive
-        {
-            queue.push(Entry {
-                context: report.context,
-                flags: report.flags | entry.flags,
-                ..entry
-            });
-        }
+        let sender = || self.messages.as_ref()?.name_of(found.source);
+        reports.tell_from(report, entry, sender);
         Ok(true)
     }
 

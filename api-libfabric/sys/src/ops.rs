@@ -70,7 +70,7 @@ tables! {
     fi_ops_av {
         insert: (*mut fid_av, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int;
         insertsvc: (*mut fid_av, *const c_char, *const c_char, *mut u64, u64, *mut c_void) -> c_int;
-        insertsym: no;
+        insertsym: (*mut fid_av, *const c_char, usize, *const c_char, usize, *mut u64, u64, *mut c_void) -> c_int;
         remove: (*mut fid_av, *mut u64, usize, u64) -> c_int;
         lookup: (*mut fid_av, u64, *mut c_void, *mut usize) -> c_int;
         straddr: (*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char;

@@ -210,6 +210,15 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     )))
 }
 
+/// Whether [`open_from_env`] opens the default backend and no network, on one host. Errors: what the environment says wrongly.
+pub fn is_default_alone() -> Result<bool> {
+    let wish = variables::get("UNIPGAS_BACKEND")?;
+    let alone = backends()
+        .first()
+        .is_some_and(|first| !first.network && wish.as_ref().is_none_or(|wish| wish == first.name));
+    Ok(alone && host::played()?.is_none())
+}
+
 /// Whether an address has room for another transport's part.
 fn has_room(open: &[Arc<dyn Transport>], another: &dyn Transport) -> bool {
     let mut parts: Vec<_> = open.iter().map(|one| (one.tag(), one.address())).collect();

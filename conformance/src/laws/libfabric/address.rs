@@ -1,6 +1,6 @@
 //! Address vectors and names (fi_av(3), fi_cm(3)).
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
 use std::ptr::null;
 
 use super::kit::*;
@@ -29,6 +29,8 @@ laws! {
         "every endpoint has a name of its own, known before it is enabled; a short buffer is -FI_ETOOSMALL with the length";
     events: "av.events", "fi_av(3), fi_eq(3)", 1, [av_open, av_insert, eq_open, eq_read, eq_readerr, eq_sread],
         "asynchronous insertions are told by the event queue: how many were good, and each that was not";
+    symmetric: "av.symmetric", "fi_av(3) fi_av_insertsym", 1, [av_insertsym, av_insertsvc, av_lookup],
+        "a symmetric insertion inserts for each of consecutive nodes all consecutive services, each as fi_av_insertsvc does";
     bad: "av.bad", "fi_av(3)", 1, [av_open, av_insert, av_remove, av_lookup],
         "unknown kinds and flags, no names and no places are refused";
 }
@@ -420,4 +422,77 @@ fn lowest(ctx: &Ctx) -> Verdict {
         }
         Ok(())
     })
+}
+
+/// What is known of an address; nothing of one that is not there.
+fn looked_up(av: *mut fid_av, address: u64) -> Option<[u8; NAME]> {
+    let (mut name, mut len) = ([0; NAME], NAME);
+    let code = call!(obj av, lookup(address, name.as_mut_ptr().cast(), &mut len));
+    (code == 0).then_some(name)
+}
+
+fn symmetric(_: &Ctx) -> Verdict {
+    type Names = [&'static CStr];
+    let cases: [(&Names, &Names); 5] = [
+        (&[c"localhost"], &[c"7000", c"7001", c"7002"]),
+        (&[c"127.0.0.1", c"127.0.0.2"], &[c"name09", c"name10"]),
+        (&[c"::ffff:7f00:1"], &[c"7009"]),
+        // Nobody can be there.
+        (&[c"224.0.0.255", c"224.0.1.0"], &[c"9", c"10"]),
+        (&[c"localhost"], &[c"a name"]),
+    ];
+    let station = Station::open(&Plan::default())?;
+    for (nodes, services) in cases {
+        let count = nodes.len() * services.len();
+        let (one_by_one, at_once) = (
+            vector(&station, FI_AV_TABLE, 0)?,
+            vector(&station, FI_AV_TABLE, 0)?,
+        );
+        let (mut good, mut expected, mut errnos) = (0, Vec::new(), Vec::new());
+        for (node, service) in nodes
+            .iter()
+            .flat_map(|node| services.iter().map(move |s| (node, s)))
+        {
+            let (mut address, mut errno) = (7, 7);
+            good += call!(obj one_by_one, insertsvc(node.as_ptr(), service.as_ptr(), &mut address, FI_SYNC_ERR, (&raw mut errno).cast()));
+            expected.push(looked_up(one_by_one, address));
+            errnos.push(errno);
+        }
+        let (mut addresses, mut errors) = (vec![7; count], vec![7i32; count]);
+        let (node, service) = (nodes[0].as_ptr(), services[0].as_ptr());
+        let (into, told) = (addresses.as_mut_ptr(), errors.as_mut_ptr().cast());
+        let inserted = call!(obj at_once, insertsym(node, nodes.len(), service, services.len(), into, FI_SYNC_ERR, told));
+        ensure_eq!(inserted, good, "addresses of {nodes:?} and {services:?}");
+        let seen: Vec<_> = addresses.iter().map(|to| looked_up(at_once, *to)).collect();
+        ensure_eq!(
+            (seen, errors),
+            (expected, errnos),
+            "{nodes:?} and {services:?}"
+        );
+        super::station::close(one_by_one)?;
+        super::station::close(at_once)?;
+    }
+    let (av, none) = (station.av, null_mut());
+    let refused: [(*const c_char, usize, *const c_char, usize); 6] = [
+        (null(), 2, c"7".as_ptr(), 1),
+        (c"localhost".as_ptr(), 2, c"7".as_ptr(), 1),
+        (c"localhost".as_ptr(), 1, c"name".as_ptr(), 2),
+        (
+            c"localhost".as_ptr(),
+            1,
+            c"18446744073709551615".as_ptr(),
+            2,
+        ),
+        (c"255.255.255.255".as_ptr(), 2, c"7".as_ptr(), 1),
+        (c"127.0.0.1".as_ptr(), usize::MAX, c"7".as_ptr(), 2),
+    ];
+    for (node, nodes, service, services) in refused {
+        gives!(FI_EINVAL, obj av, insertsym(node, nodes, service, services, null_mut(), 0, none));
+    }
+    ensure_eq!(
+        call!(obj av, insertsym(null(), 1, c"7".as_ptr(), 0, null_mut(), 0, none)),
+        0,
+        "no services"
+    );
+    station.close()
 }

@@ -166,13 +166,19 @@ fn caps(_: &Ctx) -> Verdict {
         FI_ATOMIC | FI_READ,
         FI_MSG | FI_ATOMIC | FI_RMA_EVENT,
         FI_TAGGED | FI_SOURCE,
+        FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR,
     ] {
         let mut hints = Info::hints();
         hints.info().caps = caps;
         let offered = offer(Some(&hints))?.info().caps;
         ensure_eq!(offered & caps, caps, "capabilities");
         // What costs something is offered to those who ask for it.
-        let costly = FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
+        let costly = FI_RMA_EVENT
+            | FI_SOURCE
+            | FI_SOURCE_ERR
+            | FI_DIRECTED_RECV
+            | FI_MULTI_RECV
+            | FI_TRIGGER;
         ensure_eq!(
             offered & costly & !caps,
             0,

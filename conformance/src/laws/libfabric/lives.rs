@@ -393,7 +393,6 @@ fn unused(_: &Ctx) -> Verdict {
             (ep.join)(),
             (options.tx_ctx)(),
             (options.rx_ctx)(),
-            (av.insertsym)(),
             (av.av_set)(),
         ]
         .map(|code| code as i32 as isize)

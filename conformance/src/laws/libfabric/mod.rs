@@ -37,6 +37,7 @@ mod progress;
 mod receive;
 mod rights;
 mod rma;
+mod sender;
 mod service;
 mod shared;
 mod shared_bindings;
@@ -75,6 +76,7 @@ pub fn laws() -> Vec<&'static Law> {
         alias::laws(),
         account::laws(),
         address::laws(),
+        sender::laws(),
         message::laws(),
         tagged::laws(),
         tagged_atomic::laws(),

@@ -1,7 +1,7 @@
 //! Order between operations, and when others see their results.
 
 use super::kit::*;
-use super::library::getinfo;
+use super::library::{Info, getinfo};
 use super::station::Plan;
 
 laws! {
@@ -13,6 +13,8 @@ laws! {
         "with the orders of RMA the last of several writes stays, and a read after a write sees it";
     mixed: "order.mixed", "fi_endpoint(3)", 2, [atomic, write, fetch_atomic, read] + ordering,
         "with strict order RMA and atomics to one peer follow one another";
+    anyway: "order.anyway", "fi_endpoint(3) msg_order, max_order_raw_size", 2, [getinfo, atomic, write, fetch_atomic, read] + ordering,
+        "without a request the order that holds is shown, and the sizes of ordered data with it; accesses keep to it";
     before_message: "atomic.visible.message", "fi_atomic(3) §4.8", 2, [atomic, send, recv] + ordering,
         "after an atomic's completion a message follows: who has received it sees the atomic's result";
     before_data: "atomic.visible.data", "fi_atomic(3) §4.8", 2, [atomic, writedata] + ordering,
@@ -44,12 +46,7 @@ fn told(_: &Ctx) -> Verdict {
                     of(1) & !tx == 0 && of(2) & !rx == 0,
                     "order {order:#x} is accepted and not offered"
                 );
-                let sizes = info.endpoint();
-                let least = sizes
-                    .max_order_raw_size
-                    .min(sizes.max_order_war_size)
-                    .min(sizes.max_order_waw_size);
-                ensure!(least >= 8, "data are ordered up to {least} bytes");
+                sizes_fit(&mut info)?;
             }
             Err(code) => {
                 ensure_eq!(code, -libc::ENODATA, "order {order:#x}");
@@ -63,9 +60,72 @@ fn told(_: &Ctx) -> Verdict {
     Ok(())
 }
 
+/// Data are ordered up to some size exactly where an order says so.
+fn sizes_fit(info: &mut Info) -> Verdict {
+    let (order, sizes) = (info.transmit().msg_order, *info.endpoint());
+    for (size, orders) in [
+        (
+            sizes.max_order_raw_size,
+            FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW,
+        ),
+        (
+            sizes.max_order_war_size,
+            FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR,
+        ),
+        (
+            sizes.max_order_waw_size,
+            FI_ORDER_WAW | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_WAW,
+        ),
+    ] {
+        let fits = if order & orders != 0 {
+            size >= 8
+        } else {
+            size == 0
+        };
+        ensure!(
+            fits,
+            "data are ordered up to {size} bytes, with order {order:#x}"
+        );
+    }
+    Ok(())
+}
+
+fn anyway(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    let mut info = getinfo(plan.version, 0, Some(&plan.hints()))
+        .map_err(|code| format!("fi_getinfo gave {code}"))?;
+    sizes_fit(&mut info)?;
+    let (order, receives) = (info.transmit().msg_order, info.receive().msg_order);
+    ensure_eq!(
+        order & receives & FI_ORDER_SAS,
+        FI_ORDER_SAS,
+        "the order of messages"
+    );
+    let accesses = FI_ORDER_RMA | FI_ORDER_ATOMIC | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+    ensure!(
+        ctx.backend != "shm" || order & receives & accesses == accesses,
+        "the order {order:#x} where operations end within their calls"
+    );
+    if order & accesses == accesses {
+        atomics_in_order(ctx, 0)?;
+        writes_in_order(ctx, 0)?;
+        all_in_order(ctx, 0)?;
+    }
+    let mut hints = plan.hints();
+    hints.endpoint().max_order_waw_size = 8;
+    let mut info = getinfo(plan.version, 0, Some(&hints))
+        .map_err(|code| format!("fi_getinfo with an ordered size gave {code}"))?;
+    ensure!(info.endpoint().max_order_waw_size >= 8, "the ordered size");
+    sizes_fit(&mut info)
+}
+
 fn second_sees_first(ctx: &Ctx) -> Verdict {
+    atomics_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_ATOMIC)
+}
+
+fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
     let plan = Plan {
-        order: FI_ORDER_STRICT | FI_ORDER_ATOMIC,
+        order,
         ..Plan::default()
     };
     with(ctx, &plan, 256, |job| {
@@ -113,8 +173,12 @@ fn second_sees_first(ctx: &Ctx) -> Verdict {
 }
 
 fn writes(ctx: &Ctx) -> Verdict {
+    writes_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA)
+}
+
+fn writes_in_order(ctx: &Ctx, order: u64) -> Verdict {
     let plan = Plan {
-        order: FI_ORDER_STRICT | FI_ORDER_RMA,
+        order,
         ..Plan::default()
     };
     with(ctx, &plan, 8192, |job| {
@@ -141,8 +205,12 @@ fn writes(ctx: &Ctx) -> Verdict {
 }
 
 fn mixed(ctx: &Ctx) -> Verdict {
+    all_in_order(ctx, FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC)
+}
+
+fn all_in_order(ctx: &Ctx, order: u64) -> Verdict {
     let plan = Plan {
-        order: FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC,
+        order,
         ..Plan::default()
     };
     with(ctx, &plan, 256, |job| {

@@ -1,0 +1,213 @@
+//! Messages from senders that the address vector does not have (FI_SOURCE_ERR of fi_getinfo(3), fi_cq(3)).
+
+use std::ptr::null_mut;
+
+use super::kit::*;
+use super::station::Plan;
+use crate::ensure_eq;
+use crate::law::{Ctx, Verdict};
+
+laws! {
+    named: "cq.sender", "fi_cq(3) FI_EADDRNOTAVAIL", 2, [recv, trecv, av_insert, cq_readerr, cq_readfrom, cntr_read],
+        "a message from an unknown sender is an error with the sender's name; inserted, that gives the sender of the next message";
+    several: "cq.sender.multi", "fi_cq(3), fi_msg(3)", 2, [recvmsg, cq_readerr, cq_read],
+        "a buffer for several messages is given back by an entry of its own after such an error";
+    old: "cq.sender.old", "fi_cq(3) err_data_size", 2, [recv, cq_readerr],
+        "programs of releases before 1.5 have no err_data_size: they get the name in a buffer of the provider";
+}
+
+/// Where a program wants the name.
+#[derive(Clone, Copy, PartialEq)]
+enum Buffer {
+    Own(usize),
+    Providers,
+    /// Of a program without err_data_size.
+    Old,
+}
+
+const UNTOUCHED: usize = 77;
+
+/// The next entry is the error of an unknown sender; the entry, and the name in it.
+fn error_of(job: &Job<'_>, buffer: Buffer) -> Result<(fi_cq_err_entry, Vec<u8>), String> {
+    let mut looks = Looks::for_the("a message of an unknown sender");
+    loop {
+        match job.rx.read() {
+            (AVAIL, _) => break,
+            (AGAIN, _) => looks.again(),
+            (code, _) => return Err(format!("fi_cq_read gave {}", code_name(code))),
+        }
+    }
+    // SAFETY:
+    // - plain data, of which zeros are a value.
+    let mut error: fi_cq_err_entry = unsafe { std::mem::zeroed() };
+    let mut own = [0u8; 2 * NAME];
+    match buffer {
+        Buffer::Own(len) => {
+            (error.err_data, error.err_data_size) = (own.as_mut_ptr().cast(), len);
+        }
+        Buffer::Providers => {}
+        Buffer::Old => error.err_data_size = UNTOUCHED,
+    }
+    ensure_eq!(
+        call!(obj job.rx.0, readerr(&mut error, 0)),
+        1,
+        "fi_cq_readerr"
+    );
+    ensure_eq!(error.err, FI_EADDRNOTAVAIL, "the error");
+    let len = match buffer {
+        Buffer::Old => NAME,
+        _ => error.err_data_size,
+    };
+    // SAFETY:
+    // - as many bytes by fi_cq(3), in `own` or in the provider's buffer.
+    let name = unsafe { std::slice::from_raw_parts(error.err_data.cast::<u8>(), len) }.to_vec();
+    Ok((error, name))
+}
+
+/// Rank 1 sends so many words, each tagged if it is odd; rank 0, which has forgotten rank 1, does the rest.
+fn heard(ctx: &Ctx, plan: &Plan<'_>, words: u64, hear: impl Fn(&Job<'_>) -> Verdict) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        if job.rank == 1 {
+            for word in 0..words {
+                let (from, to) = ((&raw const word).cast(), job.peer(0).address);
+                job.done(|| match word % 2 {
+                    0 => call!(msg job.ep, send(from, 8, null_mut(), to, null_mut())),
+                    _ => call!(tagged job.ep, send(from, 8, null_mut(), to, word, null_mut())),
+                })?;
+            }
+            return Ok(());
+        }
+        ok!(obj job.station.av, remove(&mut { job.peer(1).address }, 1, 0));
+        hear(job)?;
+        job.rx.is_empty()
+    })
+}
+
+fn receive(job: &Job<'_>, place: &mut u64, nth: u64) -> Verdict {
+    let into = (&raw mut *place).cast();
+    job.post(|| match nth % 2 {
+        0 => call!(msg job.ep, recv(into, 8, null_mut(), FI_ADDR_UNSPEC, cx(1))),
+        _ => call!(tagged job.ep, recv(into, 8, null_mut(), FI_ADDR_UNSPEC, nth, 0, cx(1))),
+    })
+}
+
+const NAMES: u64 = FI_MSG | FI_TAGGED | FI_SOURCE | FI_SOURCE_ERR | FI_MULTI_RECV;
+
+fn named(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: NAMES,
+        counters: &[FI_RECV],
+        ..Plan::default()
+    };
+    heard(ctx, &plan, 6, |job| {
+        let name = job.ctx.told(1).unwrap_or_default()[..NAME].to_vec();
+        let buffers = [
+            Buffer::Own(2 * NAME),
+            Buffer::Own(10),
+            Buffer::Providers,
+            Buffer::Own(NAME),
+        ];
+        for (nth, buffer) in (0..).zip(buffers) {
+            let mut word = 99;
+            receive(job, &mut word, nth)?;
+            let (error, said) = error_of(job, buffer)?;
+            let kind = if nth % 2 == 0 { FI_MSG } else { FI_TAGGED };
+            ensure_eq!(
+                (error.op_context, error.flags, error.len),
+                (cx(1), kind | FI_RECV, 8),
+                "the entry"
+            );
+            ensure_eq!((word, error.olen), (nth, 0), "the message");
+            let len = match buffer {
+                Buffer::Own(len) => len.min(NAME),
+                _ => NAME,
+            };
+            same(&said, &name[..len], "the sender's name")?;
+            if len == NAME && nth == 3 {
+                job.station.insert(&said)?;
+            }
+        }
+        for nth in 4..6 {
+            let mut word = 99;
+            receive(job, &mut word, nth)?;
+            let (mut entry, mut source) = (blank(), FI_ADDR_NOTAVAIL);
+            until("a message of a known sender", || {
+                call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
+            })?;
+            ensure_eq!(
+                (word, source),
+                (nth, job.peer(1).address),
+                "message and sender"
+            );
+        }
+        let counter = job.station.counters[0];
+        ensure_eq!(
+            (call!(obj counter, read()), call!(obj counter, readerr())),
+            (6, 0),
+            "receives that the counter has counted"
+        );
+        Ok(())
+    })
+}
+
+fn several(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: NAMES,
+        ..Plan::default()
+    };
+    heard(ctx, &plan, 1, |job| {
+        let mut words = [99u64; 2];
+        let part = libc::iovec {
+            iov_base: words.as_mut_ptr().cast(),
+            iov_len: 16,
+        };
+        let least = 9usize;
+        ok!(obj job.ep, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), 8));
+        let msg = fi_msg {
+            msg_iov: &part,
+            desc: null_mut(),
+            iov_count: 1,
+            addr: FI_ADDR_UNSPEC,
+            context: cx(4),
+            data: 0,
+        };
+        job.post(|| call!(msg job.ep, recvmsg(&msg, FI_MULTI_RECV)))?;
+        let (error, _) = error_of(job, Buffer::Providers)?;
+        ensure_eq!(error.flags & FI_MULTI_RECV, 0, "the error's flags");
+        ensure_eq!(error.buf, words.as_mut_ptr().cast(), "the message's place");
+        let entry = job.rx.of(4)?;
+        ensure_eq!(
+            entry.flags & FI_MULTI_RECV,
+            FI_MULTI_RECV,
+            "the buffer given back"
+        );
+        // SAFETY:
+        // - in bounds; written through a pointer.
+        let seen = unsafe { words.as_ptr().read_volatile() };
+        ensure_eq!(seen, 0, "the message");
+        Ok(())
+    })
+}
+
+fn old(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        caps: NAMES,
+        version: version(1, 4),
+        ..Plan::default()
+    };
+    heard(ctx, &plan, 1, |job| {
+        let mut word = 99;
+        receive(job, &mut word, 0)?;
+        let (error, said) = error_of(job, Buffer::Old)?;
+        ensure_eq!(
+            error.err_data_size,
+            UNTOUCHED,
+            "the member that is not there"
+        );
+        same(
+            &said,
+            &job.ctx.told(1).unwrap_or_default()[..NAME],
+            "the sender's name",
+        )
+    })
+}
