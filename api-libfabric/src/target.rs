@@ -28,7 +28,7 @@ pub(crate) struct Directory {
     /// What counts reads and writes through it ([`Counts::packed`]); [`NOT_YET`] until the endpoint is enabled.
     pub counts: u64,
     /// The sizes of its mailbox.
-    pub shape: [u64; 3],
+    pub shape: [u64; 4],
     /// Its process, and this memory, by all transports: a name has not room for them.
     pub address: [u8; BUNDLE_LEN],
     pub directory: [u8; BUNDLE_LEN],
@@ -80,15 +80,20 @@ pub(crate) fn show_counts(directory: &Region, counts: Counts) -> Result<(), Erro
     Ok(())
 }
 
-/// The sizes of all mailboxes: lanes for so many peers each.
+/// The sizes of all mailboxes: lanes for 4096 peers each, which are made 256 at a time.
 pub(crate) const SHAPE: Shape = Shape {
     peers: 256,
+    more: 15,
     lines: 64,
     data: 32 << 10,
 };
 
-pub(crate) const SHAPE_WORDS: [u64; 3] =
-    [SHAPE.peers as u64, SHAPE.lines as u64, SHAPE.data as u64];
+pub(crate) const SHAPE_WORDS: [u64; 4] = [
+    SHAPE.peers as u64,
+    SHAPE.more as u64,
+    SHAPE.lines as u64,
+    SHAPE.data as u64,
+];
 
 /// Reads the directory of an endpoint. Errors: [`Error::PeerDead`] if it has been closed, or its process has ended.
 pub(crate) fn read_directory(

@@ -123,7 +123,7 @@ impl State {
         let mut number = messages.number(name);
         // Some are left for peers that come while nobody looks here.
         if number.is_err() || messages.is_crowded() {
-            self.take_numbers_back(reports);
+            self.make_room(reports);
         }
         if let (Err(_), Some(messages)) = (&number, &self.messages) {
             number = messages.number(name);
@@ -137,7 +137,7 @@ impl State {
         let Some(messages) = &mut self.messages else {
             return;
         };
-        let peers = 0..SHAPE.peers as u32;
+        let peers = 0..SHAPE.numbers() as u32;
         let gone: Vec<u32> = peers
             .filter(|number| messages.acquaintances.has_gone(*number))
             .collect();
@@ -207,12 +207,17 @@ impl State {
         }
     }
 
-    /// Makes room for peers that come, if there is little.
+    /// Makes room for peers that come, if there is little: by the lanes of those that have gone, then by new ones.
     #[cold]
     pub fn make_room(&mut self, reports: &Reports) {
         if self.messages.as_ref().is_some_and(Messages::is_crowded) {
             self.take_numbers_back(reports);
         }
+        let engine = self.domain.engine();
+        while let Some(messages) = &mut self.messages
+            && messages.is_crowded()
+            && messages.mailbox.grow(engine).is_ok()
+        {}
     }
 
     /// What a message says of itself, for a completion queue.

@@ -59,11 +59,9 @@ impl Peers for Acquaintances {
         }
         let numbers = connection.import(&RegionKey::from_bytes(&directory.numbers)?)?;
         let region = connection.import(&RegionKey::from_bytes(&directory.mailbox)?)?;
-        Ok(PeerMailbox {
-            lane: self.lane_there(&numbers, &region)?,
-            region,
-            connection,
-        })
+        let number = self.lane_there(&numbers, &region)?;
+        let own = (self.domain.engine(), self.domain.service());
+        PeerMailbox::at(connection, region, SHAPE, number, own)
     }
 
     fn identity(&self, number: u32) -> Option<u64> {
@@ -282,7 +280,7 @@ impl Messages {
     pub fn new(domain: &Arc<Domain>, name: &Name) -> Result<Messages> {
         let acquaintances = Arc::new(Acquaintances {
             domain: domain.clone(),
-            numbers: PeerNumbers::new(domain.engine(), SHAPE.peers)?,
+            numbers: PeerNumbers::new(domain.engine(), SHAPE.numbers())?,
             name: *name,
             directories: Mutex::default(),
         });
@@ -346,9 +344,11 @@ impl Messages {
             .number(name.id(), name.as_bytes())
     }
 
-    /// Whether few numbers are left for peers that come.
+    /// Whether few lanes are left for peers that come, or one of those that have come has none.
     fn is_crowded(&self) -> bool {
-        self.acquaintances.numbers.taken() > SHAPE.peers / 4 * 3
+        let (taken, end) = self.acquaintances.numbers.taken();
+        let lanes = self.mailbox.lanes();
+        taken > lanes / 4 * 3 || end > lanes
     }
 
     /// What is known of addresses may be out of date.

@@ -12,6 +12,7 @@ use unipgas_core::message::{
     Envelope, Mailbox, Mode, Multicast, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket,
     Received, SendTicket, Shape,
 };
+use unipgas_core::port::Service;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Address, Engine, Error, RegionKey, Result};
 
@@ -32,6 +33,7 @@ impl Peers for Known {
             region: connection.import(&key)?,
             connection,
             lane: self.me,
+            first: None,
         })
     }
 }
@@ -45,6 +47,7 @@ struct Office(Vec<Node>);
 
 const SMALL: Shape = Shape {
     peers: 4,
+    more: 0,
     lines: 4,
     data: 4096,
 };
@@ -52,6 +55,7 @@ const SMALL: Shape = Shape {
 fn shape(peers: usize) -> Shape {
     Shape {
         peers,
+        more: 0,
         lines: 32,
         data: 256 << 10,
     }
@@ -575,4 +579,92 @@ fn bad_arguments_are_refused() {
         });
         assert!(Mailbox::new(&node.engine, shape, Precedence::Posted, known).is_err());
     }
+}
+
+const LANES: Shape = Shape {
+    peers: 64,
+    more: 63,
+    lines: 2,
+    data: 4096,
+};
+
+/// Every peer is the same mailbox, by another lane.
+struct Lanes {
+    engine: Arc<Engine>,
+    service: Service,
+    at: Mutex<Option<(Address, RegionKey)>>,
+}
+
+impl Peers for Lanes {
+    fn find(&self, peer: u32) -> Result<PeerMailbox> {
+        let (address, key) = self.at.lock().expect("set before the first message");
+        let connection = self.engine.connect(&address)?;
+        let first = connection.import(&key)?;
+        PeerMailbox::at(
+            connection,
+            first,
+            LANES,
+            peer,
+            (&self.engine, &self.service),
+        )
+    }
+}
+
+#[test]
+fn lanes_are_made_when_peers_come() {
+    let net = Arc::new(LoopbackNet::default());
+    let open = || {
+        let engine = Arc::new(Engine::new(vec![Arc::new(Loopback::join(&net))]).unwrap());
+        let peers = Arc::new(Lanes {
+            service: Service::new(&engine).unwrap(),
+            engine: engine.clone(),
+            at: Mutex::default(),
+        });
+        let mailbox = Mailbox::new(&engine, LANES, Precedence::Posted, peers.clone()).unwrap();
+        (engine, mailbox, peers)
+    };
+    let ((engine, mut sender, peers), (there, mut receiver, others)) = (open(), open());
+    *peers.at.lock() = Some((there.address().unwrap(), receiver.key()));
+    *others.at.lock() = Some((engine.address().unwrap(), sender.key()));
+    let mut send = |sender: &mut Mailbox, to: u32, word: &u64| {
+        let bytes = (std::ptr::from_ref(word).cast(), 8);
+        // SAFETY:
+        // - the word stays until the receive has ended.
+        unsafe { sender.send(&engine, to, about(1), bytes, Mode::Buffered, false) }
+    };
+    assert!(
+        send(&mut sender, 64, &0).is_err(),
+        "there is no lane for the answer"
+    );
+    for peer in 0..LANES.numbers() as u32 {
+        if sender.lanes() <= peer as usize {
+            sender.grow(&engine).unwrap();
+        }
+        let word = u64::from(peer) * 7;
+        let sent = send(&mut sender, peer, &word).unwrap();
+        let greetings = receiver.greetings();
+        receiver.progress(&there);
+        // It waits for a lane, which the other one knows.
+        assert_eq!(sent.is_some(), receiver.lanes() <= peer as usize);
+        if sent.is_some() {
+            assert_ne!(
+                receiver.greetings(),
+                greetings,
+                "nothing tells of peer {peer}"
+            );
+            receiver.grow(&there).unwrap();
+            sender.progress(&engine);
+        }
+        let mut seen = 0u64;
+        let place = std::ptr::from_mut(&mut seen).cast();
+        // SAFETY:
+        // - kept until the receive has ended.
+        let ticket = unsafe { receiver.receive(from(peer), place, 8) };
+        receiver.progress(&there);
+        let received = receiver.test_receive(ticket).expect("a message").unwrap();
+        assert_eq!((received.source, seen), (peer, word));
+    }
+    assert_eq!(receiver.lanes(), 4096);
+    assert!(matches!(receiver.grow(&there), Err(Error::Exhausted(_))));
+    assert!(send(&mut sender, 4096, &0).is_err());
 }

@@ -12,6 +12,7 @@ use crate::{Address, Engine, Region, RegionKey, Result, Rights};
 
 const SHAPE: Shape = Shape {
     peers: 2,
+    more: 0,
     lines: 8,
     data: 4096,
 };
@@ -32,6 +33,7 @@ impl Peers for Other {
             region: connection.import(&self.at.1)?,
             connection,
             lane: 0,
+            first: None,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! How a mailbox lies in memory: for each peer a word that it returns credit by, one that says that it sends, a ring of lines, and a
 //! ring of data.
 
+use crate::bundle::BUNDLE_LEN;
 use crate::{Error, Result, cache};
 
 /// Bytes of a line: within a cache line, so that a short message and its announcement travel together.
@@ -13,8 +14,10 @@ const ALIGN: u64 = 64;
 /// The sizes of a mailbox; the same at all processes that exchange messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Peers that can send here.
+    /// Peers that can send here, as far as there is one block of lanes.
     pub peers: usize,
+    /// Further blocks with as many lanes, at most. The owner makes them when they are needed ([`Mailbox::grow`](super::Mailbox::grow)).
+    pub more: usize,
     /// Lines for each of them: messages that it can have on their way. A power of two.
     pub lines: usize,
     /// Bytes for the payloads of each that do not fit in a line. A power of two, at least 4096.
@@ -39,9 +42,27 @@ impl Shape {
         }
     }
 
-    /// Bytes of the whole mailbox.
+    /// Peers that can send here when all blocks are made.
+    pub fn numbers(self) -> usize {
+        self.peers * (1 + self.more)
+    }
+
+    /// Bytes of a block.
     pub fn size(self) -> usize {
+        self.key_of(self.more + 1)
+    }
+
+    /// In the first block: the word that says how many further blocks there are.
+    pub(super) fn made(self) -> usize {
         self.data_of(self.peers)
+    }
+
+    /// In the first block: the key of a further block, from 1 on.
+    pub(super) fn key_of(self, block: usize) -> usize {
+        match self.more {
+            0 => self.made(),
+            _ => self.made() + 8 + (block - 1) * BUNDLE_LEN,
+        }
     }
 
     /// Payloads up to this length are copied through the data ring; longer ones are fetched by the receiver.
@@ -233,6 +254,7 @@ mod tests {
 
     const SHAPE: Shape = Shape {
         peers: 3,
+        more: 0,
         lines: 8,
         data: 4096,
     };

@@ -15,9 +15,10 @@ use super::state::{
     Arrival, Offer, Precedence, ReceiveStage, ReceiveTicket, Receiving, Role, Sending, no_such_peer,
 };
 use super::window::Window;
-use crate::bundle::RegionKey;
+use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::{Connection, Engine};
-use crate::op::Completion;
+use crate::op::{Completion, Remote};
+use crate::port::Service;
 use crate::region::RemoteRegion;
 use crate::transport::Handler;
 use crate::{Deadline, Endpoint, Error, Result};
@@ -36,6 +37,55 @@ pub struct PeerMailbox {
     pub region: RemoteRegion,
     /// Which of the lanes there is ours: our number among its peers.
     pub lane: u32,
+    /// The first block there, if the lane is in another one.
+    pub first: Option<RemoteRegion>,
+}
+
+impl PeerMailbox {
+    /// The lane with this number at the mailbox whose first block is `first`. Errors: [`Error::Timeout`]: the owner has to make the lane, and
+    /// knows that now; [`Error::Exhausted`] for a number that no lane can have.
+    pub fn at(
+        connection: Connection,
+        first: RemoteRegion,
+        shape: Shape,
+        number: u32,
+        (engine, service): (&Engine, &Service),
+    ) -> Result<Self> {
+        let (block, lane) = (number as usize / shape.peers, number % shape.peers as u32);
+        if block == 0 {
+            return Ok(PeerMailbox {
+                connection,
+                region: first,
+                lane,
+                first: None,
+            });
+        }
+        if block > shape.more {
+            return Err(no_lane(shape.numbers()));
+        }
+        let at = |offset| Remote {
+            region: &first,
+            offset,
+        };
+        let (mut made, mut key) = ([0; 8], [0; BUNDLE_LEN]);
+        service.read(engine, at(shape.made()), &mut made)?;
+        if u64::from_ne_bytes(made) < block as u64 {
+            service.write(engine, &1u32.to_ne_bytes(), at(shape.news()))?;
+            return Err(Error::Timeout);
+        }
+        // After the word, which the owner writes last.
+        service.read(engine, at(shape.key_of(block)), &mut key)?;
+        Ok(PeerMailbox {
+            region: connection.import(&RegionKey::from_bytes(&key)?)?,
+            connection,
+            lane,
+            first: Some(first),
+        })
+    }
+}
+
+fn no_lane(lanes: usize) -> Error {
+    Error::Exhausted(format!("lanes for messages (there are {lanes})"))
 }
 
 /// Finds peers when they are first talked to.
@@ -62,10 +112,11 @@ pub struct Mailbox {
     pub(super) window: Arc<Window>,
     pub(super) precedence: Precedence,
     pub(super) peers: Arc<dyn Peers>,
-    pub(super) outgoing: Box<[Option<Box<Outgoing>>]>,
-    pub(super) debts: Box<[Debt]>,
+    /// By peer, as far as there are lanes.
+    pub(super) outgoing: Vec<Option<Box<Outgoing>>>,
+    pub(super) debts: Vec<Debt>,
     /// How many peers have had each number, and left it to another one.
-    bearers: Box<[u32]>,
+    bearers: Vec<u32>,
     /// Receives that no message has been found for, in the order of posting; and messages that no receive has been found for.
     pub(super) posted: VecDeque<u32>,
     pub(super) arrivals: VecDeque<Arrival>,
@@ -103,15 +154,15 @@ impl Mailbox {
         peers: Arc<dyn Peers>,
     ) -> Result<Self> {
         let shape = shape.check()?;
-        Ok(Mailbox {
+        let mut mailbox = Mailbox {
             shape,
             window: Arc::new(Window::new(engine, shape)?),
             endpoint: engine.endpoint(u32::MAX)?.named("messages"),
             precedence,
             peers,
-            outgoing: (0..shape.peers).map(|_| None).collect(),
-            debts: vec![Debt::default(); shape.peers].into(),
-            bearers: vec![0; shape.peers].into(),
+            outgoing: Vec::new(),
+            debts: Vec::new(),
+            bearers: Vec::new(),
             posted: VecDeque::new(),
             arrivals: VecDeque::new(),
             waited: Waited::default(),
@@ -124,7 +175,32 @@ impl Mailbox {
             sought: Vec::new(),
             staging: None,
             share: None,
-        })
+        };
+        mailbox.open_lanes();
+        Ok(mailbox)
+    }
+
+    /// Makes lanes for as many peers again as the shape has in a block. Errors: [`Error::Exhausted`], also if all blocks are there.
+    pub fn grow(&mut self, engine: &Engine) -> Result<()> {
+        self.window.grow(engine)?;
+        self.open_lanes();
+        Ok(())
+    }
+
+    fn open_lanes(&mut self) {
+        let lanes = self.lanes();
+        self.outgoing.resize_with(lanes, || None);
+        self.debts.resize(lanes, Debt::default());
+        self.bearers.resize(lanes, 0);
+    }
+
+    /// Peers that can send here now.
+    pub fn lanes(&self) -> usize {
+        self.window.lanes()
+    }
+
+    fn has_lane(&self, peer: u32) -> bool {
+        (peer as usize) < self.lanes()
     }
 
     /// The key of the registered memory, which peers need.
@@ -252,7 +328,9 @@ impl Mailbox {
         // SAFETY:
         // - as in `progress`.
         let window = unsafe { &*Arc::as_ptr(&self.window) };
-        while let Some(line) = window.next_line(peer) {
+        while self.has_lane(peer)
+            && let Some(line) = window.next_line(peer)
+        {
             self.take(window, peer, &line);
         }
         self.forget(peer, &Error::PeerDead);
@@ -261,6 +339,9 @@ impl Mailbox {
     /// Makes the number of a peer that has been [buried](Mailbox::bury), and will never write here again, ready for another one. False:
     /// one of its messages has still to be received, or is being fetched.
     pub fn release(&mut self, peer: u32) -> bool {
+        if !self.has_lane(peer) {
+            return true;
+        }
         let arrived = self.arrivals.iter().any(|arrival| arrival.source == peer);
         let coming = self.receives.iter().any(|(_, receiving)| {
             matches!(&receiving.stage, ReceiveStage::Coming(coming) if coming.received.source == peer)
@@ -331,16 +412,18 @@ impl Mailbox {
         if !known.is_some_and(|known| known.is_found()) {
             self.find(peer)?;
         }
+        let lanes = self.outgoing.len();
         match self.outgoing.get_mut(peer as usize) {
             Some(Some(known)) => Ok(known),
-            _ => Err(no_such_peer(peer, self.shape.peers)),
+            _ => Err(no_such_peer(peer, lanes)),
         }
     }
 
     #[cold]
     fn find(&mut self, peer: u32) -> Result<()> {
+        let lanes = self.lanes();
         let Some(place) = self.outgoing.get_mut(peer as usize) else {
-            return Err(no_such_peer(peer, self.shape.peers));
+            return Err(no_such_peer(peer, lanes));
         };
         let way = match self.peers.find(peer) {
             Ok(way) => Some(way),

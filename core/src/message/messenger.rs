@@ -54,6 +54,7 @@ impl Peers for Ranks {
             connection: world.connect_within(peer, patience)?,
             region: world.published_region_within(peer, self.name, patience)?,
             lane: world.rank(),
+            first: None,
         })
     }
 
@@ -75,6 +76,7 @@ impl Messenger {
     ) -> Result<Self> {
         let shape = Shape {
             peers: world.size() as usize,
+            more: 0,
             lines: lane.lines,
             data: lane.data,
         };

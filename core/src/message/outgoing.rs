@@ -214,8 +214,10 @@ impl Outgoing {
     #[cold]
     fn greet(&self, endpoint: &Endpoint, way: &PeerMailbox, context: u64) -> Result<()> {
         let lane = way.lane as usize;
-        notify(endpoint, way, self.shape.hello_of(lane), 1, context)?;
-        notify(endpoint, way, self.shape.news(), 1, context)
+        let hello = self.shape.hello_of(lane);
+        notify(endpoint, &way.region, hello, 1, context)?;
+        let first = way.first.as_ref().unwrap_or(&way.region);
+        notify(endpoint, first, self.shape.news(), 1, context)
     }
 
     /// Tells the peer how many of its lines have been taken here. False: not yet.
@@ -225,7 +227,7 @@ impl Outgoing {
             return Ok(false);
         };
         let offset = self.shape.credit_of(way.lane as usize);
-        notify(endpoint, way, offset, taken as u32, context).map(|()| true)
+        notify(endpoint, &way.region, offset, taken as u32, context).map(|()| true)
     }
 
     /// What it could not be told.
@@ -251,15 +253,12 @@ impl Outgoing {
 
 fn notify(
     endpoint: &Endpoint,
-    way: &PeerMailbox,
+    region: &RemoteRegion,
     offset: usize,
     value: u32,
     context: u64,
 ) -> Result<()> {
-    let slot = Remote {
-        region: &way.region,
-        offset,
-    };
+    let slot = Remote { region, offset };
     let flags = Flags::ORDERED | Flags::GATHERED;
     endpoint.notify(Notice { slot, value }, flags, context)?;
     Ok(())

@@ -28,6 +28,8 @@ const CHOSEN: u64 = 2;
 /// The name is there, too.
 const NAMED: u64 = 3;
 
+/// Low numbers are given out first, so many at a time: what is kept for each number need not be there for all.
+const BLOCK: usize = 256;
 /// Numbers of the largest table. A peer could say that his is as long as he likes.
 const MOST: usize = 1 << 16;
 
@@ -72,8 +74,12 @@ fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
         }
         match places[..] {
             [] => {
-                let mut all = (0..numbers).map(|nth| (id as usize).wrapping_add(nth) % numbers);
-                let free = all.find(|number| words[*number] == FREE);
+                let free = (0..numbers).step_by(BLOCK).find_map(|begin| {
+                    let block = BLOCK.min(numbers - begin);
+                    let mut all =
+                        (0..block).map(|nth| begin + (id as usize).wrapping_add(nth) % block);
+                    all.find(|number| words[*number] == FREE)
+                });
                 let free = free.ok_or_else(|| {
                     Error::Exhausted(format!("numbers for peers (a process has {numbers})"))
                 })?;
@@ -140,12 +146,15 @@ impl PeerNumbers {
         Ok(name)
     }
 
-    /// How many numbers somebody has.
-    pub fn taken(&self) -> usize {
-        let words = (0..self.numbers).filter_map(|number| self.word(number * WORD).ok());
-        words
-            .filter(|word| word.load(Ordering::Relaxed) != FREE)
-            .count()
+    /// How many numbers are taken, and where the last of them ends.
+    pub fn taken(&self) -> (usize, usize) {
+        let is_taken = |number: &usize| {
+            let word = self.word(number * WORD);
+            word.is_ok_and(|word| word.load(Ordering::Relaxed) != FREE)
+        };
+        (0..self.numbers)
+            .filter(is_taken)
+            .fold((0, 0), |(count, _), number| (count + 1, number + 1))
     }
 
     /// Takes the number back from its peer, which has gone and will ask for none again. From now on another one may get it.
@@ -288,7 +297,7 @@ mod tests {
     fn a_table_of_any_length_is_not_read() {
         let (numbers, peer) = peers(MOST);
         assert_eq!(peer.number(8, &[1; NAME_LEN]), Ok(8));
-        assert_eq!(numbers.taken(), 1);
+        assert_eq!(numbers.taken(), (1, 9));
         let engine = &peer.engine;
         let longer = engine.allocate((MOST + 1) * EACH, Rights::FULL).unwrap();
         let own = engine.connect(&engine.address().unwrap()).unwrap();
@@ -331,7 +340,7 @@ mod tests {
         let name = [0; NAME_LEN];
         assert!(matches!(numbers.number(7, &name), Err(Error::Exhausted(_))));
         assert!(peer.number(7, &name).is_err());
-        assert_eq!(numbers.taken(), 8);
+        assert_eq!(numbers.taken(), (8, 8));
         // What is taken back is given to others, and the rest keep theirs.
         numbers.free(3);
         assert_eq!(numbers.name(3), Err(Error::StaleRegion));
@@ -365,7 +374,7 @@ mod tests {
                 (here, there.join().unwrap())
             });
             assert_eq!(here, there);
-            assert_eq!((numbers.name(here).unwrap(), numbers.taken()), (name, 1));
+            assert_eq!((numbers.name(here).unwrap(), numbers.taken().0), (name, 1));
         }
     }
 }

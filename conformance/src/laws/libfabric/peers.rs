@@ -6,6 +6,8 @@ use super::station::{Plan, close, name_of};
 laws! {
     again: "peers.again", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert, av_remove],
         "an endpoint serves any number of peers, not too many at a time: those that have been closed make room";
+    many: "peers.many", "fi_endpoint(3)", 7, [endpoint, close, tsend, trecv, av_insert],
+        "hundreds of endpoints talk with one at the same time, whichever side begins, and all of them go on";
     left: "peers.left", "fi_cq(3)", 2, [endpoint, close, tsend, trecv, cq_readfrom],
         "what closed peers have sent is received later, and is theirs, whoever has come after them";
     answered: "peers.answer", "fi_endpoint(3)", 2, [endpoint, close, tsend, trecv, av_insert],
@@ -66,12 +68,16 @@ fn noise(time: usize) -> usize {
 }
 
 fn hear_noise(job: &Job<'_>, from: &[u8]) -> Verdict {
+    same(&hear(job)?, from, "who makes noise")
+}
+
+fn hear(job: &Job<'_>) -> Result<Vec<u8>, String> {
     let name = Memory::new(NAME);
     ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, NOISE, 0, cx(4)));
     job.rx.of(4)?;
-    name.holds(0, from, "who makes noise")?;
+    let said = name.load(0, NAME);
     name.free();
-    Ok(())
+    Ok(said)
 }
 
 fn rounds(job: &Job<'_>, plan: &Plan<'_>, visitor: u32) -> Verdict {
@@ -113,6 +119,41 @@ fn visit_again(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
 fn again(ctx: &Ctx) -> Verdict {
     let plan = Plan::default();
     with(ctx, &plan, 256, |job| rounds(job, &plan, 1))
+}
+
+/// A word each way between rank 0 and each endpoint of the others; these stay.
+fn many(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let visitors = AT_A_TIME * (job.size as usize - 1);
+        if job.rank == 0 {
+            let mut names = (0..visitors)
+                .map(|_| serve(job))
+                .collect::<Result<Vec<_>, _>>()?;
+            job.meet_and_progress();
+            let mut again = (0..visitors)
+                .map(|_| hear(job))
+                .collect::<Result<Vec<_>, _>>()?;
+            names.sort_unstable();
+            again.sort_unstable();
+            ensure!(names == again, "other endpoints are heard than before");
+            job.meet_and_progress();
+            return Ok(());
+        }
+        let endpoints: Result<Vec<_>, String> = (0..AT_A_TIME)
+            .map(|_| {
+                let ep = enabled(job, &plan)?;
+                visit(job, ep)?;
+                Ok(ep)
+            })
+            .collect();
+        let endpoints = endpoints?;
+        // Everybody has come, and nobody has gone.
+        job.meet_and_progress();
+        endpoints.iter().try_for_each(|ep| say(job, *ep, NOISE))?;
+        job.meet_and_progress();
+        endpoints.into_iter().try_for_each(close)
+    })
 }
 
 fn left(ctx: &Ctx) -> Verdict {

@@ -193,6 +193,7 @@ fn old(ctx: &Ctx) -> Verdict {
     let plan = Plan {
         caps: NAMES,
         version: version(1, 4),
+        mr_mode: FI_MR_BASIC,
         ..Plan::default()
     };
     heard(ctx, &plan, 1, |job| {

@@ -39,7 +39,7 @@ pub(crate) fn numbers(bytes: &[u8]) {
         let _ = all.name(number);
         all.free(number);
     }
-    assert!(all.taken() <= all.numbers);
+    assert!(all.taken().1 <= all.numbers);
 }
 
 /// With claims of one peer at two places, and others that are settled.
