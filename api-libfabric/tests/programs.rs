@@ -234,6 +234,20 @@ fn threads_share_an_endpoint() {
 }
 
 #[test]
+fn first_calls_take_little_stack() {
+    let Some(program) = compiled("stack") else {
+        return;
+    };
+    // What is not optimised keeps each temporary value in a place of its own.
+    let own = cfg!(debug_assertions) && std::env::var_os("UNIPGAS_LIB").is_none();
+    let limit = if own { "32768" } else { "8192" };
+    for backend in BACKENDS {
+        let mut program = under(&providers(), &program);
+        demand(program.arg(limit).envs(backend.iter().copied()));
+    }
+}
+
+#[test]
 fn many_hands_on_one_element() {
     let Some(program) = compiled("contend") else {
         return;

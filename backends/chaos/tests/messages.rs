@@ -626,7 +626,7 @@ fn lanes_are_made_when_peers_come() {
     let ((engine, mut sender, peers), (there, mut receiver, others)) = (open(), open());
     *peers.at.lock() = Some((there.address().unwrap(), receiver.key()));
     *others.at.lock() = Some((engine.address().unwrap(), sender.key()));
-    let mut send = |sender: &mut Mailbox, to: u32, word: &u64| {
+    let send = |sender: &mut Mailbox, to: u32, word: &u64| {
         let bytes = (std::ptr::from_ref(word).cast(), 8);
         // SAFETY:
         // - the word stays until the receive has ended.
