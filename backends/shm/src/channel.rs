@@ -176,7 +176,8 @@ impl Channel for ShmChannel {
             // - the caller's word.
             return unsafe { MappedChannel.atomic(dst, request, 0, flags, context) };
         }
-        if dst.region.is_by_address() {
+        // Under locks alone, no thread of the owner is needed.
+        if dst.region.parts().rights.contains(Rights::EXCLUSIVE) {
             // SAFETY:
             // - the caller's word.
             return self.by_kernel(dst.region, |owner| unsafe {
