@@ -80,7 +80,9 @@ pub use ranked::{central, directory, group, host_memory, imports, schedule, worl
 pub(crate) use sync::posted;
 #[cfg(loom)]
 pub use sync::posted;
-pub use sync::{alarm, bell, biased, calls, deadline, limbo, pace, published, tally, wait, waits};
+pub use sync::{
+    alarm, bell, biased, calls, deadline, limbo, nap, pace, published, tally, wait, waits,
+};
 
 pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};

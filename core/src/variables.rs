@@ -24,7 +24,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
 }
 
 /// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
-pub const VARIABLES: [Variable; 38] = [
+pub const VARIABLES: [Variable; 39] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
         "UNIPGAS_RANK",
@@ -95,6 +95,10 @@ pub const VARIABLES: [Variable; 38] = [
     variable(
         "UNIPGAS_LOG_FILE",
         "the file to which each process appends the lines of UNIPGAS_LOG, with the time in UTC (standard error)",
+    ),
+    variable(
+        "UNIPGAS_NAP",
+        "the thread that initialises the library sleeps a moment each so many microseconds: for programs that poll memory with more processes than cores (0)",
     ),
     variable(
         "UNIPGAS_TRACE",

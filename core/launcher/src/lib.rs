@@ -1,6 +1,7 @@
 //! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
 
 mod course;
+mod crowd;
 mod ends;
 mod forward;
 mod frames;

@@ -8,6 +8,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Signal;
 
+use super::crowd::Crowd;
 use super::forward::{Feeder, Forwarder};
 use super::frames::End;
 use super::output::{Sink, Stream};
@@ -55,6 +56,7 @@ struct Job<'a> {
     ending: Option<Instant>,
     first_interrupt: Option<Instant>,
     progress: Option<Progress>,
+    crowd: Crowd,
     /// The keeper has been killed.
     deserted: bool,
     /// A rank has joined the job.
@@ -135,6 +137,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     let starter = Starter::new(launch, &board, mask, open_files)?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
         .map_err(|e| Error::os("cannot watch processes (epoll)", e))?;
+    let crowd = Crowd::new(here.len(), cores(), Instant::now());
     let mut job = Job {
         launch,
         board,
@@ -154,6 +157,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         ending: None,
         first_interrupt: None,
         progress: (launch.tells() && launch.joins.is_none()).then(|| Progress::new(Instant::now())),
+        crowd,
         deserted: false,
         joined: false,
         output_lost: false,
@@ -186,6 +190,11 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         _descriptor: descriptor,
     };
     seen_through.map(|()| job.outcome(name))
+}
+
+/// Those that this process may use.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(usize::MAX, usize::from)
 }
 
 impl Job<'_> {
@@ -297,7 +306,7 @@ impl Job<'_> {
         while self.running > 0 || self.abroad.as_ref().is_some_and(|abroad| !abroad.over) {
             let end_of_time = end.filter(|_| !self.timed_out);
             let progress = self.progress.as_ref().and_then(Progress::next);
-            let next = [self.ending, end_of_time, progress]
+            let next = [self.ending, end_of_time, progress, self.crowd.next()]
                 .into_iter()
                 .flatten()
                 .min();
@@ -323,6 +332,7 @@ impl Job<'_> {
             }
             let now = Instant::now();
             self.tell_progress(now);
+            self.tell_of_crowd(now);
             if self.ending.is_some_and(|at| now >= at) {
                 self.signal_all(Signal::KILL);
                 self.ending = now.checked_add(GRACE);
@@ -591,6 +601,22 @@ impl Job<'_> {
                 "{joined} of {size} ranks have joined the job so far"
             ));
         }
+    }
+
+    fn tell_of_crowd(&mut self, now: Instant) {
+        let running = self.processes.iter().filter(|one| one.exit.is_none());
+        let Some(rank) = self
+            .crowd
+            .news(running.map(|one| (one.rank, one.child.id())), now)
+        else {
+            return;
+        };
+        self.report(format_args!(
+            "{} ranks share {} cores, and rank {rank} computes or polls memory without a pause: the others wait for its whole time slices. Faster: fewer ranks; waits by \
+             calls of the library; or -x UNIPGAS_NAP=200, which lets a rank sleep a moment each 200 microseconds",
+            self.here.len(),
+            cores()
+        ));
     }
 
     /// Says what concerns this host alone; who has a part of a job says it through the launcher of the whole.

@@ -10,6 +10,7 @@ pub(crate) mod fence;
 mod label;
 pub mod limbo;
 mod model;
+pub mod nap;
 pub mod pace;
 pub mod posted;
 pub mod published;

@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::job::{Board, RankState};
 use crate::rendezvous::{JobName, Launcher};
-use crate::{Deadline, Error, Result, log, variables};
+use crate::{Deadline, Error, Result, log, nap, variables};
 
 /// What a job needs from whoever has started its processes.
 ///
@@ -154,6 +154,7 @@ pub trait Bootstrap: Send + Sync {
 pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     variables::check()?;
     log::begin()?;
+    nap::begin()?;
     if let Some(token) = variables::get("UNIPGAS_JOB")? {
         return Ok(Arc::new(by_token(&token)?));
     }
