@@ -134,8 +134,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     }
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, LONG)))?;
     together()?;
-    let mut value = 0;
-    ok!(gaspi_notify_reset(0, 0, &mut value));
+    got!(gaspi_notify_reset(0, 0));
     if new {
         // From its right neighbour.
         let right = ((ctx.rank + 1) % ctx.size) as u16;

@@ -132,18 +132,12 @@ fn null_inputs(_: &Ctx) -> Verdict {
         let theirs = if missing == 2 { null() } else { ids };
         let to = if missing == 3 { null() } else { at };
         let size = if missing == 4 { null() } else { size };
-        post::write_list(1, mine, from, 0, theirs, to, size).gives(GASPI_ERR_NULLPTR, 0, LONG)?;
-        post::read_list(1, mine, from, 0, theirs, to, size).gives(GASPI_ERR_NULLPTR, 0, LONG)?;
-        post::write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1).gives(
-            GASPI_ERR_NULLPTR,
-            0,
-            LONG,
-        )?;
-        post::read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0).gives(
-            GASPI_ERR_NULLPTR,
-            0,
-            LONG,
-        )?;
+        gives! { GASPI_ERR_NULLPTR:
+            gaspi_write_list(1, mine, from, 0, theirs, to, size, 0, LONG);
+            gaspi_read_list(1, mine, from, 0, theirs, to, size, 0, LONG);
+            gaspi_write_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 1, 0, LONG);
+            gaspi_read_list_notify(1, mine, from, 0, theirs, to, size, 0, 0, 0, LONG);
+        }
     }
     let mut first = 0;
     gives!(
@@ -184,13 +178,11 @@ fn null_inputs(_: &Ctx) -> Verdict {
         LONG,
     )?;
     ensure_eq!(receive, [9; 8], "the result of refused reductions");
-    gives!(GASPI_ERR_NULLPTR, gaspi_segment_bind(1, null_mut(), 64, 0));
-    gives!(
-        GASPI_ERR_NULLPTR,
-        gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0)
-    );
-    let mut num = 0;
-    ok!(gaspi_segment_num(&mut num));
+    gives! { GASPI_ERR_NULLPTR:
+        gaspi_segment_bind(1, null_mut(), 64, 0);
+        gaspi_segment_use(1, null_mut(), 64, ALL, LONG, 0);
+    }
+    let num = got!(gaspi_segment_num());
     ensure_eq!(num, 1, "segments after refusals");
     memory.all(0, 64, 3, "the segment")
 }
@@ -276,38 +268,20 @@ fn unknown_queues(ctx: &Ctx) -> Verdict {
         let (ids, at, size) = ([0u8], [8u64], [8u64]);
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for queue in [8u8, 15, 16, 17, 255] {
-            post::write(0, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-            post::read(0, 0, peer, 0, 0, 8).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-            post::notify(0, peer, 0, 1).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-            post::write_notify(0, 0, peer, 0, 0, 8, 0, 1).gives(
-                GASPI_ERR_INV_QUEUE,
-                queue,
-                LONG,
-            )?;
-            post::read_notify(0, 0, peer, 0, 0, 8, 0).gives(GASPI_ERR_INV_QUEUE, queue, LONG)?;
-            post::write_list(1, ids, at, peer, ids, at, size).gives(
-                GASPI_ERR_INV_QUEUE,
-                queue,
-                LONG,
-            )?;
-            post::read_list(1, ids, at, peer, ids, at, size).gives(
-                GASPI_ERR_INV_QUEUE,
-                queue,
-                LONG,
-            )?;
-            post::write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1).gives(
-                GASPI_ERR_INV_QUEUE,
-                queue,
-                LONG,
-            )?;
-            post::read_list_notify(1, ids, at, peer, ids, at, size, 0, 0).gives(
-                GASPI_ERR_INV_QUEUE,
-                queue,
-                LONG,
-            )?;
-            gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, BLOCK));
-            gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_delete(queue));
-            gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_purge(queue, LONG));
+            gives! { GASPI_ERR_INV_QUEUE:
+                gaspi_write(0, 0, peer, 0, 0, 8, queue, LONG);
+                gaspi_read(0, 0, peer, 0, 0, 8, queue, LONG);
+                gaspi_notify(0, peer, 0, 1, queue, LONG);
+                gaspi_write_notify(0, 0, peer, 0, 0, 8, 0, 1, queue, LONG);
+                gaspi_read_notify(0, 0, peer, 0, 0, 8, 0, queue, LONG);
+                gaspi_write_list(1, ids, at, peer, ids, at, size, queue, LONG);
+                gaspi_read_list(1, ids, at, peer, ids, at, size, queue, LONG);
+                gaspi_write_list_notify(1, ids, at, peer, ids, at, size, 0, 0, 1, queue, LONG);
+                gaspi_read_list_notify(1, ids, at, peer, ids, at, size, 0, 0, queue, LONG);
+                gaspi_wait(queue, BLOCK);
+                gaspi_queue_delete(queue);
+                gaspi_queue_purge(queue, LONG);
+            }
             let mut size = 7;
             gives!(GASPI_ERR_INV_QUEUE, gaspi_queue_size(queue, &mut size));
             ensure_eq!(size, 7, "the size of a queue that does not exist");
@@ -318,30 +292,21 @@ fn unknown_queues(ctx: &Ctx) -> Verdict {
 
 fn unknown_ranks(ctx: &Ctx) -> Verdict {
     untouched(ctx, |_| {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         let (ids, at, size) = ([0u8], [8u64], [8u64]);
         let (ids, at, size) = (ids.as_ptr(), at.as_ptr(), size.as_ptr());
         for rank in [ctx.size as u16, 100, 65_534, 65_535] {
             let mut old = 7;
-            post::write(0, 0, rank, 0, 0, 8).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
-            gives!(GASPI_ERR_INV_RANK, gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG));
-            gives!(GASPI_ERR_INV_RANK, gaspi_notify(0, rank, 0, 1, 0, LONG));
-            post::write_notify(0, 0, rank, 0, 0, 8, 0, 1).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
-            post::read_notify(0, 0, rank, 0, 0, 8, 0).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
-            post::write_list(1, ids, at, rank, ids, at, size).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
-            post::read_list(1, ids, at, rank, ids, at, size).gives(GASPI_ERR_INV_RANK, 0, LONG)?;
-            post::write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1).gives(
-                GASPI_ERR_INV_RANK,
-                0,
-                LONG,
-            )?;
-            post::read_list_notify(1, ids, at, rank, ids, at, size, 0, 0).gives(
-                GASPI_ERR_INV_RANK,
-                0,
-                LONG,
-            )?;
             gives! { GASPI_ERR_INV_RANK:
+                gaspi_write(0, 0, rank, 0, 0, 8, 0, LONG);
+                gaspi_read(0, 0, rank, 0, 0, 8, 0, LONG);
+                gaspi_notify(0, rank, 0, 1, 0, LONG);
+                gaspi_write_notify(0, 0, rank, 0, 0, 8, 0, 1, 0, LONG);
+                gaspi_read_notify(0, 0, rank, 0, 0, 8, 0, 0, LONG);
+                gaspi_write_list(1, ids, at, rank, ids, at, size, 0, LONG);
+                gaspi_read_list(1, ids, at, rank, ids, at, size, 0, LONG);
+                gaspi_write_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 1, 0, LONG);
+                gaspi_read_list_notify(1, ids, at, rank, ids, at, size, 0, 0, 0, LONG);
                 gaspi_atomic_fetch_add(0, 0, rank, 1, &mut old, LONG);
                 gaspi_atomic_compare_swap(0, 0, rank, 0, 1, &mut old, LONG);
                 gaspi_group_add(group, rank);
@@ -431,8 +396,7 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
         "adding a rank twice gave {}",
         code_name(code)
     );
-    let mut size = 0;
-    ok!(gaspi_group_size(strange, &mut size));
+    let size = got!(gaspi_group_size(strange));
     ensure_eq!(size, ctx.size, "members after a rank was added twice");
     ok!(gaspi_group_commit(strange, LONG));
     ok!(gaspi_barrier(strange, LONG));

@@ -41,31 +41,19 @@ fn past_the_end(ctx: &Ctx) -> Verdict {
             (128, 129),
             (1, 256),
         ] {
-            post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
-            post::read(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
-            post::write_notify(0, offset, peer, 1, 0, size, 0, 1).gives(
-                GASPI_ERR_INV_LOC_OFF,
-                0,
-                LONG,
-            )?;
-            post::read_notify(0, offset, peer, 1, 0, size, 0).gives(
-                GASPI_ERR_INV_LOC_OFF,
-                0,
-                LONG,
-            )?;
+            gives! { GASPI_ERR_INV_LOC_OFF:
+                gaspi_write(0, offset, peer, 1, 0, size, 0, LONG);
+                gaspi_read(0, offset, peer, 1, 0, size, 0, LONG);
+                gaspi_write_notify(0, offset, peer, 1, 0, size, 0, 1, 0, LONG);
+                gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG);
+            }
             if size <= 256 {
-                post::write(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
-                post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
-                post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
-                    GASPI_ERR_INV_REM_OFF,
-                    0,
-                    LONG,
-                )?;
-                post::read_notify(0, 0, peer, 1, offset, size, 0).gives(
-                    GASPI_ERR_INV_REM_OFF,
-                    0,
-                    LONG,
-                )?;
+                gives! { GASPI_ERR_INV_REM_OFF:
+                    gaspi_write(0, 0, peer, 1, offset, size, 0, LONG);
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG);
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG);
+                    gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG);
+                }
             }
         }
         Ok(())
@@ -84,35 +72,22 @@ fn overflowing(ctx: &Ctx) -> Verdict {
         ] {
             post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
             post::read(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_LOC_OFF, 0, LONG)?;
-            post::write(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
-            post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
-            post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
-                GASPI_ERR_INV_REM_OFF,
-                0,
-                LONG,
-            )?;
-            post::read_notify(0, 0, peer, 1, offset, size, 0).gives(
-                GASPI_ERR_INV_REM_OFF,
-                0,
-                LONG,
-            )?;
+            gives! { GASPI_ERR_INV_REM_OFF:
+                gaspi_write(0, 0, peer, 1, offset, size, 0, LONG);
+                gaspi_read(0, 0, peer, 1, offset, size, 0, LONG);
+                gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG);
+                gaspi_read_notify(0, 0, peer, 1, offset, size, 0, 0, LONG);
+            }
         }
-        let mut most = 0;
-        ok!(gaspi_transfer_size_max(&mut most));
+        let most = got!(gaspi_transfer_size_max());
         for size in [most + 1, 1 << 40, 1 << 63, u64::MAX - 255, u64::MAX] {
             for offset in [0, 8, 256] {
-                post::write(0, offset, peer, 1, 0, size).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
-                post::read(0, 0, peer, 1, offset, size).gives(GASPI_ERR_INV_COMMSIZE, 0, LONG)?;
-                post::write_notify(0, 0, peer, 1, offset, size, 0, 1).gives(
-                    GASPI_ERR_INV_COMMSIZE,
-                    0,
-                    LONG,
-                )?;
-                post::read_notify(0, offset, peer, 1, 0, size, 0).gives(
-                    GASPI_ERR_INV_COMMSIZE,
-                    0,
-                    LONG,
-                )?;
+                gives! { GASPI_ERR_INV_COMMSIZE:
+                    gaspi_write(0, offset, peer, 1, 0, size, 0, LONG);
+                    gaspi_read(0, 0, peer, 1, offset, size, 0, LONG);
+                    gaspi_write_notify(0, 0, peer, 1, offset, size, 0, 1, 0, LONG);
+                    gaspi_read_notify(0, offset, peer, 1, 0, size, 0, 0, LONG);
+                }
             }
         }
         Ok(())
@@ -120,36 +95,23 @@ fn overflowing(ctx: &Ctx) -> Verdict {
 }
 
 fn notification_values(ctx: &Ctx) -> Verdict {
-    let mut num = 0;
-    ok!(gaspi_notification_num(&mut num));
+    let num = got!(gaspi_notification_num());
     untouched(ctx, |peer| {
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        post::notify(0, peer, 0, 0).gives(GASPI_ERR_INV_NOTIF_VAL, 0, LONG)?;
-        post::write_notify(0, 0, peer, 1, 0, 8, 0, 0).gives(GASPI_ERR_INV_NOTIF_VAL, 0, LONG)?;
-        post::write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0).gives(
-            GASPI_ERR_INV_NOTIF_VAL,
-            0,
-            LONG,
-        )?;
+        gives! { GASPI_ERR_INV_NOTIF_VAL:
+            gaspi_notify(0, peer, 0, 0, 0, LONG);
+            gaspi_write_notify(0, 0, peer, 1, 0, 8, 0, 0, 0, LONG);
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, 0, 0, 0, LONG);
+        }
         for id in [num, num + 1, 1 << 30, u32::MAX] {
-            post::notify(0, peer, id, 1).gives(GASPI_ERR_INV_NOTIF_ID, 0, LONG)?;
-            post::write_notify(0, 0, peer, 1, 0, 8, id, 1).gives(
-                GASPI_ERR_INV_NOTIF_ID,
-                0,
-                LONG,
-            )?;
-            post::read_notify(0, 0, peer, 1, 0, 8, id).gives(GASPI_ERR_INV_NOTIF_ID, 0, LONG)?;
-            post::write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1).gives(
-                GASPI_ERR_INV_NOTIF_ID,
-                0,
-                LONG,
-            )?;
-            post::read_list_notify(1, mine, at, peer, theirs, at, size, 1, id).gives(
-                GASPI_ERR_INV_NOTIF_ID,
-                0,
-                LONG,
-            )?;
+            gives! { GASPI_ERR_INV_NOTIF_ID:
+                gaspi_notify(0, peer, id, 1, 0, LONG);
+                gaspi_write_notify(0, 0, peer, 1, 0, 8, id, 1, 0, LONG);
+                gaspi_read_notify(0, 0, peer, 1, 0, 8, id, 0, LONG);
+                gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 1, 0, LONG);
+                gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 1, id, 0, LONG);
+            }
             let mut value = 7;
             gives!(
                 GASPI_ERR_INV_NOTIF_ID,
@@ -255,48 +217,27 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
         // The elements are right, what comes after them is not.
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
-        post::write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1).gives(
-            GASPI_ERR_INV_SEG,
-            0,
-            LONG,
-        )?;
-        post::read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0).gives(
-            GASPI_ERR_INV_SEG,
-            0,
-            LONG,
-        )?;
+        gives! { GASPI_ERR_INV_SEG:
+            gaspi_write_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 1, 0, LONG);
+            gaspi_read_list_notify(1, mine, at, peer, theirs, at, size, 9, 0, 0, LONG);
+        }
         Ok(())
     })
 }
 
 fn list_lengths(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_rw_list_elem_max(&mut most));
+    let most = got!(gaspi_rw_list_elem_max());
     untouched(ctx, |peer| {
         let n = most as usize + 1;
         let (mine, theirs, at, size) = (vec![0u8; n], vec![1u8; n], vec![8u64; n], vec![8u64; n]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         for num in [0, most + 1, 1 << 20, u32::MAX] {
-            post::write_list(num, mine, at, peer, theirs, at, size).gives(
-                GASPI_ERR_INV_NUM,
-                0,
-                LONG,
-            )?;
-            post::read_list(num, mine, at, peer, theirs, at, size).gives(
-                GASPI_ERR_INV_NUM,
-                0,
-                LONG,
-            )?;
-            post::write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1).gives(
-                GASPI_ERR_INV_NUM,
-                0,
-                LONG,
-            )?;
-            post::read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0).gives(
-                GASPI_ERR_INV_NUM,
-                0,
-                LONG,
-            )?;
+            gives! { GASPI_ERR_INV_NUM:
+                gaspi_write_list(num, mine, at, peer, theirs, at, size, 0, LONG);
+                gaspi_read_list(num, mine, at, peer, theirs, at, size, 0, LONG);
+                gaspi_write_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 1, 0, LONG);
+                gaspi_read_list_notify(num, mine, at, peer, theirs, at, size, 1, 0, 0, LONG);
+            }
         }
         Ok(())
     })
@@ -370,14 +311,13 @@ fn segment_names(_: &Ctx) -> Verdict {
     memory.fill(8);
     let mut own = [0u64; 8];
     let base: *mut u8 = own.as_mut_ptr().cast();
-    gives!(GASPI_ERR_INV_SEG, gaspi_segment_alloc(3, 64, 0));
-    gives!(GASPI_ERR_INV_SEG, gaspi_segment_alloc(3, 128, 0));
-    gives!(GASPI_ERR_INV_SEG, gaspi_segment_bind(3, base, 64, 0));
-    gives!(GASPI_ERR_INV_SEG, gaspi_segment_create(3, 64, ALL, LONG, 0));
-    gives!(
-        GASPI_ERR_INV_SEG,
-        gaspi_segment_use(3, base, 64, ALL, LONG, 0)
-    );
+    gives! { GASPI_ERR_INV_SEG:
+        gaspi_segment_alloc(3, 64, 0);
+        gaspi_segment_alloc(3, 128, 0);
+        gaspi_segment_bind(3, base, 64, 0);
+        gaspi_segment_create(3, 64, ALL, LONG, 0);
+        gaspi_segment_use(3, base, 64, ALL, LONG, 0);
+    }
     let (mut pointer, mut num) = (null_mut(), 0);
     ok!(gaspi_segment_ptr(3, &mut pointer));
     ok!(gaspi_segment_num(&mut num));

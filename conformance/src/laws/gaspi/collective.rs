@@ -254,8 +254,7 @@ fn extreme_values(ctx: &Ctx) -> Verdict {
 }
 
 fn most_elements(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_allreduce_elem_max(&mut most));
+    let most = got!(gaspi_allreduce_elem_max());
     ensure!(most >= 1, "gaspi_allreduce_elem_max {most}");
     reduced::<u64>(ctx, most as usize, 1)?;
     reduced::<f64>(ctx, most as usize, 2)?;

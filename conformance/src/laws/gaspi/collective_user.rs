@@ -221,8 +221,7 @@ extern "C" fn greatest(
 }
 
 fn users_buffer(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_allreduce_buf_size(&mut most));
+    let most = got!(gaspi_allreduce_buf_size());
     let len = most as usize;
     let nothing = null_mut();
     for (num, bytes) in [(1, most), (most, 1), (most / 8, 8)] {

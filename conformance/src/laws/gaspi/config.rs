@@ -318,11 +318,10 @@ fn config_in_force(_: &Ctx) -> Verdict {
             ok!(gaspi_write(0, 0, 0, 0, 100, 100, 0, LONG));
             gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify(0, 0, 10, 1, 0, LONG));
             let mut id = 0;
-            gives!(
-                GASPI_ERR_INV_NOTIF_ID,
-                gaspi_notify_waitsome(0, 10, 1, &mut id, TEST)
-            );
-            gives!(GASPI_ERR_INV_NOTIF_ID, gaspi_notify_reset(0, 10, &mut id));
+            gives! { GASPI_ERR_INV_NOTIF_ID:
+                gaspi_notify_waitsome(0, 10, 1, &mut id, TEST);
+                gaspi_notify_reset(0, 10, &mut id);
+            }
             let send = [1u8; 64];
             let mut receive = [0u8; 64];
             post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 7, 0, 5).gives(
@@ -342,8 +341,7 @@ fn config_in_force(_: &Ctx) -> Verdict {
             flush(0)?;
             flush(1)?;
             let (mut made, mut group) = (0, 0);
-            let mut num = 0;
-            ok!(gaspi_group_num(&mut num));
+            let num = got!(gaspi_group_num());
             while c!(gaspi_group_create(&mut group)) == SUCCESS {
                 made += 1;
                 ensure!(made <= 4, "more than group_max groups");

@@ -286,8 +286,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
         30 + u64::from(right(ctx)),
         "the word that was read"
     );
-    let mut group = 0;
-    ok!(pgaspi_group_create(&mut group));
+    let group = got!(pgaspi_group_create());
     for rank in 0..num {
         ok!(pgaspi_group_add(group, rank));
     }

@@ -170,8 +170,7 @@ fn allreduce_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn commit_ends(ctx: &Ctx) -> Verdict {
-    let mut group = 0;
-    ok!(gaspi_group_create(&mut group));
+    let group = got!(gaspi_group_create());
     for rank in 0..ctx.size as u16 {
         ok!(gaspi_group_add(group, rank));
     }

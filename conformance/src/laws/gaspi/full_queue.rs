@@ -108,8 +108,7 @@ fn stopped(ctx: &Ctx) -> Verdict {
 fn death(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 64)?;
     memory.set(8 * ctx.rank as usize, text(ctx.rank as u16, 1));
-    let mut depth = 0;
-    ok!(gaspi_queue_size_max(&mut depth));
+    let depth = got!(gaspi_queue_size_max());
     barrier()?;
     // Nobody needs the victim any more.
     ctx.sync();

@@ -38,8 +38,7 @@ laws! {
 }
 
 fn ranks_of(group: u8) -> Result<Vec<u16>, String> {
-    let mut size = 0;
-    ok!(gaspi_group_size(group, &mut size));
+    let size = got!(gaspi_group_size(group));
     let mut ranks = vec![0xeeee; size as usize + 1];
     ok!(gaspi_group_ranks(group, ranks.as_mut_ptr()));
     ensure_eq!(ranks.pop(), Some(0xeeee), "the entry behind the ranks");
@@ -47,8 +46,7 @@ fn ranks_of(group: u8) -> Result<Vec<u16>, String> {
 }
 
 fn num() -> Result<u32, String> {
-    let mut num = 0;
-    ok!(gaspi_group_num(&mut num));
+    let num = got!(gaspi_group_num());
     Ok(num)
 }
 
@@ -81,8 +79,7 @@ fn created_empty(_: &Ctx) -> Verdict {
 
 fn ranks_are_sorted(_: &Ctx) -> Verdict {
     for order in [[0u16, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]] {
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         for (i, rank) in order.iter().enumerate() {
             ok!(gaspi_group_add(group, *rank));
             let mut expected = order[..=i].to_vec();
@@ -120,8 +117,7 @@ fn all_is_predefined(ctx: &Ctx) -> Verdict {
 }
 
 fn uncommitted_is_refused(_: &Ctx) -> Verdict {
-    let mut group = 0;
-    ok!(gaspi_group_create(&mut group));
+    let group = got!(gaspi_group_create());
     ok!(gaspi_group_add(group, 0));
     ok!(gaspi_group_add(group, 1));
     let (value, mut sum) = (1u64, 77u64);
@@ -177,8 +173,7 @@ fn commit_continues(ctx: &Ctx) -> Verdict {
     for round in 0..3u64 {
         let late = random.below(u64::from(ctx.size)) as u32;
         let patience = random.below(3);
-        let mut group = 0;
-        ok!(gaspi_group_create(&mut group));
+        let group = got!(gaspi_group_create());
         for rank in (0..ctx.size as u16).rev() {
             ok!(gaspi_group_add(group, rank));
         }
@@ -313,8 +308,7 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
 
 fn alone(ctx: &Ctx) -> Verdict {
     let me = ctx.rank as u16;
-    let mut group = 0;
-    ok!(gaspi_group_create(&mut group));
+    let group = got!(gaspi_group_create());
     ok!(gaspi_group_add(group, me));
     repeat("gaspi_group_commit", || c!(gaspi_group_commit(group, TEST)))?;
     for value in 0..5 + u64::from(me) {
@@ -362,8 +356,7 @@ fn delete_in_any_order(ctx: &Ctx) -> Verdict {
 }
 
 fn as_many_as_promised(ctx: &Ctx) -> Verdict {
-    let mut max = 0;
-    ok!(gaspi_group_max(&mut max));
+    let max = got!(gaspi_group_max());
     for round in 0..2 {
         let before = num()?;
         let mut made = Vec::new();

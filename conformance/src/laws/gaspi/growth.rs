@@ -143,8 +143,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
             ok!(gaspi_segment_register(1, (1 - ctx.rank) as u16, LONG));
             std::thread::yield_now();
             ok!(gaspi_segment_delete(1));
-            let mut group = 0;
-            ok!(gaspi_group_create(&mut group));
+            let group = got!(gaspi_group_create());
             ok!(gaspi_group_add(group, ctx.rank as u16));
             ok!(gaspi_group_commit(group, LONG));
             std::thread::scope(|scope| {

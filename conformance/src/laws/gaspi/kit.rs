@@ -46,6 +46,15 @@ macro_rules! ok {
     };
 }
 
+/// What a procedure writes through its last parameter, which zeros are before; the law fails unless the call succeeds.
+macro_rules! got {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        let mut value = Default::default();
+        ok!($name($($arg,)* &mut value));
+        value
+    }};
+}
+
 /// Calls a procedure; the law fails unless it gives this status.
 /// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
@@ -74,7 +83,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, laws, ok};
+pub(crate) use {c, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {

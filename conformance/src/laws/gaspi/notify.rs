@@ -38,8 +38,7 @@ laws! {
 }
 
 fn values_arrive(ctx: &Ctx) -> Verdict {
-    let mut num = 0;
-    ok!(gaspi_notification_num(&mut num));
+    let num = got!(gaspi_notification_num());
     segment(0, 8)?;
     let cases = [
         (0, 1),
@@ -109,8 +108,7 @@ fn range_is_what_counts(ctx: &Ctx) -> Verdict {
             "range {begin}+{num} gave {first}, expected one of {possible:?}"
         );
     }
-    let mut value = 0;
-    ok!(gaspi_notify_reset(0, 20, &mut value));
+    let value = got!(gaspi_notify_reset(0, 20));
     ensure_eq!(value, 21, "the value of 20");
     ok!(gaspi_notify_waitsome(0, 10, 30, &mut first, TEST));
     ensure_eq!(first, 31, "the range 10+30 after 20 was reset");
@@ -127,8 +125,7 @@ fn empty_range(_: &Ctx) -> Verdict {
 }
 
 fn whole_range(ctx: &Ctx) -> Verdict {
-    let mut num = 0;
-    ok!(gaspi_notification_num(&mut num));
+    let num = got!(gaspi_notification_num());
     segment(0, 8)?;
     for id in [num - 1, 0, num / 3] {
         ok!(gaspi_notify(0, right(ctx), id, 5, 0, LONG));

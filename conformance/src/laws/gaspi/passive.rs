@@ -84,8 +84,7 @@ fn arrives(ctx: &Ctx) -> Verdict {
 }
 
 fn sizes(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_passive_transfer_size_max(&mut most));
+    let most = got!(gaspi_passive_transfer_size_max());
     let memory = segment(0, 2 * most as usize)?;
     barrier()?;
     let lengths = [
@@ -129,8 +128,7 @@ fn too_long(ctx: &Ctx) -> Verdict {
     with_config(
         |config| config.passive_transfer_size_max = 1000,
         || {
-            let mut most = 0;
-            ok!(gaspi_passive_transfer_size_max(&mut most));
+            let most = got!(gaspi_passive_transfer_size_max());
             ensure_eq!(most, 1000, "gaspi_passive_transfer_size_max");
             segment(0, 4096)?;
             barrier()?;
@@ -298,8 +296,7 @@ fn nobody_sends(ctx: &Ctx) -> Verdict {
 
 fn elsewhere(ctx: &Ctx) -> Verdict {
     const PLACES: u64 = 20;
-    let mut most = 0;
-    ok!(gaspi_passive_transfer_size_max(&mut most));
+    let most = got!(gaspi_passive_transfer_size_max());
     let most = most & !7;
     let memory = segment(0, (PLACES * most) as usize)?;
     barrier()?;
@@ -577,11 +574,10 @@ fn bad_input(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
     barrier()?;
     let (to, mut sender) = (right(ctx), 9);
-    gives!(GASPI_ERR_INV_SEG, gaspi_passive_send(5, 0, to, 8, LONG));
-    gives!(
-        GASPI_ERR_INV_SEG,
-        gaspi_passive_receive(5, 0, &mut sender, 8, LONG)
-    );
+    gives! { GASPI_ERR_INV_SEG:
+        gaspi_passive_send(5, 0, to, 8, LONG);
+        gaspi_passive_receive(5, 0, &mut sender, 8, LONG);
+    }
     for (at, size) in [(64, 1), (57, 8), (0, 65), (u64::MAX, 8), (u64::MAX - 3, 8)] {
         gives! { GASPI_ERR_INV_LOC_OFF:
             gaspi_passive_send(0, at, to, size, LONG);

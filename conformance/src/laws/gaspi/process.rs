@@ -145,8 +145,7 @@ fn init_continues(ctx: &Ctx) -> Verdict {
 fn init_once(_: &Ctx) -> Verdict {
     gives!(GASPI_ERR_INITED, gaspi_proc_init(LONG));
     gives!(GASPI_ERR_INITED, gaspi_proc_init(TEST));
-    let mut initialized = 0;
-    ok!(gaspi_initialized(&mut initialized));
+    let initialized = got!(gaspi_initialized());
     ensure_eq!(initialized, 1, "gaspi_initialized");
     barrier()
 }
@@ -163,8 +162,7 @@ fn other_launcher(_: &Ctx) -> Verdict {
             unsafe { std::env::remove_var("OMPI_COMM_WORLD_SIZE") };
             ensure_eq!(seen, expected, "gaspi_proc_init as one of {size} processes");
         }
-        let mut num = 0;
-        ok!(gaspi_proc_num(&mut num));
+        let num = got!(gaspi_proc_num());
         ensure_eq!(num, 1, "the number of processes");
         ok!(gaspi_proc_term(BLOCK));
         Ok(())
@@ -230,8 +228,7 @@ fn life_cycles_of_different_shape(_: &Ctx) -> Verdict {
         with_config(
             |config| config.queue_num = queues,
             || {
-                let mut num = 0;
-                ok!(gaspi_queue_num(&mut num));
+                let num = got!(gaspi_queue_num());
                 ensure_eq!(num, queues, "queues of this life cycle");
                 barrier()
             },
@@ -304,55 +301,44 @@ fn nothing_but_noinit() -> Verdict {
     let (ids, offsets) = ([0u8; 2], [0u64; 2]);
     let (ids, offsets) = (ids.as_ptr(), offsets.as_ptr());
     let (send, receive) = (local.as_ptr(), local.as_mut_ptr());
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_rank(&mut small));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_num(&mut small));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_local_rank(&mut small));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_local_num(&mut small));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_incarnation(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_ping(0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_proc_kill(0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_connect(0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_disconnect(0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_state_vec_get(states.as_mut_ptr()));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_create(&mut byte));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_add(0, 0));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_commit(0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_delete(1));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_num(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_size(0, &mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_ranks(0, &mut small));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_alloc(0, 64, 0));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_register(0, 0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_create(0, 64, 0, TEST, 0));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_bind(0, receive, 64, 0));
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_segment_use(0, receive, 64, 0, TEST, 0)
-    );
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_delete(0));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_num(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_list(1, &mut byte));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_ptr(0, &mut pointer));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_size(0, 0, &mut word));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_avail_local(&mut byte));
-    gives!(GASPI_ERR_NOINIT, gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST));
-    gives!(GASPI_ERR_NOINIT, gaspi_notify(0, 0, 0, 1, 0, TEST));
-    post::write_notify(0, 0, 0, 0, 0, 8, 0, 1).gives(GASPI_ERR_NOINIT, 0, TEST)?;
-    post::read_notify(0, 0, 0, 0, 0, 8, 0).gives(GASPI_ERR_NOINIT, 0, TEST)?;
-    post::write_list(1, ids, offsets, 0, ids, offsets, offsets).gives(GASPI_ERR_NOINIT, 0, TEST)?;
-    post::read_list(1, ids, offsets, 0, ids, offsets, offsets).gives(GASPI_ERR_NOINIT, 0, TEST)?;
-    post::write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1).gives(
-        GASPI_ERR_NOINIT,
-        0,
-        TEST,
-    )?;
-    post::read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0).gives(
-        GASPI_ERR_NOINIT,
-        0,
-        TEST,
-    )?;
     gives! { GASPI_ERR_NOINIT:
+        gaspi_proc_rank(&mut small);
+        gaspi_proc_num(&mut small);
+        gaspi_proc_local_rank(&mut small);
+        gaspi_proc_local_num(&mut small);
+        gaspi_proc_incarnation(&mut number);
+        gaspi_proc_ping(0, TEST);
+        gaspi_proc_kill(0, TEST);
+        gaspi_connect(0, TEST);
+        gaspi_disconnect(0, TEST);
+        gaspi_state_vec_get(states.as_mut_ptr());
+        gaspi_group_create(&mut byte);
+        gaspi_group_add(0, 0);
+        gaspi_group_commit(0, TEST);
+        gaspi_group_delete(1);
+        gaspi_group_num(&mut number);
+        gaspi_group_size(0, &mut number);
+        gaspi_group_ranks(0, &mut small);
+        gaspi_segment_alloc(0, 64, 0);
+        gaspi_segment_register(0, 0, TEST);
+        gaspi_segment_create(0, 64, 0, TEST, 0);
+        gaspi_segment_bind(0, receive, 64, 0);
+        gaspi_segment_use(0, receive, 64, 0, TEST, 0);
+        gaspi_segment_delete(0);
+        gaspi_segment_num(&mut number);
+        gaspi_segment_list(1, &mut byte);
+        gaspi_segment_ptr(0, &mut pointer);
+        gaspi_segment_size(0, 0, &mut word);
+        gaspi_segment_avail_local(&mut byte);
+        gaspi_write(0, 0, 0, 0, 0, 8, 0, TEST);
+        gaspi_read(0, 0, 0, 0, 0, 8, 0, TEST);
+        gaspi_notify(0, 0, 0, 1, 0, TEST);
+        gaspi_write_notify(0, 0, 0, 0, 0, 8, 0, 1, 0, TEST);
+        gaspi_read_notify(0, 0, 0, 0, 0, 8, 0, 0, TEST);
+        gaspi_write_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST);
+        gaspi_read_list(1, ids, offsets, 0, ids, offsets, offsets, 0, TEST);
+        gaspi_write_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 1, 0, TEST);
+        gaspi_read_list_notify(1, ids, offsets, 0, ids, offsets, offsets, 0, 0, 0, TEST);
         gaspi_wait(0, TEST);
         gaspi_notify_waitsome(0, 0, 1, &mut number, TEST);
         gaspi_notify_waitsome(0, 0, 0, &mut number, TEST);
@@ -370,24 +356,23 @@ fn nothing_but_noinit() -> Verdict {
     }
     post::allreduce(send, receive, 1, 0, 0).gives(GASPI_ERR_NOINIT, 0, TEST)?;
     post::allreduce_user(send, receive, 1, 1, None, null_mut()).gives(GASPI_ERR_NOINIT, 0, TEST)?;
-    gives!(
-        GASPI_ERR_NOINIT,
-        gaspi_allreduce_user_17(send, receive, 1, 1, None, null_mut(), 0, TEST)
-    );
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_num(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_size_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_queue_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_group_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_segment_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_transfer_size_max(&mut word));
-    gives!(GASPI_ERR_NOINIT, gaspi_notification_num(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_passive_transfer_size_max(&mut word));
-    gives!(GASPI_ERR_NOINIT, gaspi_atomic_max(&mut word));
-    gives!(GASPI_ERR_NOINIT, gaspi_allreduce_buf_size(&mut word));
-    gives!(GASPI_ERR_NOINIT, gaspi_allreduce_elem_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_rw_list_elem_max(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_network_type(&mut number));
-    gives!(GASPI_ERR_NOINIT, gaspi_build_infrastructure(&mut number));
+    gives! { GASPI_ERR_NOINIT:
+        gaspi_allreduce_user_17(send, receive, 1, 1, None, null_mut(), 0, TEST);
+        gaspi_queue_num(&mut number);
+        gaspi_queue_size_max(&mut number);
+        gaspi_queue_max(&mut number);
+        gaspi_group_max(&mut number);
+        gaspi_segment_max(&mut number);
+        gaspi_transfer_size_max(&mut word);
+        gaspi_notification_num(&mut number);
+        gaspi_passive_transfer_size_max(&mut word);
+        gaspi_atomic_max(&mut word);
+        gaspi_allreduce_buf_size(&mut word);
+        gaspi_allreduce_elem_max(&mut number);
+        gaspi_rw_list_elem_max(&mut number);
+        gaspi_network_type(&mut number);
+        gaspi_build_infrastructure(&mut number);
+    }
     Ok(())
 }
 
@@ -399,8 +384,7 @@ fn without_infrastructure(ctx: &Ctx) -> Verdict {
             ok!(gaspi_build_infrastructure(&mut built));
             ensure_eq!(built, 0, "gaspi_build_infrastructure");
             // The group is there, but "also has to be committed" (§6.2.2).
-            let mut size = 0;
-            ok!(gaspi_group_size(ALL, &mut size));
+            let size = got!(gaspi_group_size(ALL));
             ensure_eq!(size, ctx.size, "size of GASPI_GROUP_ALL");
             gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, TEST));
             ok!(gaspi_segment_alloc(0, 64, 0));

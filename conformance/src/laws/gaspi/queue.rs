@@ -89,8 +89,7 @@ fn full_queue(ctx: &Ctx) -> Verdict {
         |config| config.queue_size_max = depth,
         || {
             let memory = segment(0, 1024)?;
-            let mut most = 0;
-            ok!(gaspi_queue_size_max(&mut most));
+            let most = got!(gaspi_queue_size_max());
             ensure_eq!(most, depth, "gaspi_queue_size_max");
             memory.fill(1 + ctx.rank as u8);
             barrier()?;
@@ -103,31 +102,17 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 // Not issued: the bytes at 600 and the notifications from 100 on stay as they are.
                 let (ids, at, eight) = ([0u8], [600u64], [8u64]);
                 let (ids, at, eight) = (ids.as_ptr(), at.as_ptr(), eight.as_ptr());
-                post::write(0, 0, peer, 0, 600, 8).gives(GASPI_QUEUE_FULL, 0, LONG)?;
-                post::write(0, 0, peer, 0, 600, 8).gives(GASPI_QUEUE_FULL, 0, TEST)?;
-                gives!(GASPI_QUEUE_FULL, gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG));
-                gives!(GASPI_QUEUE_FULL, gaspi_notify(0, peer, 100, 1, 0, LONG));
-                post::write_notify(0, 0, peer, 0, 600, 8, 101, 1).gives(
-                    GASPI_QUEUE_FULL,
-                    0,
-                    LONG,
-                )?;
-                post::read_notify(0, 600, peer, 0, 0, 8, 102).gives(GASPI_QUEUE_FULL, 0, LONG)?;
-                post::write_list(1, ids, at, peer, ids, at, eight).gives(
-                    GASPI_QUEUE_FULL,
-                    0,
-                    LONG,
-                )?;
-                post::read_list(1, ids, at, peer, ids, at, eight).gives(
-                    GASPI_QUEUE_FULL,
-                    0,
-                    LONG,
-                )?;
-                post::write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1).gives(
-                    GASPI_QUEUE_FULL,
-                    0,
-                    LONG,
-                )?;
+                gives! { GASPI_QUEUE_FULL:
+                    gaspi_write(0, 0, peer, 0, 600, 8, 0, LONG);
+                    gaspi_write(0, 0, peer, 0, 600, 8, 0, TEST);
+                    gaspi_read(0, 600, peer, 0, 0, 8, 0, LONG);
+                    gaspi_notify(0, peer, 100, 1, 0, LONG);
+                    gaspi_write_notify(0, 0, peer, 0, 600, 8, 101, 1, 0, LONG);
+                    gaspi_read_notify(0, 600, peer, 0, 0, 8, 102, 0, LONG);
+                    gaspi_write_list(1, ids, at, peer, ids, at, eight, 0, LONG);
+                    gaspi_read_list(1, ids, at, peer, ids, at, eight, 0, LONG);
+                    gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG);
+                }
                 ensure_eq!(queue_size(0)?, depth, "size after refusals");
                 // Another queue.
                 ok!(gaspi_write(0, 0, peer, 0, 520, 8, 1, LONG));

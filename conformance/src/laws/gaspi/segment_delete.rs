@@ -43,13 +43,12 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
     barrier()?;
     if ctx.rank == 1 {
         let mut old = 0;
-        gives!(GASPI_ERR_INV_SEG, gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
-        gives!(GASPI_ERR_INV_SEG, gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG));
-        gives!(GASPI_ERR_INV_SEG, gaspi_notify(1, 0, 0, 1, 0, LONG));
-        gives!(
-            GASPI_ERR_INV_SEG,
-            gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG)
-        );
+        gives! { GASPI_ERR_INV_SEG:
+            gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG);
+            gaspi_read(0, 0, 0, 1, 0, 8, 0, LONG);
+            gaspi_notify(1, 0, 0, 1, 0, LONG);
+            gaspi_atomic_fetch_add(1, 0, 0, 1, &mut old, LONG);
+        }
         ok!(gaspi_write_notify(0, 0, 0, 200, 0, 8, 0, 1, 0, LONG));
     } else {
         notified(200, 0)?;
@@ -103,8 +102,7 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         );
         barrier()?;
         if round % 2 == 1 {
-            let mut size = 0;
-            ok!(gaspi_segment_size(5, right(ctx), &mut size));
+            let size = got!(gaspi_segment_size(5, right(ctx)));
             ensure_eq!(size, len as u64, "gaspi_segment_size in round {round}");
         }
         stamp += 1;

@@ -245,8 +245,7 @@ fn threads_meet(ctx: &Ctx) -> Verdict {
     };
     let meets = || {
         threads(2, |_| {
-            let mut number = 0;
-            ok!(gaspi_threads_register(&mut number));
+            got!(gaspi_threads_register());
             repeat("gaspi_threads_sync_all", || meet(SHORT))?;
             rounds()
         })
@@ -262,8 +261,7 @@ fn threads_meet(ctx: &Ctx) -> Verdict {
         |last, _| {
             begin(&|| {
                 threads(2, |thread| {
-                    let mut number = 0;
-                    ok!(gaspi_threads_register(&mut number));
+                    got!(gaspi_threads_register());
                     if thread == 1 {
                         // The other one waits for this one, and then for the process that is stopped.
                         let mut looks = Looks::for_the("the other thread");

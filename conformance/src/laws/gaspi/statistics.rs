@@ -53,8 +53,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
 }
 
 fn max() -> Result<u32, String> {
-    let mut max = 0;
-    ok!(gaspi_statistic_counter_max(&mut max));
+    let max = got!(gaspi_statistic_counter_max());
     Ok(max)
 }
 

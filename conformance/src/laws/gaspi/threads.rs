@@ -50,8 +50,7 @@ fn meet(_: &Ctx) -> Verdict {
     NUMBERS.store(0, Ordering::Release);
     WRONG.store(0, Ordering::Release);
     ok!(gaspi_threads_init_user(THREADS));
-    let mut total = 0;
-    ok!(gaspi_threads_get_total(&mut total));
+    let total = got!(gaspi_threads_get_total());
     ensure_eq!(total, THREADS as i32, "gaspi_threads_get_total");
     for _ in 1..THREADS {
         ok!(gaspi_threads_run(Some(run), null_mut()));
@@ -101,8 +100,7 @@ fn refused(_: &Ctx) -> Verdict {
     gives!(GASPI_ERROR, gaspi_threads_init_user(0));
     ok!(gaspi_threads_get_num_cores(&mut number));
     ensure!(number > 0, "{number} processors");
-    let mut cores = 0;
-    ok!(gaspi_threads_init(&mut cores));
+    let cores = got!(gaspi_threads_init());
     ensure_eq!(cores, number, "the threads of gaspi_threads_init");
     gives!(GASPI_ERROR, gaspi_threads_init_user(1));
     ok!(gaspi_threads_term());

@@ -352,16 +352,10 @@ fn largest_transfer(ctx: &Ctx) -> Verdict {
             barrier()?;
             let size = most as u64;
             post::write_notify(0, 0, right(ctx), 0, size + 10, size, 0, 1).ok(0, LONG)?;
-            post::write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1).gives(
-                GASPI_ERR_INV_COMMSIZE,
-                0,
-                LONG,
-            )?;
-            post::write(0, 0, right(ctx), 0, size + 10, size + 1).gives(
-                GASPI_ERR_INV_COMMSIZE,
-                0,
-                LONG,
-            )?;
+            gives! { GASPI_ERR_INV_COMMSIZE:
+                gaspi_write_notify(0, 0, right(ctx), 0, size + 10, size + 1, 1, 1, 0, LONG);
+                gaspi_write(0, 0, right(ctx), 0, size + 10, size + 1, 0, LONG);
+            }
             notified(0, 0)?;
             let theirs = random_bytes(&mut ctx.random(u64::from(left(ctx))), most + 1);
             memory.holds(most + 10, &theirs[..most], "the largest write")?;

@@ -265,8 +265,7 @@ fn lists_are_reads(ctx: &Ctx) -> Verdict {
 }
 
 fn longest_list(ctx: &Ctx) -> Verdict {
-    let mut most = 0;
-    ok!(gaspi_rw_list_elem_max(&mut most));
+    let most = got!(gaspi_rw_list_elem_max());
     let n = most as usize;
     let source = segment(0, 16 * n)?;
     let target = segment(1, 16 * n)?;

@@ -50,11 +50,10 @@ fn tni_arguments(_ctx: &Ctx) -> Verdict {
 fn vcq_arguments(_ctx: &Ctx) -> Verdict {
     let mut hdl = 7;
     for tni in [6, 7, 256, u16::MAX] {
-        gives!(UTOFU_ERR_INVALID_TNI_ID, utofu_create_vcq(tni, 0, &mut hdl));
-        gives!(
-            UTOFU_ERR_INVALID_TNI_ID,
-            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
-        );
+        gives! { UTOFU_ERR_INVALID_TNI_ID:
+            utofu_create_vcq(tni, 0, &mut hdl);
+            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl);
+        }
     }
     for component in [8, 9, 256, u16::MAX] {
         gives!(
@@ -82,11 +81,10 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(0, 0, 0)?;
     let mut id = 7;
     for wrong in wrong_handles(freed()?) {
-        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(wrong));
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_query_vcq_id(wrong, &mut id)
-        );
+        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+            utofu_free_vcq(wrong);
+            utofu_query_vcq_id(wrong, &mut id);
+        }
     }
     gives!(
         UTOFU_ERR_INVALID_POINTER,

@@ -78,8 +78,7 @@ fn by_a_batch(ctx: &Ctx) -> Verdict {
         for _ in 0..20 {
             delayed(job, 5)?;
             let mut desc = [0u64; 8];
-            let mut size = 0;
-            ok!(utofu_prepare_put_piggyback8(
+            let size = got!(utofu_prepare_put_piggyback8(
                 job.hdl,
                 vcq,
                 3,
@@ -87,8 +86,7 @@ fn by_a_batch(ctx: &Ctx) -> Verdict {
                 8,
                 6,
                 LOCAL | TCQ,
-                desc.as_mut_ptr().cast(),
-                &mut size
+                desc.as_mut_ptr().cast()
             ));
             ok!(utofu_post_toq(
                 job.hdl,
@@ -145,8 +143,7 @@ fn no_effect_prepared(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
         let mut desc = [0u64; 8];
-        let mut size = 0;
-        ok!(utofu_prepare_put_piggyback8(
+        let size = got!(utofu_prepare_put_piggyback8(
             job.hdl,
             vcq,
             3,
@@ -154,8 +151,7 @@ fn no_effect_prepared(ctx: &Ctx) -> Verdict {
             8,
             6,
             DELAY | LOCAL | TCQ,
-            desc.as_mut_ptr().cast(),
-            &mut size
+            desc.as_mut_ptr().cast()
         ));
         ok!(utofu_post_toq(
             job.hdl,

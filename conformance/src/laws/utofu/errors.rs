@@ -109,14 +109,12 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
         // A second, read-only registration of other memory, and one of an odd length.
         let fixed = Memory::new(512);
         fixed.fill(0x3c);
-        let mut stadd = 0;
-        ok!(utofu_reg_mem_with_stag(
+        let stadd = got!(utofu_reg_mem_with_stag(
             job.hdl,
             fixed.base.cast(),
             512,
             8,
-            1,
-            &mut stadd
+            1
         ));
         job.memory.fill(0x3c);
         job.meet();
@@ -266,14 +264,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
 fn local_errors(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
         let fixed = Memory::new(512);
-        let mut read_only = 0;
-        ok!(utofu_reg_mem(
-            job.hdl,
-            fixed.base.cast(),
-            512,
-            1,
-            &mut read_only
-        ));
+        let read_only = got!(utofu_reg_mem(job.hdl, fixed.base.cast(), 512, 1));
         job.memory.fill(0x77);
         job.meet();
         let right = job.vcq(job.right());

@@ -35,209 +35,40 @@ pub(super) struct Function {
     pub(super) most: usize,
 }
 
-/// Both forms of a function, with the same arguments.
-macro_rules! function {
-    ($start:ident, $prepare:ident, $takes:literal, $most:expr, |$a:ident| $($arg:expr),*) => {
-        Function {
-            name: stringify!($start),
-            start: |$a| c!($start($a.hdl, $($arg),*, cb($a.cbdata))),
-            prepare: |$a| c!($prepare($a.hdl, $($arg),*, $a.desc.cast(), $a.size)),
-            takes: $takes,
-            most: $most,
+/// Both forms of each function, with the same arguments.
+macro_rules! functions {
+    ($($start:ident, $prepare:ident: $takes:literal, $most:expr, |$a:ident| $($arg:expr),*;)*) => {
+        /// Every start function with its preparation function.
+        pub(super) fn functions() -> Vec<Function> {
+            vec![$(Function {
+                name: stringify!($start),
+                start: |$a| c!($start($a.hdl, $($arg),*, cb($a.cbdata))),
+                prepare: |$a| c!($prepare($a.hdl, $($arg),*, $a.desc.cast(), $a.size)),
+                takes: $takes,
+                most: $most,
+            }),*]
         }
     };
 }
 
-/// Every start function with its preparation function.
-pub(super) fn functions() -> Vec<Function> {
-    const LONGEST: usize = TOO_LONG - 1;
-    vec![
-        function!(
-            utofu_put,
-            utofu_prepare_put,
-            "target local",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_put_gap,
-            utofu_prepare_put_gap,
-            "target local packets",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags,
-            a.mtu,
-            a.gap
-        ),
-        function!(
-            utofu_put_stride,
-            utofu_prepare_put_stride,
-            "target local blocks",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.stride,
-            a.blocks,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_put_stride_gap,
-            utofu_prepare_put_stride_gap,
-            "target local blocks packets",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.stride,
-            a.blocks,
-            a.edata,
-            a.flags,
-            a.mtu,
-            a.gap
-        ),
-        function!(
-            utofu_put_piggyback,
-            utofu_prepare_put_piggyback,
-            "target data",
-            32,
-            |a| a.to,
-            a.data.cast_mut().cast(),
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_put_piggyback8,
-            utofu_prepare_put_piggyback8,
-            "target",
-            8,
-            |a| a.to,
-            7,
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_get,
-            utofu_prepare_get,
-            "target local",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_get_gap,
-            utofu_prepare_get_gap,
-            "target local packets",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.edata,
-            a.flags,
-            a.mtu,
-            a.gap
-        ),
-        function!(
-            utofu_get_stride,
-            utofu_prepare_get_stride,
-            "target local blocks",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.stride,
-            a.blocks,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_get_stride_gap,
-            utofu_prepare_get_stride_gap,
-            "target local blocks packets",
-            LONGEST,
-            |a| a.to,
-            a.local,
-            a.remote,
-            a.len,
-            a.stride,
-            a.blocks,
-            a.edata,
-            a.flags,
-            a.mtu,
-            a.gap
-        ),
-        function!(
-            utofu_armw4,
-            utofu_prepare_armw4,
-            "target op",
-            usize::MAX,
-            |a| a.to,
-            a.op,
-            1,
-            a.remote,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_armw8,
-            utofu_prepare_armw8,
-            "target op",
-            usize::MAX,
-            |a| a.to,
-            a.op,
-            1,
-            a.remote,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_cswap4,
-            utofu_prepare_cswap4,
-            "target",
-            usize::MAX,
-            |a| a.to,
-            1,
-            2,
-            a.remote,
-            a.edata,
-            a.flags
-        ),
-        function!(
-            utofu_cswap8,
-            utofu_prepare_cswap8,
-            "target",
-            usize::MAX,
-            |a| a.to,
-            1,
-            2,
-            a.remote,
-            a.edata,
-            a.flags
-        ),
-        function!(utofu_nop, utofu_prepare_nop, "", usize::MAX, |a| a.flags),
-    ]
+const LONGEST: usize = TOO_LONG - 1;
+
+functions! {
+    utofu_put, utofu_prepare_put: "target local", LONGEST, |a| a.to, a.local, a.remote, a.len, a.edata, a.flags;
+    utofu_put_gap, utofu_prepare_put_gap: "target local packets", LONGEST, |a| a.to, a.local, a.remote, a.len, a.edata, a.flags, a.mtu, a.gap;
+    utofu_put_stride, utofu_prepare_put_stride: "target local blocks", LONGEST, |a| a.to, a.local, a.remote, a.len, a.stride, a.blocks, a.edata, a.flags;
+    utofu_put_stride_gap, utofu_prepare_put_stride_gap: "target local blocks packets", LONGEST, |a| a.to, a.local, a.remote, a.len, a.stride, a.blocks, a.edata, a.flags, a.mtu, a.gap;
+    utofu_put_piggyback, utofu_prepare_put_piggyback: "target data", 32, |a| a.to, a.data.cast_mut().cast(), a.remote, a.len, a.edata, a.flags;
+    utofu_put_piggyback8, utofu_prepare_put_piggyback8: "target", 8, |a| a.to, 7, a.remote, a.len, a.edata, a.flags;
+    utofu_get, utofu_prepare_get: "target local", LONGEST, |a| a.to, a.local, a.remote, a.len, a.edata, a.flags;
+    utofu_get_gap, utofu_prepare_get_gap: "target local packets", LONGEST, |a| a.to, a.local, a.remote, a.len, a.edata, a.flags, a.mtu, a.gap;
+    utofu_get_stride, utofu_prepare_get_stride: "target local blocks", LONGEST, |a| a.to, a.local, a.remote, a.len, a.stride, a.blocks, a.edata, a.flags;
+    utofu_get_stride_gap, utofu_prepare_get_stride_gap: "target local blocks packets", LONGEST, |a| a.to, a.local, a.remote, a.len, a.stride, a.blocks, a.edata, a.flags, a.mtu, a.gap;
+    utofu_armw4, utofu_prepare_armw4: "target op", usize::MAX, |a| a.to, a.op, 1, a.remote, a.edata, a.flags;
+    utofu_armw8, utofu_prepare_armw8: "target op", usize::MAX, |a| a.to, a.op, 1, a.remote, a.edata, a.flags;
+    utofu_cswap4, utofu_prepare_cswap4: "target", usize::MAX, |a| a.to, 1, 2, a.remote, a.edata, a.flags;
+    utofu_cswap8, utofu_prepare_cswap8: "target", usize::MAX, |a| a.to, 1, 2, a.remote, a.edata, a.flags;
+    utofu_nop, utofu_prepare_nop: "", usize::MAX, |a| a.flags;
 }
 
 /// Room for two descriptors.

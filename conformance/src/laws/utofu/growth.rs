@@ -194,8 +194,7 @@ fn gate_beside(own: u64, peer: u64) -> Verdict {
 }
 
 fn allocate_first(tni: u16) -> Result<u64, String> {
-    let mut id = 0;
-    ok!(utofu_alloc_vbg(tni, 1, 0, &mut id));
+    let id = got!(utofu_alloc_vbg(tni, 1, 0));
     Ok(id)
 }
 

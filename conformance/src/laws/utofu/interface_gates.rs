@@ -149,8 +149,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
     with(ctx, TABLE + 8, |job| {
         let circuit = Circuit::build(job, ring(2), TNI)?;
         let own = circuit.ends()[0];
-        let mut elsewhere = 0;
-        ok!(utofu_alloc_vbg(TNI + 1, 1, 0, &mut elsewhere));
+        let elsewhere = got!(utofu_alloc_vbg(TNI + 1, 1, 0));
         job.write(job.right(), TABLE, own)?;
         job.meet();
         let theirs = job.memory.get(TABLE);
@@ -222,8 +221,7 @@ fn pair<T>(
     path: [u8; 3],
     body: impl FnOnce(u64) -> Result<T, String>,
 ) -> Result<T, String> {
-    let mut id = 0;
-    ok!(utofu_alloc_vbg(TNI, 1, flags, &mut id));
+    let id = got!(utofu_alloc_vbg(TNI, 1, flags));
     job.write(job.right(), TABLE, id)?;
     job.meet();
     let peer = job.memory.get(TABLE);
@@ -417,8 +415,7 @@ fn by_threads(ctx: &Ctx) -> Verdict {
 /// A circuit of one process, which ends every round at its start: threads have nobody to wait for but themselves.
 fn other_kinds(_: &Ctx) -> Verdict {
     const ROUNDS: usize = 12_000;
-    let mut id = 0;
-    ok!(utofu_alloc_vbg(TNI, 1, 1, &mut id));
+    let id = got!(utofu_alloc_vbg(TNI, 1, 1));
     ok!(utofu_set_vbg(std::ptr::from_ref(&alone(id)).cast_mut(), 1));
     let ended = [const { AtomicUsize::new(0) }; 3];
     let count = |kind: usize| ended[kind].load(Ordering::Acquire);

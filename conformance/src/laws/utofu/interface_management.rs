@@ -49,11 +49,10 @@ fn is_a_share() -> Verdict {
             UTOFU_ERR_INVALID_TNI_ID,
             utofu_query_onesided_caps(tni, &mut caps)
         );
-        gives!(UTOFU_ERR_FULL, utofu_create_vcq(tni, 0, &mut hdl));
-        gives!(
-            UTOFU_ERR_FULL,
-            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl)
-        );
+        gives! { UTOFU_ERR_FULL:
+            utofu_create_vcq(tni, 0, &mut hdl);
+            utofu_create_vcq_with_cmp_id(tni, 0, 0, &mut hdl);
+        }
         for flags in [EXCLUSIVE, SESSION_MODE] {
             gives!(
                 UTOFU_ERR_NOT_AVAILABLE,
@@ -108,8 +107,7 @@ fn handles(_: &Ctx) -> Verdict {
     let ids: BTreeSet<u64> = all.iter().map(|(_, queue)| queue.id).collect();
     ensure_eq!(ids.len(), all.len(), "different ids");
     for (nth, (tni, queue)) in all.iter().enumerate() {
-        let mut id = 0;
-        ok!(utofu_query_vcq_id(queue.hdl, &mut id));
+        let id = got!(utofu_query_vcq_id(queue.hdl));
         ensure_eq!(id, queue.id, "the id behind a handle");
         let (mut at, mut on, mut cq, mut extra) = ([0xeeu8; 7], 99, 99, 99);
         ok!(utofu_query_vcq_info(

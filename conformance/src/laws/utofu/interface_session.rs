@@ -61,8 +61,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
             }
         }
         // Twice four puts and NOPs, of which two have five blocks: they wait, and nothing else does.
-        let mut count = 0;
-        ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
+        let count = got!(utofu_query_num_unread_tcq(queue.hdl));
         ensure_eq!(
             count,
             2 * (3 + 2 * BLOCKS),

@@ -93,6 +93,15 @@ macro_rules! ok {
     };
 }
 
+/// What a function writes through its last parameter, which zeros are before; the law fails unless the call succeeds.
+macro_rules! got {
+    ($name:ident($($arg:expr),* $(,)?)) => {{
+        let mut value = Default::default();
+        ok!($name($($arg,)* &mut value));
+        value
+    }};
+}
+
 /// Calls a function; the law fails unless it gives this code: `gives!(UTOFU_ERR_NOT_FOUND, utofu_poll_tcq(..))`.
 /// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
@@ -121,7 +130,7 @@ macro_rules! laws {
     };
 }
 
-pub(crate) use {c, gives, laws, ok};
+pub(crate) use {c, gives, got, laws, ok};
 
 /// The name of a return code, for messages.
 pub(crate) fn code_name(code: i32) -> String {
@@ -150,21 +159,18 @@ pub(crate) fn own_place() -> Result<u32, String> {
 /// Id of the VCQ of a component on the first CQ of a TNI of a rank's node.
 pub(crate) fn vcq_of(rank: u32, tni: u16, component: u16) -> Result<u64, String> {
     let coords = coords(rank)?;
-    let mut id = 0;
-    ok!(utofu_construct_vcq_id(
+    let id = got!(utofu_construct_vcq_id(
         coords.as_ptr().cast_mut(),
         tni,
         0,
-        component,
-        &mut id
+        component
     ));
     Ok(id)
 }
 
 /// Begin of the memory under a reserved STag of a VCQ.
 pub(crate) fn stadd_of(vcq_id: u64, stag: u32) -> Result<u64, String> {
-    let mut stadd = 0;
-    ok!(utofu_query_stadd(vcq_id, stag, &mut stadd));
+    let stadd = got!(utofu_query_stadd(vcq_id, stag));
     Ok(stadd)
 }
 
@@ -178,22 +184,17 @@ pub(crate) struct Queue {
 impl Queue {
     /// Any one of these flags.
     pub(crate) fn create(tni: u16, flags: u64) -> Result<Queue, String> {
-        let mut hdl = 0;
-        ok!(utofu_create_vcq(tni, flags, &mut hdl));
+        let hdl = got!(utofu_create_vcq(tni, flags));
         Queue::of(hdl)
     }
 
     pub(crate) fn with_component(tni: u16, component: u16, flags: u64) -> Result<Queue, String> {
-        let mut hdl = 0;
-        ok!(utofu_create_vcq_with_cmp_id(
-            tni, component, flags, &mut hdl
-        ));
+        let hdl = got!(utofu_create_vcq_with_cmp_id(tni, component, flags));
         Queue::of(hdl)
     }
 
     fn of(hdl: usize) -> Result<Queue, String> {
-        let mut id = 0;
-        ok!(utofu_query_vcq_id(hdl, &mut id));
+        let id = got!(utofu_query_vcq_id(hdl));
         Ok(Queue { hdl, id })
     }
 
@@ -225,26 +226,17 @@ impl Queue {
 
     /// Registers memory.
     pub(crate) fn register(&self, memory: Memory) -> Result<u64, String> {
-        let mut stadd = 0;
-        ok!(utofu_reg_mem(
-            self.hdl,
-            memory.base.cast(),
-            memory.len,
-            0,
-            &mut stadd
-        ));
+        let stadd = got!(utofu_reg_mem(self.hdl, memory.base.cast(), memory.len, 0));
         Ok(stadd)
     }
 
     pub(crate) fn register_as(&self, memory: Memory, stag: u32) -> Result<u64, String> {
-        let mut stadd = 0;
-        ok!(utofu_reg_mem_with_stag(
+        let stadd = got!(utofu_reg_mem_with_stag(
             self.hdl,
             memory.base.cast(),
             memory.len,
             stag,
-            0,
-            &mut stadd
+            0
         ));
         Ok(stadd)
     }

@@ -39,27 +39,8 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
     let (words, ready) = (COMMANDS * PART, COMMANDS * PART + 2048);
     let stadd = plain.register_as(memory, STAG)?;
     let inner = session.register_as(memory, STAG)?;
-    let session_of = |rank: u32| -> Result<u64, String> {
-        let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
-        ok!(utofu_query_vcq_info(
-            session.id,
-            at.as_mut_ptr(),
-            &mut tni,
-            &mut cq,
-            &mut component
-        ));
-        let (at, mut id) = (coords(rank)?, 0);
-        ok!(utofu_construct_vcq_id(
-            at.as_ptr().cast_mut(),
-            tni,
-            cq,
-            component,
-            &mut id
-        ));
-        Ok(id)
-    };
     ctx.sync();
-    let (first, second, end) = (session_of(1)?, session_of(2)?, vcq_of(1, TNI, 0)?);
+    let (first, second, end) = (session.at_rank(1)?, session.at_rank(2)?, vcq_of(1, TNI, 0)?);
     for nth in 0..COMMANDS {
         match ctx.rank {
             1 => {
@@ -164,8 +145,7 @@ fn forked(ctx: &Ctx) -> Verdict {
     // Of its own pages: neighbours on a registered page are not the child's either (§6.1.4.1).
     let (memory, was_registered) = (Memory::pages(4096)?, Memory::pages(1 << 16)?);
     let stadd = queue.register_as(memory, STAG)?;
-    let mut vbg = 0;
-    ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
+    let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
     was_registered.fill(5);
     let taken_back = queue.register(was_registered)?;
     queue.deregister(taken_back)?;

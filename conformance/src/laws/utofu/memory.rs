@@ -279,13 +279,11 @@ fn another_under_the_stag(ctx: &Ctx) -> Verdict {
 fn read_only(ctx: &Ctx) -> Verdict {
     static TEXT: [u8; 64] = [0x2a; 64];
     with(ctx, 256, |job| {
-        let mut stadd = 0;
-        ok!(utofu_reg_mem(
+        let stadd = got!(utofu_reg_mem(
             job.hdl,
             TEXT.as_ptr().cast_mut().cast(),
             64,
-            1,
-            &mut stadd
+            1
         ));
         let theirs = exchange(job, stadd)?;
         let peer = job.vcq(job.right());
@@ -337,14 +335,7 @@ fn both_ways(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let memory = Memory::new(256);
         let writable = job.queue.register(memory)?;
-        let mut constant = 0;
-        ok!(utofu_reg_mem(
-            job.hdl,
-            memory.base.cast(),
-            memory.len,
-            1,
-            &mut constant
-        ));
+        let constant = got!(utofu_reg_mem(job.hdl, memory.base.cast(), memory.len, 1));
         ensure!(writable != constant, "one STADD for both");
         let peer = job.vcq(job.right());
         let theirs = exchange(job, constant)?;

@@ -57,8 +57,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
         if job.rank == 1 {
             let queue = Queue::with_component(TNI, 6, 0)?;
             let stadd = queue.register(job.memory)?;
-            let mut vbg = 0;
-            ok!(utofu_alloc_vbg(TNI, 1, 0, &mut vbg));
+            let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
             for (at, value) in [queue.hdl as u64, queue.id, stadd, vbg]
                 .into_iter()
                 .enumerate()
@@ -90,29 +89,24 @@ fn foreign(ctx: &Ctx) -> Verdict {
         job.meet();
         let [hdl, id, stadd, vbg] = [0, 8, 16, 24].map(|at| job.memory.get(at));
         let (theirs, mut seen) = (hdl as usize, 0);
-        gives!(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            utofu_query_vcq_id(theirs, &mut seen)
-        );
-        gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(theirs));
+        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+            utofu_query_vcq_id(theirs, &mut seen);
+            utofu_free_vcq(theirs);
+        }
         let to = job.at(0, 256);
-        post::put(theirs, job.vcq(0), stadd, to, 8).gives(
-            UTOFU_ERR_INVALID_VCQ_HDL,
-            0,
-            LOCAL,
-            0,
-        )?;
-        post::put_piggyback8(theirs, id, 1, to, 8).gives(UTOFU_ERR_INVALID_VCQ_HDL, 0, LOCAL, 0)?;
+        gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+            utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut());
+            utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut());
+        }
         // Its memory is none that a put of this process's VCQ can read.
         post::put(job.hdl, job.vcq(0), stadd, to, 8).ok(0, 0, 3)?;
         let (code, cbdata) = job.queue.next_tcq()?;
         ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");
-        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_barrier(vbg, 0));
-        gives!(UTOFU_ERR_INVALID_VBG_ID, utofu_poll_barrier(vbg, 0));
-        gives!(
-            UTOFU_ERR_INVALID_VBG_ID,
-            utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1)
-        );
+        gives! { UTOFU_ERR_INVALID_VBG_ID:
+            utofu_barrier(vbg, 0);
+            utofu_poll_barrier(vbg, 0);
+            utofu_free_vbg(std::ptr::from_ref(&vbg).cast_mut(), 1);
+        }
         let setting = utofu_vbg_setting {
             vbg_id: vbg,
             src_lcl_vbg_id: NULL,

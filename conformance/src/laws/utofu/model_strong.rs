@@ -156,8 +156,7 @@ fn chain(ctx: &Ctx) -> Verdict {
                     post::put(hdl, vcq, from, at(nth), LENGTH).ok(0, STRONG_ORDER, 0)?;
                 }
                 for nth in 4..8 {
-                    let mut size = 0;
-                    ok!(utofu_prepare_put(
+                    let size = got!(utofu_prepare_put(
                         hdl,
                         vcq,
                         from,
@@ -165,8 +164,7 @@ fn chain(ctx: &Ctx) -> Verdict {
                         LENGTH,
                         0,
                         STRONG_ORDER,
-                        place.wrapping_add(total).cast(),
-                        &mut size
+                        place.wrapping_add(total).cast()
                     ));
                     total += size;
                 }

@@ -135,8 +135,7 @@ fn managing(ctx: &Ctx) -> Verdict {
                     &mut extra
                 ));
                 ensure_eq!((at, tni, cq), (coords(job.rank)?, TNI, 0), "its parts");
-                let mut path = 0;
-                ok!(utofu_get_path_id(job.vcq(peer), null_mut(), &mut path));
+                got!(utofu_get_path_id(job.vcq(peer), null_mut()));
                 let mut vbgs = [0u64; 3];
                 ok!(utofu_alloc_vbg(TNI, 3, 0, vbgs.as_mut_ptr()));
                 ensure!(vbgs[0] != vbgs[1] && vbgs[1] != vbgs[2], "one id for two");

@@ -14,8 +14,7 @@ laws! {
 
 /// A VBG in a circuit of two: each tells itself by the signal, and the other one by the packet.
 fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
-    let mut id = 0;
-    ok!(utofu_alloc_vbg(tni, 1, flags, &mut id));
+    let id = got!(utofu_alloc_vbg(tni, 1, flags));
     job.write(job.right(), at, id)?;
     job.meet();
     let peer = job.memory.get(at);

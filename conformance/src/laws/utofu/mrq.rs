@@ -187,18 +187,10 @@ fn edata(ctx: &Ctx) -> Verdict {
             }
             job.meet();
         }
-        post::put_piggyback8(job.hdl, vcq, 1, to, 8).gives(
-            UTOFU_ERR_INVALID_EDATA,
-            256,
-            FLAGS,
-            0,
-        )?;
-        post::get(job.hdl, vcq, job.stadd, to, 8).gives(
-            UTOFU_ERR_INVALID_EDATA,
-            u64::MAX,
-            FLAGS,
-            0,
-        )?;
+        gives! { UTOFU_ERR_INVALID_EDATA:
+            utofu_put_piggyback8(job.hdl, vcq, 1, to, 8, 256, FLAGS, null_mut());
+            utofu_get(job.hdl, vcq, job.stadd, to, 8, u64::MAX, FLAGS, null_mut());
+        }
         job.queue.mrq_is_empty()
     })
 }

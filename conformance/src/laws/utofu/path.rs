@@ -138,12 +138,7 @@ fn flags_before_id(ctx: &Ctx) -> Verdict {
             &mut vcq,
             [0u8, 1, 1].as_ptr().cast_mut()
         ));
-        let mut id = 0;
-        ok!(utofu_get_path_id(
-            vcq,
-            [0u8, 2, 0].as_ptr().cast_mut(),
-            &mut id
-        ));
+        let id = got!(utofu_get_path_id(vcq, [0u8, 2, 0].as_ptr().cast_mut()));
         job.memory.set(0, 5);
         post::put(job.hdl, vcq, job.stadd, job.at(peer, 8), 8).ok(0, LOCAL | path(id), 0)?;
         let notice = job.queue.notice(LCL_PUT)?;

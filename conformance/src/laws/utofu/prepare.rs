@@ -466,8 +466,7 @@ fn busy(ctx: &Ctx) -> Verdict {
         let mut total = 0;
         for _ in 0..BATCH {
             let place = desc.as_mut_ptr().cast::<u8>().wrapping_add(total).cast();
-            let mut size = 0;
-            ok!(utofu_prepare_armw8(
+            let size = got!(utofu_prepare_armw8(
                 job.hdl,
                 job.vcq(peer),
                 ADD,
@@ -475,8 +474,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                 job.at(peer, 0),
                 0,
                 TCQ,
-                place,
-                &mut size
+                place
             ));
             total += size;
         }
@@ -521,8 +519,7 @@ fn sizes(ctx: &Ctx) -> Verdict {
     with(ctx, 1024, |job| {
         for blocks in 1..=16usize {
             let mut desc = [0xabab_abab_abab_ababu64; 8 * 17];
-            let mut size = 0;
-            ok!(utofu_prepare_put_stride(
+            let size = got!(utofu_prepare_put_stride(
                 job.hdl,
                 job.queue.id,
                 job.stadd,
@@ -532,8 +529,7 @@ fn sizes(ctx: &Ctx) -> Verdict {
                 blocks,
                 0,
                 0,
-                desc.as_mut_ptr().cast(),
-                &mut size
+                desc.as_mut_ptr().cast()
             ));
             ensure!(
                 size > 0 && size <= DESC * blocks,
@@ -547,13 +543,7 @@ fn sizes(ctx: &Ctx) -> Verdict {
             );
         }
         let mut desc = [0xabab_abab_abab_ababu64; 9];
-        let mut size = 0;
-        ok!(utofu_prepare_nop(
-            job.hdl,
-            0,
-            desc.as_mut_ptr().cast(),
-            &mut size
-        ));
+        let size = got!(utofu_prepare_nop(job.hdl, 0, desc.as_mut_ptr().cast()));
         ensure!(
             size > 0 && size <= DESC && desc[8] == 0xabab_abab_abab_abab,
             "{size} bytes for a NOP"

@@ -41,8 +41,7 @@ pub(super) fn exhaust(tni: u16, flags: u64) -> Result<(Vec<Queue>, i32), String>
         let mut hdl = UNTOUCHED;
         match c!(utofu_create_vcq(tni, flags, &mut hdl)) {
             SUCCESS => {
-                let mut id = 0;
-                ok!(utofu_query_vcq_id(hdl, &mut id));
+                let id = got!(utofu_query_vcq_id(hdl));
                 all.push(Queue { hdl, id });
             }
             code => {
@@ -324,13 +323,11 @@ fn stadds_end(_ctx: &Ctx) -> Verdict {
     ensure_eq!(different.len(), stadds.len(), "different STADDs");
     let last = stadds.pop().unwrap_or_default();
     queue.deregister(last)?;
-    let mut again = 0;
-    ok!(utofu_reg_mem(
+    let again = got!(utofu_reg_mem(
         queue.hdl,
         memory.base.wrapping_add((1 << 16) - 1).cast(),
         1,
-        0,
-        &mut again
+        0
     ));
     queue.deregister(again)?;
     for stadd in stadds {

@@ -309,8 +309,7 @@ fn afterwards(ctx: &Ctx) -> Verdict {
                 // One, then three at once, then two: one of them is too many.
                 session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
                 let mut desc = [0u64; 8 * 3];
-                let mut size = 0;
-                ok!(utofu_prepare_put_stride(
+                let size = got!(utofu_prepare_put_stride(
                     session.queue.hdl,
                     job.vcq(0),
                     session.stadd + 256,
@@ -320,8 +319,7 @@ fn afterwards(ctx: &Ctx) -> Verdict {
                     3,
                     0,
                     REMOTE,
-                    desc.as_mut_ptr().cast(),
-                    &mut size
+                    desc.as_mut_ptr().cast()
                 ));
                 ok!(utofu_post_toq(
                     session.queue.hdl,

@@ -84,13 +84,11 @@ fn taken_apart(ctx: &Ctx) -> Verdict {
         for tni in 0..6 {
             for cq in 0..9 {
                 for component in 0..8 {
-                    let mut id = 0;
-                    ok!(utofu_construct_vcq_id(
+                    let id = got!(utofu_construct_vcq_id(
                         at.as_ptr().cast_mut(),
                         tni,
                         cq,
-                        component,
-                        &mut id
+                        component
                     ));
                     ensure_eq!(info(id)?, (at, tni, cq), "parts of {id:#x}");
                 }
@@ -168,8 +166,7 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
         ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr().cast_mut()));
         ensure_eq!(two, id, "the id with the path that it was made with");
     }
-    let mut again = 0;
-    ok!(utofu_query_vcq_id(queue.hdl, &mut again));
+    let again = got!(utofu_query_vcq_id(queue.hdl));
     ensure_eq!(again, queue.id, "the id that is asked for again");
     queue.free()
 }
@@ -275,11 +272,10 @@ fn freed_handle(_: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 4, 0)?;
     queue.free()?;
     let mut id = 0;
-    gives!(
-        UTOFU_ERR_INVALID_VCQ_HDL,
-        utofu_query_vcq_id(queue.hdl, &mut id)
-    );
-    gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(queue.hdl));
+    gives! { UTOFU_ERR_INVALID_VCQ_HDL:
+        utofu_query_vcq_id(queue.hdl, &mut id);
+        utofu_free_vcq(queue.hdl);
+    }
     let again = Queue::with_component(TNI, 4, 0)?;
     ensure_eq!(again.id, queue.id, "the id");
     gives!(
