@@ -4,7 +4,6 @@
 //! thread that initialises the library each N microseconds, and its signal handler sleeps as briefly as the kernel can.
 
 use std::mem::{MaybeUninit, zeroed};
-use std::sync::Once;
 
 use crate::{Error, Result, variables};
 
@@ -20,7 +19,7 @@ fn signal() -> libc::c_int {
 /// # Errors
 /// [`Error::InvalidArgument`] for another value than microseconds below a second, and if the program handles the signal.
 pub fn begin() -> Result<()> {
-    static ONCE: Once = Once::new();
+    static ONCE: parking_lot::Once = parking_lot::Once::new();
     let Some(each @ 1..) = variables::number(NAME)? else {
         return Ok(());
     };
