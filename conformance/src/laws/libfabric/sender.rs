@@ -1,11 +1,7 @@
 //! Messages from senders that the address vector does not have (FI_SOURCE_ERR of fi_getinfo(3), fi_cq(3)).
 
-use std::ptr::null_mut;
-
 use super::kit::*;
 use super::station::Plan;
-use crate::ensure_eq;
-use crate::law::{Ctx, Verdict};
 
 laws! {
     named: "cq.sender", "fi_cq(3) FI_EADDRNOTAVAIL", 2, [recv, trecv, av_insert, cq_readerr, cq_readfrom, cntr_read],
