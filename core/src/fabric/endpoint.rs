@@ -1,6 +1,7 @@
 //! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
 
 mod get_notify;
+mod tagged;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 use crossbeam::queue::SegQueue;
 
 use get_notify::GetNotice;
+pub use tagged::TaggedOperation;
+use tagged::{Tagged, is_tagged};
 
 use crate::agent::ENVELOPE;
 use crate::awaited;
@@ -73,6 +76,7 @@ pub struct Endpoint {
     failed: SegQueue<Completion>,
     /// Parts of [`get_notify`](Endpoint::get_notify) under way.
     pub(super) noticed: AtomicUsize,
+    tagged: Tagged,
     /// Owner of the bell at which other threads wait for effects of completions.
     rings: Option<Arc<dyn Transport>>,
 }
@@ -101,6 +105,7 @@ impl Endpoint {
             posted: OwnPair::default(),
             failed: SegQueue::new(),
             noticed: AtomicUsize::new(0),
+            tagged: Tagged::default(),
             rings,
         }
     }
@@ -307,9 +312,10 @@ impl Endpoint {
         }
     }
 
-    /// Drops the knowledge of failed requests and frees all places. Pending operations still end on their own.
+    /// Drops the knowledge of failed requests, and all reports, and frees all places. Pending operations still end on their own.
     pub fn purge(&self) {
         while self.failed.pop().is_some() {}
+        while self.take_report().is_some() {}
         let covered = self.posted();
         self.posted.end_all(covered);
     }
@@ -356,6 +362,9 @@ impl Endpoint {
             // SAFETY:
             // - on endpoints that are drained rather than polled, contexts come from there and from `GetNotice::share` alone, one per operation.
             return unsafe { awaited::ended(completion) };
+        }
+        if is_tagged(completion.context) {
+            return self.part_ended(completion);
         }
         if completion.context != 0 {
             self.noticed.fetch_sub(1, Ordering::Relaxed);
