@@ -21,6 +21,7 @@ use crate::config::{Config, QUEUE_MAX};
 use crate::group::GroupPlace;
 use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
+use crate::queue_group::{QUEUE_GROUP_MAX, QueueGroup};
 use crate::segment::{Segment, Unfreed};
 use crate::status::{Result, Status, code_of, from_engine};
 
@@ -75,6 +76,7 @@ pub struct Process {
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
     pub(crate) queue_changes: Mutex<Vec<Arc<Endpoint>>>,
     pub(crate) groups: Box<[GroupPlace]>,
+    pub(crate) queue_groups: [AtomicPtr<QueueGroup>; QUEUE_GROUP_MAX],
     /// Deleted groups, which calls may still be reading.
     pub(crate) limbo: Limbo,
     /// How many groups of these processes there have been.
@@ -167,6 +169,7 @@ impl Process {
             groups: (0..config.group_max)
                 .map(|_| GroupPlace::default())
                 .collect(),
+            queue_groups: std::array::from_fn(|_| AtomicPtr::default()),
             limbo: Limbo::of_threads(),
             group_counts: Mutex::default(),
             atomics,
@@ -453,6 +456,9 @@ impl Drop for Process {
                 // - came from Arc::into_raw in `queue_create`, and nobody else has a reference to the process any more.
                 drop(unsafe { Arc::from_raw(queue) });
             }
+        }
+        for group in 0..QUEUE_GROUP_MAX {
+            let _ = self.queue_group_delete(group as u8);
         }
         for segment in &self.made {
             let segment = segment.swap(std::ptr::null_mut(), Ordering::AcqRel);

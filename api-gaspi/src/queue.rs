@@ -139,9 +139,10 @@ impl Process {
         self.all_queues().count() as u32
     }
 
-    /// Requests posted to the queue since the last successful wait (§8.5.3).
+    /// Requests posted to the queue since the last successful wait (§8.5.3), and those with a tag that is not reported.
     pub fn queue_size(&self, id: u8) -> Result<u32> {
-        Ok(self.queue(id)?.posted())
+        let queue = self.queue(id)?;
+        Ok(queue.posted() + queue.unreported())
     }
 
     /// Forgets the requests of a queue after a failure (§8.5.4), when they have ended. Errors: [`Status::Timeout`]: some have not.
@@ -187,7 +188,7 @@ impl Process {
     }
 
     #[cold]
-    fn not_drained(&self, error: &Error) -> Status {
+    pub(crate) fn not_drained(&self, error: &Error) -> Status {
         match error {
             Error::Timeout => Status::Timeout,
             error => {

@@ -22,12 +22,13 @@ const TIMES: u32 = 2;
 
 /// Procedures that are counted, by name.
 #[rustfmt::skip]
-const PROCEDURES: [&CStr; 28] = [
+const PROCEDURES: [&CStr; 31] = [
     c"gaspi_write", c"gaspi_read", c"gaspi_write_notify", c"gaspi_read_notify", c"gaspi_write_list", c"gaspi_write_list_notify",
     c"gaspi_read_list", c"gaspi_read_list_notify", c"gaspi_notify", c"gaspi_notify_waitsome", c"gaspi_notify_reset", c"gaspi_wait",
     c"gaspi_passive_send", c"gaspi_passive_receive", c"gaspi_atomic_fetch_add", c"gaspi_atomic_compare_swap", c"gaspi_barrier",
     c"gaspi_allreduce", c"gaspi_allreduce_user", c"gaspi_allreduce_user_17", c"gaspi_group_commit", c"gaspi_segment_alloc", c"gaspi_segment_create",
     c"gaspi_segment_register", c"gaspi_segment_bind", c"gaspi_segment_use", c"gaspi_segment_delete", c"gaspi_connect",
+    c"gaspi_operation_submit", c"gaspi_operation_list_submit", c"gaspi_request_wait",
 ];
 
 /// What moves bytes.

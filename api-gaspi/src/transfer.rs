@@ -479,14 +479,14 @@ impl Process {
 
     /// The queue, when the others' lives have been looked at, if it is time to.
     #[inline(always)]
-    fn looked<'a>(&self, queue: &'a Endpoint) -> &'a Endpoint {
+    pub(crate) fn looked<'a>(&self, queue: &'a Endpoint) -> &'a Endpoint {
         if queue.is_look_due() {
             self.look_around();
         }
         queue
     }
 
-    fn check_list(&self, parts: &[Part], post: &Post, call: &Call) -> Result<&Endpoint> {
+    pub(crate) fn check_list(&self, parts: &[Part], post: &Post, call: &Call) -> Result<&Endpoint> {
         let most = self.config.rw_list_elem_max.min(self.config.queue_size_max);
         if parts.is_empty() || parts.len() > most as usize {
             return Err(Status::ErrInvNum);
@@ -504,7 +504,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn check_notification(&self, notification: &Notification) -> Result<()> {
+    pub(crate) fn check_notification(&self, notification: &Notification) -> Result<()> {
         if notification.value == 0 {
             return Err(Status::ErrInvNotifVal);
         }
@@ -515,7 +515,7 @@ impl Process {
     }
 
     #[inline(always)]
-    fn notice<'a>(
+    pub(crate) fn notice<'a>(
         &'a self,
         notification: &Notification,
         segment: u8,
@@ -535,19 +535,18 @@ impl Process {
     fn claim(&self, queue: &Endpoint, requests: u32, post: &Post) -> Result<()> {
         match queue.claim(requests) {
             Ok(()) => Ok(()),
-            Err(error) => self.claim_slowly(queue, requests, post, error),
+            Err(error) => self.claim_slowly(post, error, || queue.claim(requests)),
         }
     }
 
     /// Another thread waits on the queue, or it is full.
     #[cold]
-    fn claim_slowly(
+    pub(crate) fn claim_slowly<T>(
         &self,
-        queue: &Endpoint,
-        requests: u32,
         post: &Post,
         error: Error,
-    ) -> Result<()> {
+        mut claim: impl FnMut() -> unipgas_core::Result<T>,
+    ) -> Result<T> {
         if error != Error::Busy {
             // Whoever waits for room without gaspi_wait() is told that it will not come.
             return Err(match self.world.life(u32::from(post.rank)) {
@@ -558,8 +557,8 @@ impl Process {
         self.world
             .engine()
             .wait(deadline(post.timeout), &mut self.watch(), || {
-                match queue.claim(requests) {
-                    Ok(()) => Ok(Some(())),
+                match claim() {
+                    Ok(claimed) => Ok(Some(claimed)),
                     Err(Error::Busy) => Ok(None),
                     Err(error) => Err(error),
                 }
@@ -569,7 +568,12 @@ impl Process {
 
     /// What the rank has registered under the name. Errors: [`Status::ErrInvSeg`].
     #[inline(always)]
-    fn remote<'a>(&'a self, post: &Post, segment: u8, call: &'a Call) -> Result<&'a Imported> {
+    pub(crate) fn remote<'a>(
+        &'a self,
+        post: &Post,
+        segment: u8,
+        call: &'a Call,
+    ) -> Result<&'a Imported> {
         let rank = u32::from(post.rank);
         let import = self
             .imported(rank, usize::from(segment), call, post.timeout)
@@ -585,20 +589,24 @@ impl Process {
     /// [`at_peer`](Process::at_peer).
     #[cold]
     fn to_the_dead(&self, status: Status, requests: u32, post: &Post) -> Result<()> {
-        let rank = u32::from(post.rank);
-        let died = rank < self.world.size() && self.world.life(rank) == Life::Dead;
-        if status != Status::Error || !died {
+        if !self.is_for_death(status, post.rank) {
             return Err(status);
         }
         let queue = self.queue(post.queue)?;
         self.claim(queue, requests, post)?;
-        queue.post_failed(requests, Error::RankDead(rank));
+        queue.post_failed(requests, Error::RankDead(post.rank.into()));
         Ok(())
     }
 
-    /// Runs an operation at what the rank has registered under the name. Where that has been released, it looks once for what
-    /// may have been registered since. A refused operation gives the queue's places back. One to a process that has died is posted, and fails: programs
-    /// look for that where they wait (§8.5.3), as networks tell it.
+    /// Whether the death of the rank is the reason of a refusal.
+    pub(crate) fn is_for_death(&self, status: Status, rank: u16) -> bool {
+        let rank = u32::from(rank);
+        let died = rank < self.world.size() && self.world.life(rank) == Life::Dead;
+        status == Status::Error && died
+    }
+
+    /// Runs an operation at what the rank has registered under the name. A refused operation gives the queue's places back. One to a process that has died is
+    /// posted, and fails: programs look for that where they wait (§8.5.3), as networks tell it.
     #[inline(always)]
     fn at_peer(
         &self,
@@ -607,39 +615,53 @@ impl Process {
         segment: u8,
         requests: u32,
         call: &Call,
-        mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
+        run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
     ) -> Result<()> {
+        match self.reach(post, segment, call, run) {
+            Ok(()) => {
+                queue.posted_or_not(requests, requests);
+                Ok(())
+            }
+            Err(error @ Error::RankDead(_)) => {
+                queue.post_failed(requests, error);
+                Ok(())
+            }
+            Err(error) => {
+                queue.posted_or_not(requests, 0);
+                Err(from_engine(error))
+            }
+        }
+    }
+
+    /// Runs an operation at what the rank has registered under the name. Where that has been released, it looks once for what may have been registered since.
+    /// Errors: [`Error::RankDead`]; those of the operation.
+    #[inline(always)]
+    pub(crate) fn reach(
+        &self,
+        post: &Post,
+        segment: u8,
+        call: &Call,
+        mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
+    ) -> unipgas_core::Result<()> {
         let (rank, id) = (u32::from(post.rank), usize::from(segment));
         // One place for the operation, so that it is compiled into the caller.
         let mut import = self.imported(rank, id, call, post.timeout);
         let mut again = false;
-        let error = loop {
-            match import {
-                Ok(found) => match run(found) {
-                    Ok(_) => {
-                        queue.posted_or_not(requests, requests);
-                        return Ok(());
-                    }
-                    Err(Error::StaleRegion) if !again => {
-                        again = true;
-                        import = self.import(rank, id, call, deadline(post.timeout));
-                    }
-                    Err(Error::PeerDead) => break Error::RankDead(rank),
-                    Err(error) => break error,
-                },
-                Err(error) => break error,
+        loop {
+            match run(import?) {
+                Ok(_) => return Ok(()),
+                Err(Error::StaleRegion) if !again => {
+                    again = true;
+                    import = self.import(rank, id, call, deadline(post.timeout));
+                }
+                Err(Error::PeerDead) => return Err(Error::RankDead(rank)),
+                Err(error) => return Err(error),
             }
-        };
-        if let Error::RankDead(_) = error {
-            queue.post_failed(requests, error);
-            return Ok(());
         }
-        queue.posted_or_not(requests, 0);
-        Err(from_engine(error))
     }
 
     /// The parts of a list leave together.
-    fn together<'a>(
+    pub(crate) fn together<'a>(
         &'a self,
         queue: &'a Endpoint,
         parts: &[Part],
@@ -681,7 +703,7 @@ impl Process {
 
 /// Where a part lies at the other process.
 #[inline(always)]
-fn remote<'a>(part: &Part, import: &'a Imported) -> Remote<'a> {
+pub(crate) fn remote<'a>(part: &Part, import: &'a Imported) -> Remote<'a> {
     Remote {
         region: &import.data,
         offset: part.offset_remote as usize,

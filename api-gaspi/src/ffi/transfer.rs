@@ -12,13 +12,13 @@ use crate::transfer::{Notification, Part, Post};
 const MOST: usize = crate::config::RW_LIST_ELEM_MAX as usize;
 
 /// The parallel arrays of a list operation.
-struct Lists {
-    num: u32,
-    segment_local: *const u8,
-    offset_local: *const u64,
-    segment_remote: *const u8,
-    offset_remote: *const u64,
-    size: *const u64,
+pub(super) struct Lists {
+    pub(super) num: u32,
+    pub(super) segment_local: *const u8,
+    pub(super) offset_local: *const u64,
+    pub(super) segment_remote: *const u8,
+    pub(super) offset_remote: *const u64,
+    pub(super) size: *const u64,
 }
 
 impl Lists {
@@ -26,7 +26,7 @@ impl Lists {
     ///
     /// # Safety
     /// Each array is null or has `num` elements.
-    unsafe fn with(
+    pub(super) unsafe fn with(
         self,
         (moved, rank): (Moved, u16),
         run: impl FnOnce(&[Part]) -> Result<()>,

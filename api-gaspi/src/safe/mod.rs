@@ -7,6 +7,7 @@
 //! | memory for the own side of operations, as a plain slice | [`Buffer`] |
 //! | what an operation borrows of either | [`Slice`], [`SliceMut`] |
 //! | one-sided requests, and the wait for them | [`Queue::scope`], [`Scope`] |
+//! | requests that end one by one | [`Scope::tagged`], [`Scope::ended`] |
 //! | waiting for what others write | [`Notifications`] |
 //! | groups, barriers, reductions | [`Group`] |
 //! | messages | [`Buffer::send`], [`Gaspi::receive`] |
@@ -118,6 +119,7 @@ mod remote;
 mod scope;
 mod segment;
 mod slice;
+mod tagged;
 mod timeout;
 
 pub use buffer::Buffer;
@@ -131,6 +133,7 @@ pub use remote::Remote;
 pub use scope::{Reading, Scope};
 pub use segment::{Cell, Segment};
 pub use slice::{Slice, SliceMut};
+pub use tagged::{Ended, Tagged};
 pub use timeout::Timeout;
 
 use crate::{statistics, status};

@@ -169,6 +169,7 @@ impl<'g> Queue<'g> {
         let process = self.gaspi.process();
         let wait = || process.wait(self.id, u64::MAX);
         let waited = counted(const { procedure("gaspi_wait") }, wait);
+        process.drop_reports(self.id);
         if waited.is_ok() || process.queue_purge(self.id, u64::MAX).is_ok() {
             std::mem::forget(bomb);
         }

@@ -24,9 +24,9 @@ use crate::transfer::{self, Part, Post};
 /// connection is closed; [`Error::Timeout`]. Nothing has been posted then. Over a network a wrong place may also be found later, by the end of
 /// the scope.
 pub struct Scope<'scope, 'env: 'scope> {
-    gaspi: &'env Gaspi,
-    queue: u8,
-    timeout: Timeout,
+    pub(super) gaspi: &'env Gaspi,
+    pub(super) queue: u8,
+    pub(super) timeout: Timeout,
     /// Neither lifetime may be taken for a shorter one: what is borrowed for a scope is borrowed for all of it.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -41,7 +41,7 @@ pub struct Reading<'scope, T> {
 
 /// A local and a remote place of as many elements, as the procedures have them.
 #[inline(always)]
-fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::Result<Part> {
+pub(super) fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::Result<Part> {
     let there = remote.checked()?;
     Ok(Part {
         segment_local: local.segment,
@@ -53,7 +53,7 @@ fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::Result<Part
 }
 
 /// Of lists, whose parts lead to one process. Errors: they do not, or there are none.
-fn parts<'p, T: Element>(
+pub(super) fn parts<'p, T: Element>(
     all: impl Iterator<Item = (Place, &'p Remote<'p, T>)>,
 ) -> status::Result<(Vec<Part>, u16)> {
     let mut rank = None;
@@ -69,7 +69,7 @@ fn parts<'p, T: Element>(
 
 /// Errors: it is bound to a buffer.
 #[inline(always)]
-fn bound<T: Element>(
+pub(super) fn bound<T: Element>(
     to: &Remote<'_, T>,
     notification: Notification,
 ) -> status::Result<transfer::Notification> {

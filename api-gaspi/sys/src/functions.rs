@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_ushort, c_void};
 
 use crate::types::*;
 
-/// Gives `$callback!` the declarations of all 200 procedures with a fixed number of parameters: `fn name(parameter: type, ...) -> result;`, where the
+/// Gives `$callback!` the declarations of all 216 procedures with a fixed number of parameters: `fn name(parameter: type, ...) -> result;`, where the
 /// result is `()` for those that return nothing. The caller has the types by `use unipgas_gaspi_sys::*`.
 #[macro_export]
 macro_rules! gaspi_functions {
@@ -152,6 +152,24 @@ macro_rules! gaspi_functions {
             fn gaspi_atomic_compare_swap pgaspi_atomic_compare_swap(
                 segment: u8, offset: u64, rank: u16, comparator: u64, new: u64, old: *mut u64, timeout: u64,
             ) -> i32;
+            fn gaspi_operation_get_num_requests pgaspi_operation_get_num_requests(
+                operation: u32, num: u32, num_requests: *mut u32,
+            ) -> i32;
+            fn gaspi_operation_submit pgaspi_operation_submit(
+                operation: u32, tag: i64, segment_local: u8, offset_local: u64, rank: u16, segment_remote: u8, offset_remote: u64, size: u64,
+                id: u32, value: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_operation_list_submit pgaspi_operation_list_submit(
+                operation: u32, tag: i64, num: u32, segment_local: *const u8, offset_local: *const u64, rank: u16,
+                segment_remote: *const u8, offset_remote: *const u64, size: *const u64, segment: u8, id: u32, value: u32, queue: u8, timeout: u64,
+            ) -> i32;
+            fn gaspi_request_wait pgaspi_request_wait(
+                queue: u8, max: u32, num_completed: *mut u32, tags: *mut i64, statuses: *mut gaspi_status_t, timeout: u64,
+            ) -> i32;
+            fn gaspi_queue_group_create pgaspi_queue_group_create(group: u8, queue_begin: u8, queue_num: u32, policy: u32) -> i32;
+            fn gaspi_queue_group_delete pgaspi_queue_group_delete(group: u8) -> i32;
+            fn gaspi_queue_group_get_queue pgaspi_queue_group_get_queue(group: u8, queue: *mut u8) -> i32;
+            fn gaspi_queue_group_max pgaspi_queue_group_max(max: *mut u32) -> i32;
         } {
             fn gaspi_threads_get_tid(place: *mut i32) -> i32;
             fn gaspi_threads_get_total(place: *mut i32) -> i32;

@@ -11,6 +11,13 @@ pub type gaspi_reduce_operation_17_t =
 /// What a thread of `gaspi_threads_run` runs.
 pub type gaspi_thread_function = extern "C" fn(*mut c_void) -> *mut c_void;
 
+/// How an operation with a tag has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct gaspi_status_t {
+    pub error: i32,
+}
+
 /// The configuration (GASPI 17.1 §5.2): 144 bytes.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

@@ -1,0 +1,201 @@
+//! Operations that carry a tag and end one by one (`GASPI_Lowlevel.h`): task runtimes poll for their ends.
+
+use unipgas_core::calls::Call;
+use unipgas_core::endpoint::TaggedOperation;
+use unipgas_core::op::{Flags, Local};
+use unipgas_core::{Endpoint, Error};
+
+use crate::process::{Process, deadline};
+use crate::status::{Result, Status, from_engine};
+use crate::transfer::{Notification, Part, Post, remote};
+
+/// An operation. Parts of a list lead to one rank.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation<'a> {
+    /// Writes, then notifies the target if there is a notification. Without parts it notifies alone, after all earlier requests of the queue to that rank.
+    Write(&'a [Part], Option<Notification>),
+    /// Reads, then sets a notification of a segment of this process to 1 if there is one: the segment and the number.
+    Read(&'a [Part], Option<(u8, u32)>),
+}
+
+impl Operation<'_> {
+    fn parts(&self) -> &[Part] {
+        match self {
+            Operation::Write(parts, _) | Operation::Read(parts, _) => parts,
+        }
+    }
+}
+
+impl Process {
+    /// Posts an operation with a tag, which [`Process::request_wait`] reports once. Tag 0: the operation is as one without a tag, and [`Process::wait`] tells its
+    /// failure. Errors: as the operation without a tag; then nothing is reported. [`Status::QueueFull`]: `gaspi_queue_size_max` tags of the queue are not
+    /// reported.
+    pub fn submit(&self, tag: u64, operation: Operation<'_>, post: Post) -> Result<()> {
+        let call = self.call();
+        let queue = self.looked(self.queue(post.queue)?);
+        self.check_rank(post.rank)?;
+        let dead = match self.check_operation(operation, &post, &call) {
+            Ok(()) => false,
+            Err(status) if self.is_for_death(status, post.rank) => true,
+            Err(status) => return Err(status),
+        };
+        let mut posting = match queue.tagged(tag) {
+            Ok(posting) => posting,
+            Err(error) => self.claim_slowly(&post, error, || queue.tagged(tag))?,
+        };
+        let posted = match dead {
+            true => Err(Error::RankDead(post.rank.into())),
+            false => self.post_tagged(queue, &mut posting, operation, &post, &call),
+        };
+        let ended = posting.end(self.world.engine(), posted);
+        ended.map_err(from_engine)?;
+        let bytes: u64 = operation.parts().iter().map(|part| part.size).sum();
+        if queue.count(bytes as usize) {
+            self.look_around();
+        }
+        Ok(())
+    }
+
+    fn check_operation(&self, operation: Operation<'_>, post: &Post, call: &Call) -> Result<()> {
+        let alone = match operation {
+            Operation::Write(parts, notification) => {
+                if let Some(notification) = &notification {
+                    self.check_notification(notification)?;
+                    self.remote(post, notification.segment, call)?;
+                }
+                parts.is_empty() && notification.is_some()
+            }
+            Operation::Read(_, Some((_, id))) if id >= self.config.notification_num => {
+                return Err(Status::ErrInvNotifId);
+            }
+            Operation::Read(_, Some((segment, _))) => self.words(segment).map(|_| false)?,
+            Operation::Read(_, None) => false,
+        };
+        match alone {
+            true => Ok(()),
+            false => self.check_list(operation.parts(), post, call).map(drop),
+        }
+    }
+
+    /// Posts what has been checked.
+    fn post_tagged(
+        &self,
+        queue: &Endpoint,
+        posting: &mut TaggedOperation<'_>,
+        operation: Operation<'_>,
+        post: &Post,
+        call: &Call,
+    ) -> unipgas_core::Result<()> {
+        let parts = operation.parts();
+        let together = (parts.len() > 1).then(|| self.together(queue, parts, post, call));
+        match operation {
+            Operation::Write([part], Some(notification))
+                if notification.segment == part.segment_remote =>
+            {
+                let local = self.local(part, call)?;
+                self.reach(post, part.segment_remote, call, |import| {
+                    let notice = self.notice(&notification, part.segment_remote, import);
+                    let (to, size) = (remote(part, import), part.size as usize);
+                    // SAFETY:
+                    // - the local range is checked, and its segment is not freed before its requests are complete.
+                    posting.part(|context| unsafe {
+                        queue.put_notify(local, to, size, notice, Flags::empty(), context)
+                    })
+                })?;
+            }
+            Operation::Write(parts, notification) => {
+                for part in parts {
+                    let local = self.local(part, call)?;
+                    self.reach(post, part.segment_remote, call, |import| {
+                        let (to, size) = (remote(part, import), part.size as usize);
+                        // SAFETY:
+                        // - as above.
+                        posting.part(|context| unsafe {
+                            queue.put(local, to, size, Flags::empty(), context)
+                        })
+                    })?;
+                }
+                if let Some(notification) = notification {
+                    self.reach(post, notification.segment, call, |import| {
+                        let notice = self.notice(&notification, notification.segment, import);
+                        posting.part(|context| queue.notify(notice, Flags::ORDERED, context))
+                    })?;
+                }
+            }
+            Operation::Read(parts, notification) => {
+                if let Some((segment, id)) = notification {
+                    let words = self.words(segment).map_err(|_| Error::StaleRegion)?;
+                    // SAFETY:
+                    // - notification words stay mapped while the process is initialised.
+                    unsafe { posting.sets(words.word(id as usize)?) };
+                }
+                for part in parts {
+                    let local = self.local(part, call)?;
+                    self.reach(post, part.segment_remote, call, |import| {
+                        let (from, size) = (remote(part, import), part.size as usize);
+                        // SAFETY:
+                        // - as above.
+                        posting.part(|context| unsafe {
+                            queue.get(local, from, size, Flags::empty(), context)
+                        })
+                    })?;
+                }
+            }
+        }
+        drop(together);
+        Ok(())
+    }
+
+    /// The local range of a checked part. Another thread may delete its segment meanwhile.
+    fn local(&self, part: &Part, call: &Call) -> unipgas_core::Result<Local> {
+        let segment = self.segment(part.segment_local, call);
+        let local = segment.and_then(|segment| segment.local(part.offset_local, part.size));
+        local.map_err(|_| Error::StaleRegion)
+    }
+
+    /// Waits for operations with tags to end, and hands the tags of up to `most` with their results to `report`, each once; gives how many. It waits for one: 0
+    /// says that no operation with a tag is under way. Errors: [`Status::Timeout`]: none has ended.
+    pub fn request_wait(
+        &self,
+        queue: u8,
+        most: usize,
+        timeout: u64,
+        report: &mut dyn FnMut(u64, Result<()>),
+    ) -> Result<usize> {
+        let queue = self.queue(queue)?;
+        if self.pace.is_due() {
+            self.look_around();
+        }
+        if queue.unreported() == 0 || most == 0 {
+            queue.free_untagged(self.world.engine());
+            return Ok(0);
+        }
+        self.world.look_at_news();
+        let mut look = || {
+            self.look_around();
+            Ok(())
+        };
+        let take = || {
+            queue.progress();
+            let ended = std::iter::from_fn(|| queue.take_report()).take(most);
+            let mut reported = 0;
+            for (tag, result) in ended {
+                report(tag, result.map_err(|error| self.not_drained(&error)));
+                reported += 1;
+            }
+            // Another thread may have taken the last one.
+            Ok((reported > 0 || queue.unreported() == 0).then_some(reported))
+        };
+        let engine = self.world.engine();
+        let reported = engine.wait(deadline(timeout), &mut look, take);
+        queue.free_untagged(engine);
+        reported.map_err(from_engine)
+    }
+
+    /// Drops the reports of operations that have ended.
+    pub(crate) fn drop_reports(&self, queue: u8) {
+        if let Ok(queue) = self.queue(queue) {
+            while queue.take_report().is_some() {}
+        }
+    }
+}

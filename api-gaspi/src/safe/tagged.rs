@@ -1,0 +1,142 @@
+//! Requests that carry a tag and end one by one, for runtimes that poll (`GASPI_Lowlevel.h`).
+
+use std::num::NonZeroU64;
+
+use super::notification::Notification;
+use super::scope::{Scope, bound, part, parts};
+use super::timeout::Timeout;
+use super::{Element, Remote, Result, Slice, SliceMut, counted};
+use crate::lowlevel::Operation;
+use crate::statistics::procedure;
+use crate::transfer::Post;
+
+/// Posts requests with a tag: see [`Scope::tagged`]. All requests have the errors of [those without](Scope), and [`QueueFull`](crate::Status::QueueFull):
+/// the configuration's `queue_size_max` tags of the queue have not been reported.
+#[derive(Clone, Copy)]
+pub struct Tagged<'q, 'scope, 'env> {
+    scope: &'q Scope<'scope, 'env>,
+    tag: NonZeroU64,
+}
+
+/// A request that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The tag that it was posted with.
+    pub tag: NonZeroU64,
+    /// Whether it has succeeded. [`Error::Failed`](super::Error::Failed): its process may have died.
+    pub result: Result<()>,
+}
+
+/// Reports that one call takes.
+const MOST: usize = 256;
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Posts requests with a tag. [`Scope::ended`] reports their ends one by one. Requests may have the same tag. Reports that are not taken are dropped at the end of
+    /// the scope.
+    ///
+    /// ```
+    /// use std::num::NonZeroU64;
+    /// # use unipgas::gaspi::safe::{Error, Gaspi, Timeout};
+    /// # unipgas::init();
+    /// # let gaspi = Gaspi::init()?;
+    /// let source = gaspi.buffer::<u64>(10)?;
+    /// let target = gaspi.segment::<u64>(0, 10)?;
+    /// gaspi.queue()?.scope(|q| {
+    ///     for (nth, tag) in (1..=10).filter_map(NonZeroU64::new).enumerate() {
+    ///         q.tagged(tag).write(source.slice(nth..nth + 1), target.remote(0).at(nth))?;
+    ///     }
+    ///     let mut sum = 0;
+    ///     while sum < 55 {
+    ///         for ended in q.ended(Timeout::Block)? {
+    ///             ended.result?;
+    ///             sum += ended.tag.get();
+    ///         }
+    ///     }
+    ///     assert!(q.ended(Timeout::Block)?.is_empty(), "no tag is under way");
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn tagged(&self, tag: NonZeroU64) -> Tagged<'_, 'scope, 'env> {
+        Tagged { scope: self, tag }
+    }
+
+    /// Requests with tags that have ended, each once; waits for the first one. None: no request with a tag is under way (`gaspi_request_wait`).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`](super::Error::Timeout): none has ended.
+    pub fn ended(&self, timeout: impl Into<Timeout>) -> Result<Vec<Ended>> {
+        let (mut all, timeout) = (Vec::new(), timeout.into().millis());
+        let mut report = |tag, result: crate::Result<()>| {
+            all.extend(NonZeroU64::new(tag).map(|tag| Ended {
+                tag,
+                result: result.map_err(Into::into),
+            }));
+        };
+        let process = self.gaspi.process();
+        let wait = || process.request_wait(self.queue, MOST, timeout, &mut report);
+        counted(const { procedure("gaspi_request_wait") }, wait)?;
+        Ok(all)
+    }
+}
+
+impl<'scope> Tagged<'_, 'scope, '_> {
+    fn submit(&self, rank: u16, operation: Operation<'_>) -> Result<()> {
+        let post = Post {
+            rank,
+            queue: self.scope.queue,
+            timeout: self.scope.timeout.millis(),
+        };
+        let process = self.scope.gaspi.process();
+        let submit = || process.submit(self.tag.get(), operation, post);
+        Ok(counted(
+            const { procedure("gaspi_operation_submit") },
+            submit,
+        )?)
+    }
+
+    /// As [`Scope::write`].
+    pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
+        let part = part(from.place(), &to)?;
+        self.submit(to.rank(), Operation::Write(&[part], None))
+    }
+
+    /// As [`Scope::write_notify`].
+    pub fn write_notify<T: Element>(
+        &self,
+        from: Slice<'scope, T>,
+        to: Remote<'_, T>,
+        notification: Notification,
+    ) -> Result<()> {
+        let (part, notification) = (part(from.place(), &to)?, bound(&to, notification)?);
+        self.submit(to.rank(), Operation::Write(&[part], Some(notification)))
+    }
+
+    /// As [`Scope::notify`].
+    pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
+        let notification = bound(&to, notification)?;
+        self.submit(to.rank(), Operation::Write(&[], Some(notification)))
+    }
+
+    /// As [`Scope::read`].
+    pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
+        let part = part(into.place(), &from)?;
+        self.submit(from.rank(), Operation::Read(&[part], None))
+    }
+
+    /// As [`Scope::write_list`], with one report for all.
+    pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
+        let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
+        self.submit(rank, Operation::Write(&parts, None))
+    }
+
+    /// As [`Scope::read_list`], with one report for all.
+    pub fn read_list<T: Element>(
+        &self,
+        all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'scope, T>)>,
+    ) -> Result<()> {
+        let all: Vec<_> = all.into_iter().collect();
+        let (parts, rank) = parts(all.iter().map(|(into, from)| (into.place(), from)))?;
+        self.submit(rank, Operation::Read(&parts, None))
+    }
+}
