@@ -17,6 +17,7 @@ mod group;
 mod growth;
 pub(crate) mod kit;
 mod link;
+mod lowlevel;
 mod notify;
 mod passive;
 mod points;
@@ -60,6 +61,7 @@ pub fn laws() -> Vec<&'static Law> {
         statistics::laws(),
         queue::laws(),
         full_queue::laws(),
+        lowlevel::laws(),
         atomics::laws(),
         collective::laws(),
         collective_user::laws(),

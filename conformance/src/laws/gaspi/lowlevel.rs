@@ -1,0 +1,781 @@
+//! GASPI_Lowlevel.h: operations that carry a tag, polled as task runtimes do.
+
+use std::collections::BTreeMap;
+
+use super::kit::*;
+use crate::kit::{stop_until_killed, until_ok};
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    each: "lowlevel.each", "§8.2, §8.3, §8.4", 3,
+        [gaspi_operation_submit, gaspi_operation_list_submit, gaspi_operation_get_num_requests, gaspi_request_wait],
+        "each operation with a tag does the same as the procedure without a tag; its tag is reported once, after its data is there";
+    many: "lowlevel.many", "§8.2.3, §8.5", 3, [gaspi_operation_submit, gaspi_operation_list_submit, gaspi_request_wait],
+        "several threads post hundreds of operations to several queues: a thread that polls the queues sees each tag once";
+    order: "lowlevel.order", "§8.3.2", 2, [gaspi_operation_submit, gaspi_write, gaspi_notify, gaspi_request_wait] + ordering,
+        "notifications overtake no write of their queue, whether either has a tag";
+    places: "lowlevel.places", "§8.2.3, §8.5", 2,
+        [gaspi_operation_submit, gaspi_request_wait, gaspi_wait, gaspi_queue_size, gaspi_queue_purge, gaspi_queue_delete] + bare,
+        "a tag holds a place of its queue until its report; other requests are not reported; gaspi_wait waits for all and takes no report";
+    blocks: "lowlevel.blocks", "§8.2.3", 2, [gaspi_operation_submit, gaspi_request_wait, gaspi_wait],
+        "threads that wait for the reports of one queue share them, and none waits when no tag is left";
+    refused: "lowlevel.refused", "§8.2, §8.4", 2,
+        [gaspi_operation_submit, gaspi_operation_list_submit, gaspi_operation_get_num_requests, gaspi_request_wait],
+        "null pointers, unknown operations and all arguments that the procedure without a tag refuses are refused, and leave no report";
+    death: "lowlevel.death", "§5.5, §8.2.3", 3,
+        [gaspi_operation_submit, gaspi_operation_list_submit, gaspi_request_wait, gaspi_state_vec_get] + needs_kill,
+        "a target dies: each tag is reported once, with success for the living target, and with an error if it is posted to the dead one later";
+    groups: "queue-group.queues", "§8.5", 1,
+        [gaspi_queue_group_create, gaspi_queue_group_delete, gaspi_queue_group_get_queue, gaspi_queue_group_max],
+        "a queue group gives its queues in turn, or one for each processor; unknown and existing groups are refused";
+}
+
+/// Operations for each queue and peer.
+const EACH: u32 = 45;
+const QUEUES: u32 = 3;
+/// Bytes of an element; a slot has two.
+const BYTES: u64 = 64;
+const SLOT: u64 = 2 * BYTES;
+
+const SOURCE: u8 = 0;
+const TARGET: u8 = 1;
+const ROOM: u8 = 2;
+
+const KINDS: [u32; 9] = [
+    GASPI_OP_WRITE,
+    GASPI_OP_READ,
+    GASPI_OP_NOTIFY,
+    GASPI_OP_WRITE_NOTIFY,
+    GASPI_OP_READ_NOTIFY,
+    GASPI_OP_WRITE_LIST,
+    GASPI_OP_READ_LIST,
+    GASPI_OP_WRITE_LIST_NOTIFY,
+    GASPI_OP_READ_LIST_NOTIFY,
+];
+
+/// An operation between this rank and `peer`.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    peer: u16,
+    queue: u32,
+    nth: u32,
+}
+
+fn slot(rank: u16, queue: u32, nth: u32) -> u32 {
+    (u32::from(rank) * QUEUES + queue) * EACH + nth
+}
+
+/// The data from `from` for `to` in a slot.
+fn text(from: u32, to: u32, queue: u32, nth: u32) -> u64 {
+    u64::from(from) << 48 | u64::from(to) << 32 | u64::from(queue) << 16 | u64::from(nth) | 1 << 63
+}
+
+impl Job {
+    fn kind(self) -> u32 {
+        KINDS[self.nth as usize % KINDS.len()]
+    }
+
+    /// The slot at this rank for data to or from the peer.
+    fn here(self) -> u32 {
+        slot(self.peer, self.queue, self.nth)
+    }
+
+    fn tag(self) -> i64 {
+        i64::from(self.here()) << 20 | 7
+    }
+
+    fn is_read(self) -> bool {
+        self.kind() < GASPI_OP_WRITE
+    }
+
+    fn is_list(self) -> bool {
+        let lists = [
+            GASPI_OP_READ_LIST,
+            GASPI_OP_READ_LIST_NOTIFY,
+            GASPI_OP_WRITE_LIST,
+            GASPI_OP_WRITE_LIST_NOTIFY,
+        ];
+        lists.contains(&self.kind())
+    }
+
+    /// The number of its notification: in the target's segment, of reads in the own one.
+    fn notifies(self, ctx: &Ctx) -> Option<u32> {
+        match self.kind() {
+            GASPI_OP_READ_NOTIFY | GASPI_OP_READ_LIST_NOTIFY => Some(self.here()),
+            GASPI_OP_WRITE_NOTIFY | GASPI_OP_WRITE_LIST_NOTIFY | GASPI_OP_NOTIFY => {
+                Some(slot(ctx.rank as u16, self.queue, self.nth))
+            }
+            _ => None,
+        }
+    }
+
+    fn submit(self, ctx: &Ctx, timeout: u64) -> i32 {
+        let Job { peer, queue, nth } = self;
+        let here = u64::from(self.here()) * SLOT;
+        let there = u64::from(slot(ctx.rank as u16, queue, nth)) * SLOT;
+        let (local, remote) = match self.is_read() {
+            true => (ROOM, SOURCE),
+            false => (SOURCE, TARGET),
+        };
+        let (id, value) = (self.notifies(ctx).unwrap_or(0), nth + 1);
+        let (kind, tag, queue) = (self.kind(), self.tag(), queue as u8);
+        if !self.is_list() {
+            let (from, to) = (here, there);
+            return c!(gaspi_operation_submit(
+                kind, tag, local, from, peer, remote, to, SLOT, id, value, queue, timeout
+            ));
+        }
+        let (locals, remotes, sizes) = ([local; 2], [remote; 2], [BYTES; 2]);
+        let (heres, theres) = ([here + BYTES, here], [there + BYTES, there]);
+        let own = if self.is_read() { ROOM } else { TARGET };
+        c!(gaspi_operation_list_submit(
+            kind,
+            tag,
+            2,
+            locals.as_ptr(),
+            heres.as_ptr(),
+            peer,
+            remotes.as_ptr(),
+            theres.as_ptr(),
+            sizes.as_ptr(),
+            own,
+            id,
+            value,
+            queue,
+            timeout
+        ))
+    }
+
+    /// Its data is at this rank.
+    fn check_read(self, ctx: &Ctx, room: &Memory) -> Verdict {
+        let Job { peer, queue, nth } = self;
+        if !self.is_read() {
+            return Ok(());
+        }
+        let expected = text(peer.into(), ctx.rank, queue, nth);
+        self.check(room, self.here(), expected)?;
+        match self.notifies(ctx) {
+            Some(id) => is_one(notified(ROOM, id)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The peer's operation with the same numbers has arrived.
+    fn check_write(self, ctx: &Ctx, target: &Memory) -> Verdict {
+        let Job { peer, queue, nth } = self;
+        if self.is_read() {
+            return Ok(());
+        }
+        if self.notifies(ctx).is_some() {
+            let value = notified(TARGET, self.here())?;
+            ensure_eq!(value, nth + 1, "the value of a notification");
+        }
+        match self.kind() {
+            GASPI_OP_NOTIFY => Ok(()),
+            _ => self.check(target, self.here(), text(peer.into(), ctx.rank, queue, nth)),
+        }
+    }
+
+    fn check(self, memory: &Memory, slot: u32, expected: u64) -> Verdict {
+        let begin = (u64::from(slot) * SLOT) as usize;
+        for at in (begin..begin + SLOT as usize).step_by(8) {
+            ensure_eq!(memory.get(at), expected, "the data of {self:?}");
+        }
+        Ok(())
+    }
+}
+
+fn is_one(value: u32) -> Verdict {
+    ensure_eq!(value, 1, "the value of a reader's notification");
+    Ok(())
+}
+
+/// The target and the room for reads; the source is filled.
+fn segments(ctx: &Ctx) -> Result<(Memory, Memory), String> {
+    let len = (u64::from(ctx.size * QUEUES * EACH) * SLOT) as usize;
+    let source = segment(SOURCE, len)?;
+    let target = segment(TARGET, len)?;
+    let room = segment(ROOM, len)?;
+    for job in all(ctx, 0..QUEUES) {
+        let begin = (u64::from(job.here()) * SLOT) as usize;
+        for at in (begin..begin + SLOT as usize).step_by(8) {
+            source.set(at, text(ctx.rank, job.peer.into(), job.queue, job.nth));
+        }
+    }
+    barrier()?;
+    Ok((target, room))
+}
+
+/// All operations of these queues, to one peer after the other in turn.
+fn all(ctx: &Ctx, queues: std::ops::Range<u32>) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for nth in 0..EACH {
+        for queue in queues.clone() {
+            jobs.extend(others(ctx).map(|peer| Job { peer, queue, nth }));
+        }
+    }
+    jobs
+}
+
+const BATCH: usize = 16;
+
+/// The reports that are there, or come within the time.
+fn reports(queue: u32, timeout: u64) -> Result<(i32, Vec<(i64, i32)>), String> {
+    let (mut tags, mut statuses) = ([-1; BATCH], [gaspi_status_t { error: 77 }; BATCH]);
+    let mut num = u32::MAX;
+    let code = c!(gaspi_request_wait(
+        queue as u8,
+        BATCH as u32,
+        &mut num,
+        tags.as_mut_ptr(),
+        statuses.as_mut_ptr(),
+        timeout
+    ));
+    ensure!(
+        num as usize <= BATCH && (code == SUCCESS || num == 0),
+        "{num} reports with {}",
+        code_name(code)
+    );
+    let found = tags.iter().zip(&statuses).take(num as usize);
+    Ok((
+        code,
+        found.map(|(tag, status)| (*tag, status.error)).collect(),
+    ))
+}
+
+/// Takes reports until there are none to come; each belongs to one of the jobs, which `check` is given with its status.
+fn collect(
+    queues: std::ops::Range<u32>,
+    jobs: &[Job],
+    timeout: u64,
+    mut check: impl FnMut(Job, i32) -> Verdict,
+) -> Verdict {
+    let mut open: BTreeMap<i64, Job> = jobs.iter().map(|job| (job.tag(), *job)).collect();
+    ensure_eq!(open.len(), jobs.len(), "tags");
+    let mut looks = Looks::for_the("reports");
+    while !open.is_empty() {
+        let mut any = false;
+        for queue in queues.clone() {
+            if !open.values().any(|job| job.queue == queue) {
+                continue;
+            }
+            let (code, reports) = reports(queue, timeout)?;
+            ensure!(
+                [SUCCESS, TIMEOUT].contains(&code),
+                "gaspi_request_wait gave {}",
+                code_name(code)
+            );
+            for (tag, status) in reports {
+                let job = open.remove(&tag);
+                let job = job.ok_or_else(|| format!("tag {tag} was reported, and is not open"))?;
+                ensure_eq!(job.queue, queue, "the queue that reports {job:?}");
+                check(job, status)?;
+                any = true;
+            }
+        }
+        match any {
+            true => looks = Looks::for_the("reports"),
+            false => looks.again(),
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is left in the queues.
+fn nothing_left(queues: std::ops::Range<u32>) -> Verdict {
+    for queue in queues {
+        let left = reports(queue, LONG)?;
+        ensure_eq!(left, (SUCCESS, Vec::new()), "reports of an idle queue");
+        ensure_eq!(queue_size(queue as u8)?, 0, "size of an idle queue");
+    }
+    Ok(())
+}
+
+fn succeeded(job: Job, status: i32) -> Verdict {
+    ensure_eq!(status, SUCCESS, "the status of {job:?}");
+    Ok(())
+}
+
+fn each(ctx: &Ctx) -> Verdict {
+    let (target, room) = segments(ctx)?;
+    let jobs: Vec<Job> = all(ctx, 0..1);
+    for job in &jobs {
+        let mut num = 0;
+        ok!(gaspi_operation_get_num_requests(job.kind(), 2, &mut num));
+        ensure_eq!(num, 1, "reports of an operation");
+        ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?}");
+        let (code, reports) = reports(job.queue, LONG)?;
+        ensure_eq!(
+            (code, reports),
+            (SUCCESS, vec![(job.tag(), SUCCESS)]),
+            "{job:?}"
+        );
+        job.check_read(ctx, &room)?;
+    }
+    nothing_left(0..1)?;
+    finish(ctx, &jobs, &target)
+}
+
+/// All writes are there when a notification behind them is.
+fn finish(ctx: &Ctx, jobs: &[Job], target: &Memory) -> Verdict {
+    let last = ctx.size * QUEUES * EACH;
+    let queues: std::collections::BTreeSet<u32> = jobs.iter().map(|job| job.queue).collect();
+    for queue in &queues {
+        for peer in others(ctx) {
+            let id = last + ctx.rank * QUEUES + queue;
+            ok!(gaspi_notify(TARGET, peer, id, 1, *queue as u8, LONG));
+        }
+    }
+    for queue in &queues {
+        for peer in others(ctx) {
+            notified(TARGET, last + u32::from(peer) * QUEUES + queue)?;
+        }
+        flush(*queue as u8)?;
+    }
+    jobs.iter()
+        .try_for_each(|job| job.check_write(ctx, target))?;
+    barrier()
+}
+
+fn many(ctx: &Ctx) -> Verdict {
+    let (target, room) = segments(ctx)?;
+    let jobs = all(ctx, 0..QUEUES);
+    // A thread posts to each queue; the last thread polls all queues.
+    threads(QUEUES as usize + 1, |thread| {
+        let thread = thread as u32;
+        if thread == QUEUES {
+            return collect(0..QUEUES, &jobs, TEST, |job, status| {
+                succeeded(job, status)?;
+                job.check_read(ctx, &room)
+            });
+        }
+        let mine = jobs.iter().filter(|job| job.queue == thread);
+        mine.clone().try_for_each(|job| {
+            ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?}");
+            Ok(())
+        })
+    })?;
+    nothing_left(0..QUEUES)?;
+    finish(ctx, &jobs, &target)
+}
+
+fn order(ctx: &Ctx) -> Verdict {
+    const ROUNDS: u32 = 60;
+    let source = segment(SOURCE, 8 * ROUNDS as usize)?;
+    let target = segment(TARGET, 8 * ROUNDS as usize)?;
+    for round in 0..ROUNDS {
+        source.set(8 * round as usize, u64::from(round) + 1);
+    }
+    barrier()?;
+    let to = right(ctx);
+    for round in 0..ROUNDS {
+        let at = 8 * u64::from(round);
+        let (tag, write) = (i64::from(round) + 1, GASPI_OP_WRITE);
+        match round % 3 {
+            0 => ok!(gaspi_write(SOURCE, at, to, TARGET, at, 8, 0, LONG)),
+            _ => ok!(gaspi_operation_submit(
+                write, tag, SOURCE, at, to, TARGET, at, 8, 0, 0, 0, LONG
+            )),
+        }
+        match round % 3 {
+            1 => ok!(gaspi_notify(TARGET, to, round, 1, 0, LONG)),
+            _ => ok!(gaspi_operation_submit(
+                GASPI_OP_NOTIFY,
+                1000 + tag,
+                0,
+                0,
+                to,
+                TARGET,
+                0,
+                0,
+                round,
+                1,
+                0,
+                LONG
+            )),
+        }
+    }
+    for round in 0..ROUNDS {
+        notified(TARGET, round)?;
+        let seen = target.get(8 * round as usize);
+        ensure_eq!(
+            seen,
+            u64::from(round) + 1,
+            "the write before notification {round}"
+        );
+    }
+    let mut left = ROUNDS / 3 * 4;
+    while left > 0 {
+        let (_, reports) = reports(0, LONG)?;
+        ensure!(!reports.is_empty(), "{left} reports are missing");
+        left -= reports.len() as u32;
+    }
+    ok!(gaspi_wait(0, LONG));
+    nothing_left(0..1)?;
+    barrier()
+}
+
+/// A write of 8 bytes with a tag.
+fn write(tag: i64, to: u16, queue: u8, timeout: u64) -> i32 {
+    let write = GASPI_OP_WRITE;
+    c!(gaspi_operation_submit(
+        write, tag, 0, 0, to, 0, 8, 8, 0, 0, queue, timeout
+    ))
+}
+
+fn places(ctx: &Ctx) -> Verdict {
+    const DEPTH: u32 = 8;
+    with_config(
+        |config| config.queue_size_max = DEPTH,
+        || {
+            segment(0, 16)?;
+            barrier()?;
+            let to = right(ctx);
+            for tag in 1..=i64::from(DEPTH) {
+                ensure_eq!(write(tag, to, 0, LONG), SUCCESS, "tag {tag}");
+            }
+            ensure_eq!(write(99, to, 0, LONG), QUEUE_FULL, "a tag without a place");
+            ensure_eq!(queue_size(0)?, DEPTH, "size of the full queue");
+            ok!(gaspi_wait(0, LONG));
+            ensure_eq!(queue_size(0)?, DEPTH, "size after gaspi_wait");
+            let (code, mut seen) = reports(0, TEST)?;
+            seen.sort_unstable();
+            let expected = (1..=i64::from(DEPTH)).map(|tag| (tag, SUCCESS)).collect();
+            ensure_eq!((code, seen), (SUCCESS, expected), "the reports");
+            nothing_left(0..1)?;
+            // Requests without a tag, among them those with GASPI_TAG_NULL, are not reported.
+            for round in 0..10 * DEPTH {
+                ok!(gaspi_write(0, 0, to, 0, 8, 8, 0, LONG));
+                ensure_eq!(
+                    write(GASPI_TAG_NULL, to, 0, LONG),
+                    SUCCESS,
+                    "GASPI_TAG_NULL"
+                );
+                ensure_eq!(write(5, to, 0, LONG), SUCCESS, "round {round}");
+                let mut looks = Looks::for_the("room");
+                let mut reported = 0;
+                // Polls for reports make room for all requests.
+                while reported == 0 || queue_size(0)? > DEPTH / 2 {
+                    let (_, seen) = reports(0, TEST)?;
+                    ensure!(
+                        seen.iter().all(|report| *report == (5, SUCCESS)),
+                        "reported: {seen:?}"
+                    );
+                    reported += seen.len();
+                    looks.again();
+                }
+                ensure_eq!(reported, 1, "reports of a round");
+            }
+            ok!(gaspi_wait(0, LONG));
+            nothing_left(0..1)?;
+            // A purge drops reports.
+            ensure_eq!(write(6, to, 0, LONG), SUCCESS, "a tag to be purged");
+            ok!(gaspi_queue_purge(0, LONG));
+            nothing_left(0..1)?;
+            let mut queue = 0;
+            ok!(gaspi_queue_create(&mut queue, LONG));
+            ensure_eq!(
+                write(7, to, queue, LONG),
+                SUCCESS,
+                "a tag of a deleted queue"
+            );
+            ok!(gaspi_queue_delete(queue));
+            let code = reports(queue.into(), TEST)?.0;
+            ensure_eq!(code, GASPI_ERR_INV_QUEUE, "reports of a deleted queue");
+            ok!(gaspi_queue_create(&mut queue, LONG));
+            nothing_left(queue.into()..u32::from(queue) + 1)?;
+            ok!(gaspi_queue_delete(queue));
+            barrier()
+        },
+    )
+}
+
+fn blocks(ctx: &Ctx) -> Verdict {
+    const MANY: i64 = 40;
+    segment(0, 16)?;
+    barrier()?;
+    let to = right(ctx);
+    for _ in 0..4 {
+        for tag in 1..=MANY {
+            ensure_eq!(write(tag, to, 0, LONG), SUCCESS, "tag {tag}");
+        }
+        let seen = parking_lot::Mutex::new(Vec::new());
+        threads(3, |thread| {
+            if thread == 2 {
+                return flush(0);
+            }
+            loop {
+                match reports(0, BLOCK)? {
+                    (SUCCESS, some) if some.is_empty() => return Ok(()),
+                    (SUCCESS, some) => seen.lock().extend(some),
+                    (code, _) => return Err(format!("a wait gave {}", code_name(code))),
+                }
+            }
+        })?;
+        let mut seen = seen.into_inner();
+        seen.sort_unstable();
+        let expected: Vec<_> = (1..=MANY).map(|tag| (tag, SUCCESS)).collect();
+        ensure_eq!(seen, expected, "the reports of both threads");
+    }
+    barrier()
+}
+
+fn refused(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    barrier()?;
+    let to = right(ctx);
+    let single = |kind, local, from, rank, remote, at, size, id, value, queue| {
+        let tag = 3;
+        c!(gaspi_operation_submit(
+            kind, tag, local, from, rank, remote, at, size, id, value, queue, LONG
+        ))
+    };
+    let (write, notify) = (GASPI_OP_WRITE, GASPI_OP_WRITE_NOTIFY);
+    let read = GASPI_OP_READ_NOTIFY;
+    let too_many = config()?.notification_num;
+    let expected = [
+        (single(0, 0, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERROR),
+        (single(99, 0, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERROR),
+        (
+            single(GASPI_OP_READ_LIST, 0, 0, to, 0, 0, 8, 0, 0, 0),
+            GASPI_ERROR,
+        ),
+        (single(write, 9, 0, to, 0, 0, 8, 0, 0, 0), GASPI_ERR_INV_SEG),
+        (single(write, 0, 0, to, 9, 0, 8, 0, 0, 0), GASPI_ERR_INV_SEG),
+        (
+            single(write, 0, 60, to, 0, 0, 8, 0, 0, 0),
+            GASPI_ERR_INV_LOC_OFF,
+        ),
+        (
+            single(write, 0, 0, to, 0, 60, 8, 0, 0, 0),
+            GASPI_ERR_INV_REM_OFF,
+        ),
+        (
+            single(write, 0, 0, 999, 0, 0, 8, 0, 0, 0),
+            GASPI_ERR_INV_RANK,
+        ),
+        (
+            single(write, 0, 0, to, 0, 0, 8, 0, 0, 15),
+            GASPI_ERR_INV_QUEUE,
+        ),
+        (
+            single(notify, 0, 0, to, 0, 0, 8, 0, 0, 0),
+            GASPI_ERR_INV_NOTIF_VAL,
+        ),
+        (
+            single(notify, 0, 0, to, 0, 0, 8, too_many, 1, 0),
+            GASPI_ERR_INV_NOTIF_ID,
+        ),
+        (
+            single(read, 0, 0, to, 0, 0, 8, too_many, 1, 0),
+            GASPI_ERR_INV_NOTIF_ID,
+        ),
+        (
+            single(GASPI_OP_NOTIFY, 0, 0, to, 9, 0, 0, 0, 1, 0),
+            GASPI_ERR_INV_SEG,
+        ),
+    ];
+    for (nth, (seen, expected)) in expected.into_iter().enumerate() {
+        ensure_eq!(code_name(seen), code_name(expected), "refusal {nth}");
+    }
+    let (id, at, size) = ([0u8; 2], [0u64, 60], [8u64; 2]);
+    let list = |kind, num, ids: *const u8| {
+        let (tag, at, size) = (3, at.as_ptr(), size.as_ptr());
+        c!(gaspi_operation_list_submit(
+            kind, tag, num, ids, at, to, ids, at, size, 0, 0, 1, 0, LONG
+        ))
+    };
+    let (lists, null) = (GASPI_OP_WRITE_LIST_NOTIFY, std::ptr::null());
+    ensure_eq!(list(write, 1, id.as_ptr()), ERROR, "a write as a list");
+    ensure_eq!(list(lists, 0, id.as_ptr()), GASPI_ERR_INV_NUM, "no parts");
+    ensure_eq!(
+        list(lists, 256, id.as_ptr()),
+        GASPI_ERR_INV_NUM,
+        "too many parts"
+    );
+    ensure_eq!(list(lists, 1, null), GASPI_ERR_NULLPTR, "a null pointer");
+    ensure_eq!(
+        list(lists, 2, id.as_ptr()),
+        GASPI_ERR_INV_LOC_OFF,
+        "a list with a wrong last part"
+    );
+    nothing_left(0..1)?;
+    let (mut num, mut tag) = (0, 0);
+    let mut status = gaspi_status_t { error: 0 };
+    let none = std::ptr::null_mut();
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_request_wait(0, 1, none, &mut tag, &mut status, TEST)
+    );
+    let none = std::ptr::null_mut();
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_request_wait(0, 1, &mut num, none, &mut status, TEST)
+    );
+    let none = std::ptr::null_mut();
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_request_wait(0, 1, &mut num, &mut tag, none, TEST)
+    );
+    gives!(
+        GASPI_ERR_INV_QUEUE,
+        gaspi_request_wait(15, 1, &mut num, &mut tag, &mut status, TEST)
+    );
+    gives!(
+        GASPI_ERROR,
+        gaspi_operation_get_num_requests(0, 1, &mut num)
+    );
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_operation_get_num_requests(write, 1, std::ptr::null_mut())
+    );
+    barrier()
+}
+
+fn death(ctx: &Ctx) -> Verdict {
+    let (_, room) = segments(ctx)?;
+    ctx.sync();
+    let victim = ctx.size - 1;
+    if ctx.rank == victim {
+        return stop_until_killed(ctx);
+    }
+    let dead = |job: &Job| u32::from(job.peer) == victim;
+    let mut posted = Vec::new();
+    for job in all(ctx, 0..QUEUES) {
+        match job.submit(ctx, LONG) {
+            SUCCESS => posted.push(job),
+            // Another thread of the engine may have seen the death.
+            code => ensure!(
+                dead(&job) && is_error(code),
+                "{job:?} gave {}",
+                code_name(code)
+            ),
+        }
+    }
+    collect(0..QUEUES, &posted, BLOCK, |job, status| match dead(&job) {
+        // Over shared memory the write is complete at once.
+        true => {
+            ensure!([SUCCESS, ERROR].contains(&status), "{job:?}: {status}");
+            Ok(())
+        }
+        false => {
+            succeeded(job, status)?;
+            job.check_read(ctx, &room)
+        }
+    })?;
+    nothing_left(0..QUEUES)?;
+    let mut states = vec![9i32; ctx.size as usize];
+    until_ok("the death to be known", || {
+        ok!(gaspi_state_vec_get(states.as_mut_ptr()));
+        Ok(states[victim as usize] == 1)
+    })?;
+    let again: Vec<Job> = all(ctx, 0..1).into_iter().filter(dead).collect();
+    for job in &again {
+        ensure_eq!(job.submit(ctx, LONG), SUCCESS, "{job:?} to the dead");
+    }
+    collect(0..1, &again, BLOCK, |job, status| {
+        ensure_eq!(status, ERROR, "the status of {job:?} to the dead");
+        Ok(())
+    })?;
+    // The queue is whole.
+    let other = 1 - ctx.rank as u16;
+    ensure_eq!(write(5, other, 0, LONG), SUCCESS, "a write to the living");
+    ensure_eq!(
+        reports(0, LONG)?,
+        (SUCCESS, vec![(5, SUCCESS)]),
+        "its report"
+    );
+    ctx.sync();
+    Ok(())
+}
+
+fn groups(_: &Ctx) -> Verdict {
+    let (turns, cpus) = (
+        GASPI_QUEUE_GROUP_POLICY_DEFAULT,
+        GASPI_QUEUE_GROUP_POLICY_CPU_RR,
+    );
+    let (mut max, mut queue) = (0, 0);
+    ok!(gaspi_queue_group_max(&mut max));
+    ensure!(max >= 16, "{max} queue groups");
+    let end = max as u8;
+    gives!(
+        GASPI_ERR_INV_NUM,
+        gaspi_queue_group_create(end, 0, 1, turns)
+    );
+    gives!(GASPI_ERR_INV_NUM, gaspi_queue_group_create(0, 0, 0, turns));
+    gives!(GASPI_ERR_INV_NUM, gaspi_queue_group_create(0, 0, 1, 7));
+    gives!(
+        GASPI_ERR_INV_QUEUE,
+        gaspi_queue_group_create(0, 2, 15, turns)
+    );
+    gives!(
+        GASPI_ERR_INV_QUEUE,
+        gaspi_queue_group_create(0, 0, u32::MAX, turns)
+    );
+    gives!(
+        GASPI_ERR_INV_QUEUE,
+        gaspi_queue_group_create(0, 255, 1, turns)
+    );
+    gives!(GASPI_ERROR, gaspi_queue_group_get_queue(0, &mut queue));
+    gives!(
+        GASPI_ERR_INV_NUM,
+        gaspi_queue_group_get_queue(end, &mut queue)
+    );
+    gives!(GASPI_ERROR, gaspi_queue_group_delete(0));
+    ok!(gaspi_queue_group_create(0, 2, 5, turns));
+    gives!(GASPI_ERROR, gaspi_queue_group_create(0, 0, 1, turns));
+    gives!(
+        GASPI_ERR_NULLPTR,
+        gaspi_queue_group_get_queue(0, std::ptr::null_mut())
+    );
+    // Each queue comes equally often, also with 4 threads.
+    let counts = parking_lot::Mutex::new([0u32; 16]);
+    threads(4, |_| {
+        for _ in 0..25 {
+            let mut queue = 0;
+            ok!(gaspi_queue_group_get_queue(0, &mut queue));
+            counts.lock()[usize::from(queue)] += 1;
+        }
+        Ok(())
+    })?;
+    let counts = counts.into_inner();
+    ensure_eq!(counts[2..7], [20; 5], "how often each queue came");
+    ok!(gaspi_queue_group_create(end - 1, 1, 3, cpus));
+    ensure_eq!(
+        by_processor(end - 1)?,
+        by_processor(end - 1)?,
+        "queues of the processors"
+    );
+    ok!(gaspi_queue_group_delete(end - 1));
+    ok!(gaspi_queue_group_delete(0));
+    gives!(GASPI_ERROR, gaspi_queue_group_get_queue(0, &mut queue));
+    ok!(gaspi_queue_group_create(0, 7, 1, cpus));
+    ok!(gaspi_queue_group_get_queue(0, &mut queue));
+    ensure_eq!(queue, 7, "the only queue");
+    Ok(())
+}
+
+/// The queue of each processor that this process may use.
+fn by_processor(group: u8) -> Result<Vec<u8>, String> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None).map_err(|e| format!("affinity: {e}"))?;
+    let mut queues = Vec::new();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one).map_err(|e| format!("affinity: {e}"))?;
+        let mut seen = [0u8; 3];
+        for queue in &mut seen {
+            ok!(gaspi_queue_group_get_queue(group, queue));
+        }
+        ensure!(
+            seen.iter()
+                .all(|queue| *queue == seen[0] && (1..4).contains(queue)),
+            "processor {cpu} has the queues {seen:?}"
+        );
+        queues.push(seen[0]);
+    }
+    sched_setaffinity(None, &allowed).map_err(|e| format!("affinity: {e}"))?;
+    Ok(queues)
+}
