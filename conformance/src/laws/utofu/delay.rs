@@ -78,16 +78,11 @@ fn by_a_batch(ctx: &Ctx) -> Verdict {
         for _ in 0..20 {
             delayed(job, 5)?;
             let mut desc = [0u64; 8];
-            let size = got!(utofu_prepare_put_piggyback8(
-                job.hdl,
-                vcq,
-                3,
-                to,
-                8,
+            let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
                 6,
                 LOCAL | TCQ,
-                desc.as_mut_ptr().cast()
-            ));
+                desc.as_mut_ptr(),
+            )?;
             ok!(utofu_post_toq(
                 job.hdl,
                 desc.as_mut_ptr().cast(),
@@ -143,16 +138,11 @@ fn no_effect_prepared(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 8));
         let mut desc = [0u64; 8];
-        let size = got!(utofu_prepare_put_piggyback8(
-            job.hdl,
-            vcq,
-            3,
-            to,
-            8,
+        let size = post::put_piggyback8(job.hdl, vcq, 3, to, 8).prepare(
             6,
             DELAY | LOCAL | TCQ,
-            desc.as_mut_ptr().cast()
-        ));
+            desc.as_mut_ptr(),
+        )?;
         ok!(utofu_post_toq(
             job.hdl,
             desc.as_mut_ptr().cast(),

@@ -142,7 +142,8 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
                 true,
                 false,
                 Box::new(|to, f| {
-                    post::put_piggyback(job.hdl, right, bytes.as_ptr(), to, 32).code(0xe1, f, 4)
+                    post::put_piggyback(job.hdl, right, post::bytes(&bytes), to, 32)
+                        .code(0xe1, f, 4)
                 }),
             ),
             (

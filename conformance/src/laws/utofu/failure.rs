@@ -38,7 +38,8 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
             "put_piggyback",
             LCL_PUT,
             Box::new(|to| {
-                post::put_piggyback(queue.hdl, to, bytes.as_ptr(), remote, 32).code(0x5a, LOCAL, 1)
+                post::put_piggyback(queue.hdl, to, post::bytes(&bytes), remote, 32)
+                    .code(0x5a, LOCAL, 1)
             }),
         ),
         (

@@ -86,14 +86,12 @@ fn prepared_steps(ctx: &Ctx) -> Verdict {
         }
         job.meet();
         if job.rank == 0 {
-            let (mut desc, mut size) = ([0u64; 8], 0);
+            let mut desc = [0u64; 8];
             let place = desc.as_mut_ptr().cast();
             let (to, at) = (session.ids[1], session.at(1, 8)?);
             for steps in 0..16 {
                 for flags in [LOCAL | sps(steps), LOCAL] {
-                    ok!(utofu_prepare_put(
-                        job.hdl, to, job.stadd, at, 8, 0, flags, place, &mut size
-                    ));
+                    let size = post::put(job.hdl, to, job.stadd, at, 8).prepare(0, flags, place)?;
                     ok!(utofu_post_toq(job.hdl, place, size, null_mut()));
                     let mut started = 0;
                     let expected = 1 + if flags == LOCAL { 0 } else { steps };

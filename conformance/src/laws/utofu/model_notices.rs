@@ -26,18 +26,7 @@ const KINDS: [(&str, usize, u8, Post); 11] = [
     }),
     ("put_gap", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
-        c!(utofu_put_gap(
-            job.hdl,
-            vcq,
-            job.stadd,
-            to,
-            9,
-            5,
-            flags,
-            256,
-            1,
-            cb(cbdata)
-        ))
+        post::put_gap(job.hdl, vcq, job.stadd, to, 9, 256, 1).code(5, flags, cbdata)
     }),
     ("put_stride", 3, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
@@ -46,7 +35,7 @@ const KINDS: [(&str, usize, u8, Post); 11] = [
     ("put_piggyback", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
         let data = [3u8; 32];
-        post::put_piggyback(job.hdl, vcq, data.as_ptr(), to, 32).code(5, flags, cbdata)
+        post::put_piggyback(job.hdl, vcq, post::bytes(&data), to, 32).code(5, flags, cbdata)
     }),
     ("put_piggyback8", 1, LCL_PUT, |job, flags, cbdata| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 512));
@@ -207,8 +196,14 @@ fn local_of_put(ctx: &Ctx) -> Verdict {
                 } else {
                     for at in (0..LENGTH).step_by(30) {
                         let data = [round; 30];
-                        post::put_piggyback(job.hdl, vcq, data.as_ptr(), job.at(1, 5 + at), 30)
-                            .ok(0, LOCAL, 0)?;
+                        post::put_piggyback(
+                            job.hdl,
+                            vcq,
+                            post::bytes(&data),
+                            job.at(1, 5 + at),
+                            30,
+                        )
+                        .ok(0, LOCAL, 0)?;
                     }
                     for _ in (0..LENGTH).step_by(30) {
                         job.queue.notice(LCL_PUT)?;

@@ -109,26 +109,20 @@ fn every_put(ctx: &Ctx) -> Verdict {
                 let (from, to, null) = (job.stadd, session.at(1, 1024)?, null_mut());
                 let mut desc = [0u64; 8 * 3];
                 let place = desc.as_mut_ptr().cast();
-                let mut size = 0;
                 match round {
                     0 => post::put(hdl, vcq, from, to, 0).ok(0, flags, 0)?,
-                    1 => ok!(utofu_put_gap(
-                        hdl, vcq, from, to, 8, 0, flags, 1920, 9, null
-                    )),
+                    1 => post::put_gap(hdl, vcq, from, to, 8, 1920, 9).ok(0, flags, 0)?,
                     2 => post::put_stride(hdl, vcq, from, to, 8, 16, 3).ok(0, flags, 0)?,
-                    3 => ok!(utofu_put_stride_gap(
-                        hdl, vcq, from, to, 8, 16, 3, 0, flags, 64, 9, null
-                    )),
+                    3 => {
+                        post::put_stride_gap(hdl, vcq, from, to, 8, 16, 3, 64, 9).ok(0, flags, 0)?
+                    }
                     4 => {
-                        ok!(utofu_prepare_put_stride(
-                            hdl, vcq, from, to, 8, 16, 3, 0, flags, place, &mut size
-                        ));
+                        let size = post::put_stride(hdl, vcq, from, to, 8, 16, 3)
+                            .prepare(0, flags, place)?;
                         ok!(utofu_post_toq(hdl, place, size, null));
                     }
                     5 => {
-                        ok!(utofu_prepare_put(
-                            hdl, vcq, from, to, 8, 0, flags, place, &mut size
-                        ));
+                        let size = post::put(hdl, vcq, from, to, 8).prepare(0, flags, place)?;
                         ok!(utofu_post_toq(hdl, place, size, null));
                     }
                     _ => {

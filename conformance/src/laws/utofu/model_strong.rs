@@ -156,16 +156,11 @@ fn chain(ctx: &Ctx) -> Verdict {
                     post::put(hdl, vcq, from, at(nth), LENGTH).ok(0, STRONG_ORDER, 0)?;
                 }
                 for nth in 4..8 {
-                    let size = got!(utofu_prepare_put(
-                        hdl,
-                        vcq,
-                        from,
-                        at(nth),
-                        LENGTH,
+                    let size = post::put(hdl, vcq, from, at(nth), LENGTH).prepare(
                         0,
                         STRONG_ORDER,
-                        place.wrapping_add(total).cast()
-                    ));
+                        place.wrapping_add(total),
+                    )?;
                     total += size;
                 }
                 ok!(utofu_post_toq(hdl, place.cast(), total, null_mut()));

@@ -29,7 +29,7 @@ fn fields(ctx: &Ctx) -> Verdict {
             post::put(job.hdl, vcq, job.stadd + 128, to, 24).code(200, FLAGS, 0)
         }),
         ("put_piggyback", RMT_PUT, 31, |job, vcq, to| {
-            post::put_piggyback(job.hdl, vcq, DATA.as_ptr(), to, 31).code(200, FLAGS, 0)
+            post::put_piggyback(job.hdl, vcq, post::bytes(&DATA), to, 31).code(200, FLAGS, 0)
         }),
         ("put_piggyback8", RMT_PUT, 5, |job, vcq, to| {
             post::put_piggyback8(job.hdl, vcq, 1, to, 5).code(200, FLAGS, 0)

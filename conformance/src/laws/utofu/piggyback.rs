@@ -29,7 +29,7 @@ fn piggybacks(ctx: &Ctx) -> Verdict {
                 post::put_piggyback(
                     job.hdl,
                     job.vcq(job.right()),
-                    data[from..].as_ptr(),
+                    post::bytes(&data[from..]),
                     job.at(job.right(), 8 + to),
                     length,
                 )
@@ -68,7 +68,7 @@ fn reusable(ctx: &Ctx) -> Verdict {
                     post::put_piggyback(
                         job.hdl,
                         job.vcq(peer),
-                        data.as_ptr(),
+                        post::bytes(&data),
                         job.at(peer, 32 * i),
                         32,
                     )
@@ -138,7 +138,7 @@ fn padded(ctx: &Ctx) -> Verdict {
         post::put_piggyback(
             job.hdl,
             job.vcq(peer),
-            data.as_ptr(),
+            post::bytes(&data),
             job.at(peer, 512 + 128),
             32,
         )
@@ -191,7 +191,7 @@ fn too_long(ctx: &Ctx) -> Verdict {
         let (peer, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         let data = [1u8; 64];
         let flags = LOCAL | REMOTE | TCQ;
-        post::put_piggyback(job.hdl, peer, data.as_ptr(), to, 33).gives(
+        post::put_piggyback(job.hdl, peer, post::bytes(&data), to, 33).gives(
             UTOFU_ERR_INVALID_SIZE,
             0,
             flags,

@@ -2,13 +2,18 @@
 
 use super::kit::*;
 
-/// A command, all of it but its edata, flags and cbdata. Each method posts it once.
-pub(crate) struct Command<F> {
+/// A command, all of it but its edata, flags and cbdata. Each method posts it once, or prepares it.
+pub(crate) struct Command<F, P> {
     name: &'static str,
     call: F,
+    prepare: P,
 }
 
-impl<F: Fn(u64, u64, *mut c_void) -> i32> Command<F> {
+impl<F, P> Command<F, P>
+where
+    F: Fn(u64, u64, *mut c_void) -> i32,
+    P: Fn(u64, u64, *mut c_void, &mut usize) -> i32,
+{
     /// What the call gives.
     pub(crate) fn code(&self, edata: u64, flags: u64, cbdata: usize) -> i32 {
         (self.call)(edata, flags, cb(cbdata))
@@ -26,41 +31,61 @@ impl<F: Fn(u64, u64, *mut c_void) -> i32> Command<F> {
         let seen = self.code(edata, flags, cbdata);
         crate::kit::gives(self.name, (seen, code), code_name)
     }
+
+    /// Writes the descriptor and gives its size; fails unless the preparation succeeds.
+    #[track_caller]
+    pub(crate) fn prepare<T>(&self, edata: u64, flags: u64, desc: *mut T) -> Result<usize, String> {
+        let mut size = 0;
+        let seen = (self.prepare)(edata, flags, desc.cast(), &mut size);
+        let what = format!("the preparation of {}", self.name);
+        crate::kit::gives(&what, (seen, SUCCESS), code_name)?;
+        Ok(size)
+    }
 }
 
 macro_rules! commands {
-    ($($short:ident: $name:ident($($parameter:ident: $ty:ty),*);)*) => {$(
+    ($($short:ident: $name:ident, $prepare:ident($($parameter:ident: $ty:ty),* $(; $($last:ident),*)?);)*) => {$(
+        // As many as the function takes.
+        #[allow(clippy::too_many_arguments)]
         pub(crate) fn $short(
-            hdl: usize, vcq: u64, $($parameter: $ty),*
-        ) -> Command<impl Fn(u64, u64, *mut c_void) -> i32> {
-            let call = move |edata, flags, cbdata| {
-                c!($name(hdl, vcq, $($parameter,)* edata, flags, cbdata))
-            };
-            Command { name: stringify!($name), call }
+            hdl: usize, vcq: u64, $($parameter: $ty,)* $($($last: usize),*)?
+        ) -> Command<
+            impl Fn(u64, u64, *mut c_void) -> i32,
+            impl Fn(u64, u64, *mut c_void, &mut usize) -> i32,
+        > {
+            Command {
+                name: stringify!($name),
+                call: move |edata, flags, cbdata| {
+                    c!($name(hdl, vcq, $($parameter,)* edata, flags, $($($last,)*)? cbdata))
+                },
+                prepare: move |edata, flags, desc, size: &mut usize| {
+                    c!($prepare(hdl, vcq, $($parameter,)* edata, flags, $($($last,)*)? desc, size))
+                },
+            }
         }
     )*};
 }
 
 commands! {
-    put: utofu_put(local: u64, remote: u64, len: usize);
-    piggyback: utofu_put_piggyback(data: *mut c_void, remote: u64, len: usize);
-    put_piggyback8: utofu_put_piggyback8(data: u64, remote: u64, len: usize);
-    put_stride: utofu_put_stride(local: u64, remote: u64, len: usize, stride: usize, blocks: usize);
-    get: utofu_get(local: u64, remote: u64, len: usize);
-    get_stride: utofu_get_stride(local: u64, remote: u64, len: usize, stride: usize, blocks: usize);
-    armw4: utofu_armw4(op: u32, value: u32, remote: u64);
-    armw8: utofu_armw8(op: u32, value: u64, remote: u64);
-    cswap4: utofu_cswap4(old: u32, new: u32, remote: u64);
-    cswap8: utofu_cswap8(old: u64, new: u64, remote: u64);
+    put: utofu_put, utofu_prepare_put(local: u64, remote: u64, len: usize);
+    put_gap: utofu_put_gap, utofu_prepare_put_gap(local: u64, remote: u64, len: usize; mtu, gap);
+    put_stride: utofu_put_stride, utofu_prepare_put_stride(local: u64, remote: u64, len: usize, stride: usize, blocks: usize);
+    put_stride_gap: utofu_put_stride_gap, utofu_prepare_put_stride_gap(
+        local: u64, remote: u64, len: usize, stride: usize, blocks: usize; mtu, gap);
+    put_piggyback: utofu_put_piggyback, utofu_prepare_put_piggyback(data: *mut c_void, remote: u64, len: usize);
+    put_piggyback8: utofu_put_piggyback8, utofu_prepare_put_piggyback8(data: u64, remote: u64, len: usize);
+    get: utofu_get, utofu_prepare_get(local: u64, remote: u64, len: usize);
+    get_gap: utofu_get_gap, utofu_prepare_get_gap(local: u64, remote: u64, len: usize; mtu, gap);
+    get_stride: utofu_get_stride, utofu_prepare_get_stride(local: u64, remote: u64, len: usize, stride: usize, blocks: usize);
+    get_stride_gap: utofu_get_stride_gap, utofu_prepare_get_stride_gap(
+        local: u64, remote: u64, len: usize, stride: usize, blocks: usize; mtu, gap);
+    armw4: utofu_armw4, utofu_prepare_armw4(op: u32, value: u32, remote: u64);
+    armw8: utofu_armw8, utofu_prepare_armw8(op: u32, value: u64, remote: u64);
+    cswap4: utofu_cswap4, utofu_prepare_cswap4(old: u32, new: u32, remote: u64);
+    cswap8: utofu_cswap8, utofu_prepare_cswap8(old: u64, new: u64, remote: u64);
 }
 
-/// `utofu_put_piggyback` of these bytes of the caller.
-pub(crate) fn put_piggyback(
-    hdl: usize,
-    vcq: u64,
-    data: *const u8,
-    remote: u64,
-    len: usize,
-) -> Command<impl Fn(u64, u64, *mut c_void) -> i32> {
-    piggyback(hdl, vcq, data.cast_mut().cast(), remote, len)
+/// The place of these bytes, as `put_piggyback` takes it.
+pub(crate) fn bytes(data: &[u8]) -> *mut c_void {
+    data.as_ptr().cast_mut().cast()
 }

@@ -38,183 +38,34 @@ fn every_kind(ctx: &Ctx) -> Verdict {
         let there = |at: usize| job.at(peer, at);
         let mut desc = [0u64; 8 * BLOCKS];
         let desc = desc.as_mut_ptr().cast::<c_void>();
-        let mut size = 0usize;
         for kind in 0..15usize {
             let to = 4096 + 256 * kind;
             let back = 1024 + 256 * (kind as u64 % 8);
-            match kind {
-                0 => ok!(utofu_prepare_put(
-                    hdl,
-                    vcq,
-                    here(3),
-                    there(to),
-                    77,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                1 => ok!(utofu_prepare_put_gap(
-                    hdl,
-                    vcq,
-                    here(3),
-                    there(to),
-                    77,
-                    1,
-                    FLAGS,
-                    64,
-                    8,
-                    desc,
-                    &mut size
-                )),
-                2 => ok!(utofu_prepare_put_stride(
-                    hdl,
-                    vcq,
-                    here(3),
-                    there(to),
-                    7,
-                    20,
-                    BLOCKS,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                3 => ok!(utofu_prepare_put_stride_gap(
-                    hdl,
-                    vcq,
-                    here(3),
-                    there(to),
-                    7,
-                    20,
-                    BLOCKS,
-                    1,
-                    FLAGS,
-                    64,
-                    8,
-                    desc,
-                    &mut size
-                )),
-                4 => ok!(utofu_prepare_put_piggyback(
-                    hdl,
-                    vcq,
-                    DATA.as_ptr().cast_mut().cast(),
-                    there(to),
-                    29,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                5 => ok!(utofu_prepare_put_piggyback8(
-                    hdl,
-                    vcq,
-                    0x0605_0403,
-                    there(to),
-                    3,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                6 => ok!(utofu_prepare_get(
-                    hdl,
-                    vcq,
-                    here(back),
-                    there(3),
-                    77,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                7 => ok!(utofu_prepare_get_gap(
-                    hdl,
-                    vcq,
-                    here(back),
-                    there(3),
-                    77,
-                    1,
-                    FLAGS,
-                    64,
-                    8,
-                    desc,
-                    &mut size
-                )),
-                8 => ok!(utofu_prepare_get_stride(
-                    hdl,
-                    vcq,
-                    here(back),
-                    there(3),
-                    7,
-                    20,
-                    BLOCKS,
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                9 => ok!(utofu_prepare_get_stride_gap(
-                    hdl,
-                    vcq,
-                    here(back),
-                    there(3),
-                    7,
-                    20,
-                    BLOCKS,
-                    1,
-                    FLAGS,
-                    64,
-                    8,
-                    desc,
-                    &mut size
-                )),
-                10 => ok!(utofu_prepare_armw4(
-                    hdl,
-                    vcq,
-                    ADD,
-                    5,
-                    there(to),
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                11 => ok!(utofu_prepare_armw8(
-                    hdl,
-                    vcq,
-                    OR,
-                    5 << 40,
-                    there(to),
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                12 => ok!(utofu_prepare_cswap4(
-                    hdl,
-                    vcq,
-                    0,
-                    9,
-                    there(to),
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                13 => ok!(utofu_prepare_cswap8(
-                    hdl,
-                    vcq,
-                    0,
-                    9 << 40,
-                    there(to),
-                    1,
-                    FLAGS,
-                    desc,
-                    &mut size
-                )),
-                _ => ok!(utofu_prepare_nop(hdl, FLAGS, desc, &mut size)),
-            }
+            let size = match kind {
+                0 => post::put(hdl, vcq, here(3), there(to), 77).prepare(1, FLAGS, desc)?,
+                1 => post::put_gap(hdl, vcq, here(3), there(to), 77, 64, 8)
+                    .prepare(1, FLAGS, desc)?,
+                2 => post::put_stride(hdl, vcq, here(3), there(to), 7, 20, BLOCKS)
+                    .prepare(1, FLAGS, desc)?,
+                3 => post::put_stride_gap(hdl, vcq, here(3), there(to), 7, 20, BLOCKS, 64, 8)
+                    .prepare(1, FLAGS, desc)?,
+                4 => post::put_piggyback(hdl, vcq, post::bytes(&DATA), there(to), 29)
+                    .prepare(1, FLAGS, desc)?,
+                5 => post::put_piggyback8(hdl, vcq, 0x0605_0403, there(to), 3)
+                    .prepare(1, FLAGS, desc)?,
+                6 => post::get(hdl, vcq, here(back), there(3), 77).prepare(1, FLAGS, desc)?,
+                7 => post::get_gap(hdl, vcq, here(back), there(3), 77, 64, 8)
+                    .prepare(1, FLAGS, desc)?,
+                8 => post::get_stride(hdl, vcq, here(back), there(3), 7, 20, BLOCKS)
+                    .prepare(1, FLAGS, desc)?,
+                9 => post::get_stride_gap(hdl, vcq, here(back), there(3), 7, 20, BLOCKS, 64, 8)
+                    .prepare(1, FLAGS, desc)?,
+                10 => post::armw4(hdl, vcq, ADD, 5, there(to)).prepare(1, FLAGS, desc)?,
+                11 => post::armw8(hdl, vcq, OR, 5 << 40, there(to)).prepare(1, FLAGS, desc)?,
+                12 => post::cswap4(hdl, vcq, 0, 9, there(to)).prepare(1, FLAGS, desc)?,
+                13 => post::cswap8(hdl, vcq, 0, 9 << 40, there(to)).prepare(1, FLAGS, desc)?,
+                _ => got!(utofu_prepare_nop(hdl, FLAGS, desc)),
+            };
             let strided = matches!(kind, 2 | 3 | 8 | 9);
             let commands = if strided { BLOCKS } else { 1 };
             ensure!(
@@ -283,61 +134,27 @@ fn batch(ctx: &Ctx) -> Verdict {
             job.memory.set(0, round as u64);
             let mut desc = [0u64; 8 * 8];
             let base = desc.as_mut_ptr().cast::<u8>();
-            let (mut total, mut size) = (0usize, 0usize);
+            let mut total = 0;
             let at = |total: usize| base.wrapping_add(total).cast::<c_void>();
             let f = TCQ | LOCAL;
-            ok!(utofu_prepare_put(
-                hdl,
-                vcq,
-                job.stadd,
-                job.at(peer, 512),
-                8,
-                1,
-                f,
-                at(total),
-                &mut size
-            ));
-            total += size;
-            ok!(utofu_prepare_nop(hdl, TCQ, at(total), &mut size));
-            total += size;
-            ok!(utofu_prepare_armw8(
-                hdl,
-                vcq,
-                ADD,
-                1,
-                job.at(peer, 520),
+            total +=
+                post::put(hdl, vcq, job.stadd, job.at(peer, 512), 8).prepare(1, f, at(total))?;
+            total += got!(utofu_prepare_nop(hdl, TCQ, at(total)));
+            total += post::armw8(hdl, vcq, ADD, 1, job.at(peer, 520)).prepare(
                 2,
                 f | STRONG_ORDER,
                 at(total),
-                &mut size
-            ));
-            total += size;
-            ok!(utofu_prepare_put_stride(
-                hdl,
-                vcq,
-                job.stadd,
-                job.at(peer, 600),
-                8,
-                32,
-                3,
+            )?;
+            total += post::put_stride(hdl, vcq, job.stadd, job.at(peer, 600), 8, 32, 3).prepare(
                 3,
                 f,
                 at(total),
-                &mut size
-            ));
-            total += size;
-            ok!(utofu_prepare_get(
-                hdl,
-                vcq,
-                job.stadd + 256,
-                job.at(peer, 512),
-                8,
+            )?;
+            total += post::get(hdl, vcq, job.stadd + 256, job.at(peer, 512), 8).prepare(
                 4,
                 f | STRONG_ORDER,
                 at(total),
-                &mut size
-            ));
-            total += size;
+            )?;
             job.meet();
             ok!(utofu_post_toq(hdl, base.cast(), total, cb(round)));
             for _ in 0..7 {
@@ -359,30 +176,11 @@ fn reusable(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let peer = job.right();
         let mut desc = [0u64; 16];
-        let (mut first, mut second) = (0, 0);
         let place = desc.as_mut_ptr().cast::<u8>();
-        ok!(utofu_prepare_armw8(
-            job.hdl,
-            job.vcq(peer),
-            ADD,
-            1,
-            job.at(peer, 0),
-            1,
-            TCQ,
-            place.cast(),
-            &mut first
-        ));
-        ok!(utofu_prepare_put(
-            job.hdl,
-            job.vcq(peer),
-            job.stadd + 8,
-            job.at(peer, 16),
-            8,
-            1,
-            TCQ | LOCAL,
-            place.wrapping_add(first).cast(),
-            &mut second
-        ));
+        let first =
+            post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0)).prepare(1, TCQ, place)?;
+        let second = post::put(job.hdl, job.vcq(peer), job.stadd + 8, job.at(peer, 16), 8)
+            .prepare(1, TCQ | LOCAL, place.wrapping_add(first))?;
         let before = desc;
         for round in 1..=100u64 {
             job.memory.set(8, round);
@@ -414,32 +212,19 @@ fn source_later(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let peer = job.right();
         let mut desc = [0u64; 16];
-        let (mut first, mut second) = (0, 0);
         let place = desc.as_mut_ptr().cast::<u8>();
         let mut data = [1u8; 8];
         job.memory.set(8, 1);
-        ok!(utofu_prepare_put(
+        let first = post::put(job.hdl, job.vcq(peer), job.stadd + 8, job.at(peer, 16), 8)
+            .prepare(1, LOCAL, place)?;
+        let second = post::put_piggyback(
             job.hdl,
             job.vcq(peer),
-            job.stadd + 8,
-            job.at(peer, 16),
-            8,
-            1,
-            LOCAL,
-            place.cast(),
-            &mut first
-        ));
-        ok!(utofu_prepare_put_piggyback(
-            job.hdl,
-            job.vcq(peer),
-            data.as_ptr().cast_mut().cast(),
+            post::bytes(&data),
             job.at(peer, 24),
             8,
-            1,
-            LOCAL,
-            place.wrapping_add(first).cast(),
-            &mut second
-        ));
+        )
+        .prepare(1, LOCAL, place.wrapping_add(first))?;
         job.memory.set(8, 2);
         data.fill(2);
         ok!(utofu_post_toq(
@@ -465,17 +250,9 @@ fn busy(ctx: &Ctx) -> Verdict {
         let mut desc = [0u64; 8 * BATCH];
         let mut total = 0;
         for _ in 0..BATCH {
-            let place = desc.as_mut_ptr().cast::<u8>().wrapping_add(total).cast();
-            let size = got!(utofu_prepare_armw8(
-                job.hdl,
-                job.vcq(peer),
-                ADD,
-                1,
-                job.at(peer, 0),
-                0,
-                TCQ,
-                place
-            ));
+            let place = desc.as_mut_ptr().cast::<u8>().wrapping_add(total);
+            let size = post::armw8(job.hdl, job.vcq(peer), ADD, 1, job.at(peer, 0))
+                .prepare(0, TCQ, place)?;
             total += size;
         }
         let post = |nth| {
@@ -519,18 +296,8 @@ fn sizes(ctx: &Ctx) -> Verdict {
     with(ctx, 1024, |job| {
         for blocks in 1..=16usize {
             let mut desc = [0xabab_abab_abab_ababu64; 8 * 17];
-            let size = got!(utofu_prepare_put_stride(
-                job.hdl,
-                job.queue.id,
-                job.stadd,
-                job.stadd,
-                1,
-                1,
-                blocks,
-                0,
-                0,
-                desc.as_mut_ptr().cast()
-            ));
+            let size = post::put_stride(job.hdl, job.queue.id, job.stadd, job.stadd, 1, 1, blocks)
+                .prepare(0, 0, desc.as_mut_ptr())?;
             ensure!(
                 size > 0 && size <= DESC * blocks,
                 "{size} bytes for {blocks} blocks"

@@ -108,18 +108,16 @@ fn put_gaps(ctx: &Ctx) -> Verdict {
         let peer = job.right();
         let (mtu, gap) = shapes[turn.get() % shapes.len()];
         turn.set(turn.get() + 1);
-        ok!(utofu_put_gap(
+        post::put_gap(
             job.hdl,
             job.vcq(peer),
             job.stadd + from as u64,
             job.at(peer, to),
             length,
-            3,
-            LOCAL,
             mtu,
             gap,
-            null_mut()
-        ));
+        )
+        .ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_PUT)?;
         Ok(())
     })
@@ -132,18 +130,16 @@ fn get_gaps(ctx: &Ctx) -> Verdict {
         let peer = job.right();
         let (mtu, gap) = shapes[turn.get() % shapes.len()];
         turn.set(turn.get() + 1);
-        ok!(utofu_get_gap(
+        post::get_gap(
             job.hdl,
             job.vcq(peer),
             job.stadd + to as u64,
             job.at(peer, from),
             length,
-            3,
-            LOCAL,
             mtu,
             gap,
-            null_mut()
-        ));
+        )
+        .ok(3, LOCAL, 0)?;
         job.queue.notice(LCL_GET)?;
         Ok(())
     })
@@ -195,7 +191,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
         post::put(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 1)?;
         post::put_piggyback8(job.hdl, peer, 0, to, 0).ok(1, flags, 2)?;
         let byte = [0u8; 32];
-        post::put_piggyback(job.hdl, peer, byte.as_ptr(), to, 0).ok(1, flags, 3)?;
+        post::put_piggyback(job.hdl, peer, post::bytes(&byte), to, 0).ok(1, flags, 3)?;
         post::get(job.hdl, peer, job.stadd, to, 0).ok(1, flags, 4)?;
         for cbdata in 1..=4 {
             ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
@@ -273,20 +269,8 @@ fn put_strides(ctx: &Ctx) -> Verdict {
         |job, (from, to), (length, stride, blocks), gap| {
             let (hdl, peer) = (job.hdl, job.vcq(job.right()));
             if gap {
-                ok!(utofu_put_stride_gap(
-                    hdl,
-                    peer,
-                    from,
-                    to,
-                    length,
-                    stride,
-                    blocks,
-                    0,
-                    LOCAL,
-                    256,
-                    8,
-                    null_mut()
-                ));
+                post::put_stride_gap(hdl, peer, from, to, length, stride, blocks, 256, 8)
+                    .ok(0, LOCAL, 0)?;
             } else {
                 post::put_stride(hdl, peer, from, to, length, stride, blocks).ok(0, LOCAL, 0)?;
             }
@@ -302,20 +286,8 @@ fn get_strides(ctx: &Ctx) -> Verdict {
         |job, (to, from), (length, stride, blocks), gap| {
             let (hdl, peer) = (job.hdl, job.vcq(job.right()));
             if gap {
-                ok!(utofu_get_stride_gap(
-                    hdl,
-                    peer,
-                    to,
-                    from,
-                    length,
-                    stride,
-                    blocks,
-                    0,
-                    LOCAL,
-                    256,
-                    8,
-                    null_mut()
-                ));
+                post::get_stride_gap(hdl, peer, to, from, length, stride, blocks, 256, 8)
+                    .ok(0, LOCAL, 0)?;
             } else {
                 post::get_stride(hdl, peer, to, from, length, stride, blocks).ok(0, LOCAL, 0)?;
             }

@@ -309,7 +309,7 @@ fn afterwards(ctx: &Ctx) -> Verdict {
                 // One, then three at once, then two: one of them is too many.
                 session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
                 let mut desc = [0u64; 8 * 3];
-                let size = got!(utofu_prepare_put_stride(
+                let size = post::put_stride(
                     session.queue.hdl,
                     job.vcq(0),
                     session.stadd + 256,
@@ -317,10 +317,8 @@ fn afterwards(ctx: &Ctx) -> Verdict {
                     8,
                     0,
                     3,
-                    0,
-                    REMOTE,
-                    desc.as_mut_ptr().cast()
-                ));
+                )
+                .prepare(0, REMOTE, desc.as_mut_ptr())?;
                 ok!(utofu_post_toq(
                     session.queue.hdl,
                     desc.as_mut_ptr().cast(),
