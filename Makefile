@@ -36,7 +36,7 @@ LINKS := libunipgas.so libGPI2.so libGPI2.so.0 libGPI2-dbg.so libtofucom.so libu
 RCCE_BUILDS := $(foreach flags,bigflags smallflags,$(foreach api,gory nongory,$(foreach power,pwrmgmt nopwrmgmt,$(flags)_$(api)_$(power))))
 ARCHIVE_LINKS := libGPI2.a libGPI2-dbg.a libtofucom.a libRCCE.a libiRCCE.a $(RCCE_BUILDS:%=libRCCE_%.a) $(RCCE_BUILDS:%=libiRCCE_%.a)
 # In the archive too, a program or tool may put its own function before ours.
-WEAK := gaspi_* RCCE_* iRCCE_* id_compare print_dividers
+WEAK := gaspi_* RCCE_* iRCCE_* RC_* id_compare print_dividers
 HEADERS := $(wildcard api-*/include/*.h)
 # Compiled by users: modules are the compiler's own.
 FORTRAN := api-gaspi/fortran/gaspi.f90

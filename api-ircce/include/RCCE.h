@@ -138,8 +138,8 @@ int RCCE_num_ues(void);
 /* ---------------------------------------------------------------- shared memory */
 
 /**
- * Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room, or, with a line on
- * stderr, if the UEs are on several hosts. UNIPGAS_RCCE_SHM_LOW=1: addresses have 32 bits.
+ * Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room, or if the UEs are
+ * on several hosts: UE 0 says so on stderr. UNIPGAS_RCCE_SHM_LOW=1: addresses have 32 bits.
  */
 t_vcharp RCCE_shmalloc(size_t size);
 /** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */

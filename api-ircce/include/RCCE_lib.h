@@ -11,6 +11,31 @@
 extern "C" {
 #endif
 
+/** Bytes of the whole lines that n bytes take. */
+#define PAD32byte(n) ((n) % 32 == 0 ? (n) : (n) + 32 - (n) % 32)
+
+/* A reduction of a type. */
+#define RCCE_SUM_INT (RCCE_SUM + RCCE_NUM_OPS * RCCE_INT)
+#define RCCE_SUM_LONG (RCCE_SUM + RCCE_NUM_OPS * RCCE_LONG)
+#define RCCE_SUM_FLOAT (RCCE_SUM + RCCE_NUM_OPS * RCCE_FLOAT)
+#define RCCE_SUM_DOUBLE (RCCE_SUM + RCCE_NUM_OPS * RCCE_DOUBLE)
+#define RCCE_MIN_INT (RCCE_MIN + RCCE_NUM_OPS * RCCE_INT)
+#define RCCE_MIN_LONG (RCCE_MIN + RCCE_NUM_OPS * RCCE_LONG)
+#define RCCE_MIN_FLOAT (RCCE_MIN + RCCE_NUM_OPS * RCCE_FLOAT)
+#define RCCE_MIN_DOUBLE (RCCE_MIN + RCCE_NUM_OPS * RCCE_DOUBLE)
+#define RCCE_MAX_INT (RCCE_MAX + RCCE_NUM_OPS * RCCE_INT)
+#define RCCE_MAX_LONG (RCCE_MAX + RCCE_NUM_OPS * RCCE_LONG)
+#define RCCE_MAX_FLOAT (RCCE_MAX + RCCE_NUM_OPS * RCCE_FLOAT)
+#define RCCE_MAX_DOUBLE (RCCE_MAX + RCCE_NUM_OPS * RCCE_DOUBLE)
+#define RCCE_PROD_INT (RCCE_PROD + RCCE_NUM_OPS * RCCE_INT)
+#define RCCE_PROD_LONG (RCCE_PROD + RCCE_NUM_OPS * RCCE_LONG)
+#define RCCE_PROD_FLOAT (RCCE_PROD + RCCE_NUM_OPS * RCCE_FLOAT)
+#define RCCE_PROD_DOUBLE (RCCE_PROD + RCCE_NUM_OPS * RCCE_DOUBLE)
+
+typedef volatile unsigned int *t_vintp;
+typedef volatile unsigned char t_vchar;
+typedef volatile unsigned int t_vint;
+
 extern int RCCE_IAM;
 extern int RCCE_NP;
 /** The core that each UE stands for. */
@@ -21,11 +46,28 @@ extern int RC_MY_COREID;
 extern int RCCE_BUFF_SIZE;
 /** Where each UE's MPB begins in the memory of this one. What a program writes there itself wakes nobody who waits. */
 extern t_vcharp RCCE_comm_buffer[RCCE_MAXNP];
+/** The clock that RCCE's launcher names in the program's arguments, in GHz; 0.533 without it. RCCE_wtime() does not use it. */
+extern double RC_REFCLOCKGHZ;
+/** What RCCE_debug_set() has set, for RCCE_error_return(). What a program writes here changes nothing else. */
+extern int RCCE_debug_synch;
+extern int RCCE_debug_comm;
+extern int RCCE_debug_debug;
+extern int RCCE_debug_RPC;
 /** A line that may be written, to no effect: there is no write combine buffer. */
 extern t_vcharp RCCE_fool_write_combine_buffer;
 
 /** RCCE_shmalloc() allocates from these bytes from now on, which the program has mapped at all UEs itself. */
 void RCCE_shmalloc_init(t_vcharp memory, size_t size);
+/** RCCE_malloc() allocates from these bytes of the MPB from now on; from none if they are not in the MPB. */
+void RCCE_malloc_init(t_vcharp memory, size_t size);
+/** Prints the text of an error on stdout, unless debug or error is 0; returns error. */
+int RCCE_error_return(int debug, int error);
+/** Later reads of MPBs see what is there, as caches are coherent here; as RCCE_shflush() in a loop that waits. */
+void RC_cache_invalidate(void);
+/** For RCCE_comm_split(): one colour for all UEs. */
+int RCCE_global_color(int id, void *aux);
+/** Where UE id's MPB begins in the memory of this one; null where it is not mapped. */
+t_vcharp RC_COMM_BUFFER_START(int id);
 /** Whether this UE's flag is set. */
 int RCCE_probe(RCCE_FLAG flag);
 /** As qsort() of the C library; returns 0. */

@@ -1,6 +1,7 @@
 //! Who has which bytes of a buffer: first fit, neighbours that are freed become one. The same calls give the same places at every UE.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Lengths by offset.
 pub(crate) struct Extents {
@@ -10,8 +11,12 @@ pub(crate) struct Extents {
 
 impl Extents {
     pub fn new(len: usize) -> Self {
+        Extents::of(0..len)
+    }
+
+    pub fn of(range: Range<usize>) -> Self {
         Extents {
-            free: BTreeMap::from([(0, len)]),
+            free: BTreeMap::from([(range.start, range.len())]),
             used: BTreeMap::new(),
         }
     }

@@ -73,12 +73,14 @@ fn cores<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<i32>> {
 }
 
 /// What RCCE's launcher puts between a program's name and its arguments: the number of UEs, the clock in GHz, and a core for each UE.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LauncherWords {
     /// Words to be removed after the program's name.
     pub words: usize,
     /// The cores, ascending.
     pub cores: Vec<i32>,
+    /// GHz.
+    pub clock: f64,
 }
 
 /// Finds the launcher's words in the arguments after the program's name. `job`: the size of the job, if this process is part of one,
@@ -101,6 +103,7 @@ pub fn launcher_words(args: &[&str], job: Option<u32>) -> Option<LauncherWords> 
     Some(LauncherWords {
         words: 2 + number,
         cores,
+        clock,
     })
 }
 
@@ -117,6 +120,7 @@ mod tests {
     fn words_of_the_launcher_are_recognised() {
         let found = words("3 0.533 05 00 47 1000 x", Some(3)).unwrap();
         assert_eq!((found.words, found.cores), (5, vec![0, 5, 47]));
+        assert_eq!(found.clock, 0.533);
         assert_eq!(words("1 0.8 3", None).unwrap().words, 3);
         for other in [
             "",

@@ -3,6 +3,7 @@
 
 use unipgas_core::{Flags, Local, Remote};
 
+use crate::extents::Extents;
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
@@ -29,6 +30,16 @@ impl Ue {
         }
         let mut extents = self.mpb.lock();
         extents.take(size).map(Place)
+    }
+
+    /// Later allocations come from the whole lines of these bytes; from none where they are not in the MPB (`RCCE_malloc_init`).
+    pub fn malloc_from(&self, begin: Option<Place>, size: usize) {
+        let end = begin.and_then(|begin| begin.0.checked_add(size));
+        let whole = end.filter(|end| *end <= self.mpb_len).map_or(0..0, |end| {
+            let first = begin.map_or(end, |begin| begin.0.next_multiple_of(LINE));
+            first..(end / LINE * LINE).max(first)
+        });
+        *self.mpb.lock() = Extents::of(whole);
     }
 
     /// Allocates as much of `size` bytes as there is, by halves (`RCCE_malloc_request`): the place, and the size in bytes.

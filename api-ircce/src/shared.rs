@@ -70,7 +70,7 @@ impl Account {
 
 impl Ue {
     /// Allocates shared memory, at the same offset at all UEs if they all allocate alike (`RCCE_shmalloc`). `None` for no bytes, if there
-    /// is no room, or, with a line on stderr, where not all UEs are on one host.
+    /// is no room, or where not all UEs are on one host: UE 0 says so on stderr.
     pub fn shmalloc(&self, size: usize) -> Option<NonNull<u8>> {
         let mut account = self.shared.account.lock();
         if account.base().is_none() {
@@ -78,7 +78,13 @@ impl Ue {
                 Ok(memory) => account.memory = Memory::Mapped(memory),
                 Err(why) => {
                     static TOLD: Once = Once::new();
-                    TOLD.call_once(|| tell_on_stderr(&format!("RCCE_shmalloc: {why}")));
+                    // All UEs allocate alike, so that one line says it for the job.
+                    let tells = self.id() == 0 || self.world().is_on_one_host();
+                    TOLD.call_once(|| {
+                        if tells {
+                            tell_on_stderr(&format!("RCCE_shmalloc: {why}"));
+                        }
+                    });
                     return None;
                 }
             }

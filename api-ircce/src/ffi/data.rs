@@ -1,4 +1,4 @@
-//! The variables that programs read: `RCCE_IAM`, `RCCE_NP`, `RC_COREID`, `RCCE_COMM_WORLD`, those of RCCE_lib.h, and the two wildcards.
+//! The variables that programs read: those of RCCE.h, RCCE_lib.h and iRCCE.h.
 //!
 //! An executable may have copies of them, which the dynamic linker has made and which everybody but this library sees. So they are
 //! written where a lookup by name leads.
@@ -9,10 +9,11 @@ use std::ffi::CStr;
 use std::ptr::null_mut;
 
 use crate::comm::{Comm, MAX_UES};
+use crate::environment::{Debug, debugging};
 use crate::mpb::LINE;
 use crate::process::Ue;
 
-/// Memory that the program reads as a plain variable, and that is written by `RCCE_init` alone.
+/// Memory that the program reads as a plain variable, and that few functions write, such as `RCCE_init`.
 #[repr(transparent)]
 pub struct Variable<T>(UnsafeCell<T>);
 
@@ -41,6 +42,18 @@ pub static RCCE_fool_write_combine_buffer: Variable<*mut u8> =
 /// Where [`RCCE_fool_write_combine_buffer`] leads.
 static DUMMY: Variable<[u64; LINE / 8]> = Variable(UnsafeCell::new([0; LINE / 8]));
 #[unsafe(no_mangle)]
+pub static RC_REFCLOCKGHZ: Variable<f64> = Variable(UnsafeCell::new(CHIP_CLOCK));
+#[unsafe(no_mangle)]
+pub static RCCE_debug_synch: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_debug_comm: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_debug_debug: Variable<i32> = Variable(UnsafeCell::new(0));
+#[unsafe(no_mangle)]
+pub static RCCE_debug_RPC: Variable<i32> = Variable(UnsafeCell::new(0));
+/// The clock in GHz of a chip whose launcher names no other.
+const CHIP_CLOCK: f64 = 0.533;
+#[unsafe(no_mangle)]
 pub static iRCCE_ANY_SOURCE: i32 = -1;
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_LENGTH: i32 = -1;
@@ -65,8 +78,18 @@ impl<T> Variable<T> {
     }
 }
 
-/// Tells the program its place.
-pub(super) fn publish(ue: &Ue) {
+/// Tells the program which errors are printed.
+pub(super) fn publish_debug() {
+    let on = |class| i32::from(debugging(class));
+    RCCE_debug_synch.set(c"RCCE_debug_synch", on(Debug::Synch));
+    RCCE_debug_comm.set(c"RCCE_debug_comm", on(Debug::Comm));
+    RCCE_debug_debug.set(c"RCCE_debug_debug", on(Debug::Debug));
+    RCCE_debug_RPC.set(c"RCCE_debug_RPC", on(Debug::Rpc));
+}
+
+/// Tells the program its place; `clock`: in GHz, if the launcher has named it.
+pub(super) fn publish(ue: &Ue, clock: Option<f64>) {
+    RC_REFCLOCKGHZ.set(c"RC_REFCLOCKGHZ", clock.unwrap_or(CHIP_CLOCK));
     RCCE_IAM.set(c"RCCE_IAM", ue.id() as i32);
     RCCE_NP.set(c"RCCE_NP", ue.num() as i32);
     RC_COREID.set(c"RC_COREID", *ue.cores());

@@ -115,13 +115,17 @@ fn failed(name: &str, class: Debug, failure: Failure) -> i32 {
         Failure::Code(code) => code as i32,
     };
     if debugging(class) {
-        let id = current().map_or(-1, |ue| ue.id() as i32);
-        let text = text(code).unwrap_or(c"");
-        // SAFETY:
-        // - the format takes an int and a string; the program's own stream, so that lines stay in order.
-        unsafe { libc::printf(c"Error on UE %d: %s\n".as_ptr(), id, text.as_ptr()) };
+        print(code);
     }
     code
+}
+
+fn print(code: i32) {
+    let id = current().map_or(-1, |ue| ue.id() as i32);
+    let text = text(code).unwrap_or(c"");
+    // SAFETY:
+    // - the format takes an int and a string; the program's own stream, so that lines stay in order.
+    unsafe { libc::printf(c"Error on UE %d: %s\n".as_ptr(), id, text.as_ptr()) };
 }
 
 /// Stores a result. Errors: [`Code::ValUndefined`].

@@ -82,6 +82,16 @@ unsafe fn get(target: Bytes, source: Bytes, size: c_int, id: c_int, gory: bool) 
 }
 
 others! {
+    fn RCCE_malloc_init(memory: Bytes, size: usize) -> (), or (); {
+        let ue = current()?;
+        ue.malloc_from(ue.place(memory), size);
+        Ok(())
+    }
+
+    fn RC_COMM_BUFFER_START(id: c_int) -> Bytes, or null_mut(); {
+        Ok(current()?.window(number(id)?))
+    }
+
     fn RCCE_malloc(size: usize) -> Bytes, or null_mut(); {
         let ue = current()?;
         Ok(address(ue, line(ue, size)))

@@ -6,19 +6,19 @@ use unipgas_core::rendezvous::JobName;
 
 use super::{data, functions, others, put_if_wanted};
 use crate::environment::{self, current};
-use crate::launch::launcher_words;
+use crate::launch::{LauncherWords, launcher_words};
 use crate::status::{Code, text};
 
-/// Removes what RCCE's launcher puts into the arguments; gives the cores that it names.
+/// Removes what RCCE's launcher puts into the arguments, and gives it.
 ///
 /// # Safety
 /// Null, or the arguments of main.
-unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Vec<i32> {
+unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Option<LauncherWords> {
     // SAFETY:
     // - not null, so valid by the caller's word.
     let (count, words) = unsafe {
         if argc.is_null() || argv.is_null() || (*argv).is_null() {
-            return Vec::new();
+            return None;
         }
         (usize::try_from(*argc).unwrap_or(0), *argv)
     };
@@ -36,9 +36,7 @@ unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Vec<i32> {
     }
     // Without a job of its own size the launcher's words are all there is to go by.
     let size = JobName::from_env().ok().and_then(|job| job.size());
-    let Some(found) = launcher_words(&args, size) else {
-        return Vec::new();
-    };
+    let found = launcher_words(&args, size)?;
     // SAFETY:
     // - the words to be skipped are among the arguments; the name takes the place of the last of them, as C programs expect argv[0].
     unsafe {
@@ -47,7 +45,7 @@ unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Vec<i32> {
         *argv = moved;
         *argc -= found.words as c_int;
     }
-    found.cores
+    Some(found)
 }
 
 /// Seconds of a clock that all processes of the machine share.
@@ -69,8 +67,9 @@ functions! {
         }
         // SAFETY:
         // - null or main's, by the C contract.
-        let cores = unsafe { strip(argc, argv) };
-        data::publish(environment::init(&cores)?);
+        let words = unsafe { strip(argc, argv) };
+        let cores = words.as_ref().map_or(&[][..], |words| &words.cores);
+        data::publish(environment::init(cores)?, words.as_ref().map(|words| words.clock));
         Ok(())
     }
 
@@ -84,11 +83,15 @@ functions! {
     }
 
     fn [Debug] RCCE_debug_set(flag: c_int) {
-        environment::debug(flag, true)
+        environment::debug(flag, true)?;
+        data::publish_debug();
+        Ok(())
     }
 
     fn [Debug] RCCE_debug_unset(flag: c_int) {
-        environment::debug(flag, false)
+        environment::debug(flag, false)?;
+        data::publish_debug();
+        Ok(())
     }
 
     fn [Debug] RCCE_error_string(code: c_int, string: *mut c_char, length: *mut c_int) {

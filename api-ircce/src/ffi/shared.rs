@@ -35,6 +35,10 @@ others! {
     fn RCCE_shflush() -> (), or (); {
         flush()
     }
+
+    fn RC_cache_invalidate() -> (), or (); {
+        flush()
+    }
 }
 
 functions! {

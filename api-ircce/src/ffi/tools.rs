@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
+use super::print;
 use crate::status::SUCCESS;
 
 /// Of `qsort`.
@@ -31,4 +32,17 @@ pub unsafe extern "C" fn id_compare(one: *const c_void, other: *const c_void) ->
     // - ints, by the C contract.
     let (one, other) = unsafe { (one.cast::<c_int>().read(), other.cast::<c_int>().read()) };
     one.cmp(&other) as c_int
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RCCE_error_return(debug: c_int, error: c_int) -> c_int {
+    if debug != 0 && error != SUCCESS {
+        print(error);
+    }
+    error
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RCCE_global_color(_: c_int, _: *mut c_void) -> c_int {
+    1
 }

@@ -134,6 +134,11 @@ macro_rules! ircce_functions {
             fn RCCE_wtime() -> f64;
             fn RCCE_shmalloc(size: usize) -> *mut u8;
             fn RCCE_shmalloc_init(memory: *mut u8, size: usize) -> ();
+            fn RCCE_malloc_init(memory: *mut u8, size: usize) -> ();
+            fn RCCE_error_return(debug: c_int, error: c_int) -> c_int;
+            fn RC_cache_invalidate() -> ();
+            fn RCCE_global_color(id: c_int, aux: *mut c_void) -> c_int;
+            fn RC_COMM_BUFFER_START(id: c_int) -> *mut u8;
             fn RCCE_shmalloc_request(size: usize, chunk: *mut usize) -> *mut u8;
             fn RCCE_shfree(address: *mut u8) -> ();
             fn RCCE_shflush() -> ();

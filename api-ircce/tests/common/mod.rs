@@ -107,7 +107,10 @@ pub fn declared(gory: bool) -> BTreeSet<String> {
             .split_once("__asm__(\"")
             .and_then(|(_, rest)| rest.split_once('"'));
         let name = bound.map(|(name, _)| name).or(name).unwrap_or_default();
-        if name.starts_with("RCCE_") || name.starts_with("iRCCE_") {
+        if ["RCCE_", "iRCCE_", "RC_"]
+            .iter()
+            .any(|begin| name.starts_with(begin))
+        {
             names.insert(name.to_owned());
         }
     }

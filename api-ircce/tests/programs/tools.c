@@ -24,6 +24,13 @@ int RCCE_APP(int argc, char **argv)
   CHECK(numbers[0] < -2147483647 && numbers[7] == 2147483647);
 
   CHECK(RCCE_IAM == me && RCCE_NP == num && RC_MY_COREID == RC_COREID[me] && RCCE_BUFF_SIZE == 8192);
+  CHECK(RC_REFCLOCKGHZ > 0 && PAD32byte(33) == 64 && RCCE_SUM_INT != RCCE_SUM_LONG);
+  OK(RCCE_debug_set(RCCE_DEBUG_COMM));
+  CHECK(RCCE_debug_comm && !RCCE_debug_synch && !RCCE_debug_RPC && !RCCE_debug_debug);
+  CHECK(RCCE_error_return(RCCE_debug_synch, RCCE_ERROR_ID) == RCCE_ERROR_ID);
+  OK(RCCE_debug_unset(RCCE_DEBUG_ALL));
+  CHECK(!RCCE_debug_comm && RCCE_error_return(RCCE_debug_comm, RCCE_ERROR_ID) == RCCE_ERROR_ID);
+  CHECK(RC_COMM_BUFFER_START(next) == RCCE_comm_buffer[next] && RCCE_global_color(me, NULL) == 1);
   *(int *)RCCE_fool_write_combine_buffer = 1;
   RCCE_fool_write_combine_buffer[RCCE_LINE_SIZE - 1] = 1;
   CHECK(RCCE_DCMflush() == 0);

@@ -14,6 +14,7 @@ mod flag;
 mod full_queue;
 mod gory;
 pub(crate) mod kit;
+mod library;
 mod link;
 mod mixing;
 mod nonblocking;
@@ -53,6 +54,7 @@ pub fn laws() -> Vec<&'static Law> {
         reduce::laws(),
         comm::laws(),
         shared::laws(),
+        library::laws(),
         air_barrier::laws(),
         power::laws(),
         crowd::laws(),
