@@ -17,6 +17,8 @@ const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
+/// The same for each rank of the job: ranks that share few cores pass on slowly what those that have left gave them.
+const GRACE_EACH: Duration = Duration::from_millis(50);
 
 pub(super) const HEALTHY: u8 = 0;
 const LEFT: u8 = 1;
@@ -207,7 +209,8 @@ impl World {
                 Life::Alive => {}
                 Life::Dead => return Err(Error::RankDead(*rank)),
                 Life::Left => {
-                    if since.get_or_insert_with(Instant::now).elapsed() > GRACE {
+                    let grace = GRACE + GRACE_EACH * self.size();
+                    if since.get_or_insert_with(Instant::now).elapsed() > grace {
                         return Err(Error::RankDead(*rank));
                     }
                 }
