@@ -137,7 +137,10 @@ gaspi_return_t gaspi_segment_use (gaspi_segment_id_t segment_id, gaspi_pointer_t
                                   gaspi_group_t group, gaspi_timeout_t timeout,
                                   gaspi_memory_description_t memory_description);
 
-/** Deletes a segment of this process; peers cannot access it any more. §7.3.1. Errors: INV_SEG. */
+/**
+ * Deletes a segment of this process; peers cannot access it any more. Calls of other threads end with an error if they wait for a
+ * notification in it or for a message, or send from it. §7.3.1. Errors: INV_SEG.
+ */
 gaspi_return_t gaspi_segment_delete (gaspi_segment_id_t segment_id);
 
 /** Number of segments of this process. §7.4.1. */

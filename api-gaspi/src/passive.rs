@@ -290,12 +290,20 @@ impl Passive {
         sent.map_err(from_engine)
     }
 
-    fn finish(&self, request: Request, ticket: SendTicket, deadline: Deadline) -> Result<()> {
+    fn finish(
+        &self,
+        request: Request,
+        ticket: SendTicket,
+        deadline: Deadline,
+        is_there: impl Fn() -> bool,
+    ) -> Result<()> {
         let needs = [request.rank.into()];
         let messenger = self.messenger();
         let sent = messenger.wait(deadline, Needs::Ranks(&needs), |mailbox| {
-            mailbox.test_send(ticket)
+            let sent = mailbox.test_send(ticket).map(Ok);
+            sent.or_else(|| (!is_there()).then_some(Err(Error::StaleRegion)))
         });
+        let sent = sent.and_then(|sent| sent);
         match sent {
             Err(Error::Timeout) => {
                 self.unfinished.lock().push((request, ticket));
@@ -349,13 +357,21 @@ impl Passive {
     }
 
     /// Waits for a message, of which at most `room` bytes are kept.
-    fn receive(&self, room: usize, deadline: Deadline) -> unipgas_core::Result<Incoming> {
+    fn receive(
+        &self,
+        room: usize,
+        deadline: Deadline,
+        is_there: impl Fn() -> bool,
+    ) -> unipgas_core::Result<Incoming> {
         let messenger = self.messenger();
         let inbox = &self.messages.inbox;
         inbox.lock().calls += 1;
         let look = |mailbox: &mut Mailbox| inbox.lock().next(mailbox, room);
         let put_back = &self.messages.put_back;
         let ask = || {
+            if !is_there() {
+                return Some(Err(Error::StaleRegion));
+            }
             if !put_back.load(Ordering::Acquire) {
                 return None;
             }
@@ -413,11 +429,15 @@ impl Process {
             .await_welcome(rank.into(), deadline)
             .map_err(from_engine)?;
         let request = Request { bytes, rank };
+        let words = self.words(bytes.segment)?;
         // SAFETY:
         // - bytes of a segment; its deletion forgets the request.
         let ticket = unsafe { self.passive.begin(request, local, &self.config) }?;
         let sent = match ticket {
-            Some(ticket) => self.passive.finish(request, ticket, deadline),
+            Some(ticket) => {
+                let is_there = || self.has_words(bytes.segment, &words);
+                self.passive.finish(request, ticket, deadline, is_there)
+            }
             None => Ok(()),
         };
         self.passive.messages.rest();
@@ -430,7 +450,9 @@ impl Process {
     pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
         self.passive_bytes(bytes)?;
         let room = self.config.passive_transfer_size_max as usize;
-        let message = self.passive.receive(room, deadline(timeout));
+        let words = self.words(bytes.segment)?;
+        let is_there = || self.has_words(bytes.segment, &words);
+        let message = self.passive.receive(room, deadline(timeout), is_there);
         self.passive.messages.rest();
         let message = message.map_err(from_engine)?;
         let Some(Received { source, len, .. }) = message.received else {

@@ -84,6 +84,14 @@ impl Process {
         Ok(unsafe { Words::from_raw(first, self.config.notification_num as usize) })
     }
 
+    /// Whether these are the notification words of a segment still.
+    pub(crate) fn has_words(&self, id: u8, words: &Words) -> bool {
+        std::ptr::eq(
+            self.words[usize::from(id)].load(Ordering::Acquire),
+            words.as_ptr(),
+        )
+    }
+
     fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
         let segment = self.made[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
@@ -276,6 +284,8 @@ impl Process {
             .map_err(from_engine)?;
         self.words[place].store(null_mut(), Ordering::Release);
         self.segments[place].store(null_mut(), Ordering::Release);
+        // Threads that wait for what comes into the segment look, and end.
+        self.world.engine().ring();
         if late && is_users {
             unipgas_core::tell(&format!(
                 "gaspi_segment_delete: requests that use segment {id} are not answered: its memory must stay until the segment can be deleted"

@@ -388,13 +388,18 @@ impl Process {
             return Ok(begin);
         }
         let driven = self.world.engine().is_driven();
+        let mut watch = self.watch();
+        let mut check = || match self.has_words(segment, &words) {
+            true => watch(),
+            false => Err(Error::StaleRegion),
+        };
         words
             .wait_some(
                 self.world.engine(),
                 begin as usize,
                 num as usize,
                 deadline(timeout),
-                &mut self.watch(),
+                &mut check,
                 || {
                     if driven && (self.look().is_multiple_of(LOOKS) || self.owes_notices()) {
                         self.progress();
@@ -404,6 +409,7 @@ impl Process {
             .map(|id| id as u32)
             .map_err(|error| match error {
                 Error::Timeout => Status::Timeout,
+                Error::StaleRegion => Status::ErrInvSeg,
                 _ => Status::Error,
             })
     }

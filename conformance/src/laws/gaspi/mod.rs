@@ -8,6 +8,7 @@ mod collective;
 mod collective_user;
 mod config;
 mod dead_peer;
+mod deleted;
 mod disconnect;
 mod ended;
 mod environment;
@@ -24,6 +25,7 @@ mod points;
 pub(crate) mod post;
 mod process;
 mod queue;
+mod repeated;
 mod replacement;
 mod segment;
 mod segment_bind;
@@ -56,6 +58,8 @@ pub fn laws() -> Vec<&'static Law> {
         passive::laws(),
         disconnect::laws(),
         ended::laws(),
+        deleted::laws(),
+        repeated::laws(),
         wakes::laws(),
         threads::laws(),
         statistics::laws(),

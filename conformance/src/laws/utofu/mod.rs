@@ -56,6 +56,7 @@ mod reductions;
 mod resources;
 mod resources_environment;
 mod session;
+mod taken_away;
 mod tcq;
 mod threads;
 mod tni;
@@ -78,6 +79,7 @@ pub fn laws() -> Vec<&'static Law> {
         armw::laws(),
         model_armw::laws(),
         prepare::laws(),
+        taken_away::laws(),
         tcq::laws(),
         full_queue::laws(),
         mrq::laws(),

@@ -1,0 +1,256 @@
+//! The end of a segment, group, queue or connection while other threads are in calls that use it. The specification leaves most of this
+//! undefined; the headers say what happens here.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    waiting: "deleted.waiting", "§7.3.1, §6.4.1, §3.10", 2,
+        [gaspi_segment_delete, gaspi_group_delete, gaspi_notify_waitsome, gaspi_passive_receive, gaspi_passive_send, gaspi_barrier, gaspi_allreduce, gaspi_group_commit],
+        "a call that waits ends with an error when another thread deletes its segment or group, or the deletion is refused and the call goes on";
+    busy: "deleted.busy", "§7.3.1, §8.5.2, §5.4.2", 2,
+        [gaspi_segment_delete, gaspi_queue_delete, gaspi_disconnect, gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_atomic_fetch_add, gaspi_wait, gaspi_notify_waitsome, gaspi_notify_reset],
+        "segments, queues and connections end and come again while other threads use them: each call ends well, with a timeout or an error";
+}
+
+type Call = fn(u8) -> i32;
+
+fn receive(at: u64) -> i32 {
+    let mut sender = 0;
+    c!(gaspi_passive_receive(1, at, &mut sender, 8, BLOCK))
+}
+
+fn waitsome(num: u32) -> i32 {
+    let mut first = 0;
+    c!(gaspi_notify_waitsome(1, 0, num, &mut first, BLOCK))
+}
+
+/// Calls that use segment 1 and that nothing ends.
+const OF_SEGMENTS: [(&str, Call); 4] = [
+    ("gaspi_notify_waitsome of one", |_| waitsome(1)),
+    ("gaspi_notify_waitsome of many", |_| waitsome(1000)),
+    ("gaspi_passive_receive", |_| receive(64)),
+    ("gaspi_passive_send", |_| {
+        c!(gaspi_passive_send(1, 0, 1, 8, BLOCK))
+    }),
+];
+
+/// Calls that wait for the other member of a group.
+const OF_GROUPS: [(&str, Call); 3] = [
+    ("gaspi_barrier", |group| c!(gaspi_barrier(group, BLOCK))),
+    ("gaspi_allreduce", |group| {
+        let (one, mut all) = (1u64, 0u64);
+        let (from, to) = ((&raw const one).cast(), (&raw mut all).cast());
+        c!(gaspi_allreduce(from, to, 1, SUM, 5, group, BLOCK))
+    }),
+    ("gaspi_group_commit", |group| {
+        c!(gaspi_group_commit(group, BLOCK))
+    }),
+];
+
+/// Another thread is in the call when `end` runs: both codes.
+fn beside(
+    ctx: &Ctx,
+    name: &str,
+    call: impl Fn() -> i32 + Sync,
+    end: impl FnOnce() -> i32,
+    then: impl FnOnce(i32) -> Verdict,
+) -> Result<(i32, i32), String> {
+    let begun = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            begun.store(true, Ordering::Release);
+            call()
+        });
+        while !begun.load(Ordering::Acquire) {
+            pause(1);
+        }
+        pause(ctx.random(0).below(20));
+        let ended = end();
+        then(ended)?;
+        let waited = waits.join().map_err(|_| format!("{name}: a panic"))?;
+        Ok((ended, waited))
+    })
+}
+
+fn waiting(ctx: &Ctx) -> Verdict {
+    for (name, call) in OF_SEGMENTS {
+        if ctx.rank == 0 {
+            ok!(gaspi_segment_alloc(1, 4096, 0));
+            let delete = || c!(gaspi_segment_delete(1));
+            let (ended, waited) = beside(ctx, name, || call(0), delete, |_| Ok(()))?;
+            ensure_eq!(ended, SUCCESS, "gaspi_segment_delete beside {name}");
+            ensure!(is_error(waited), "{name} gave {}", code_name(waited));
+        }
+    }
+    for (name, call) in OF_GROUPS {
+        let mut group = 0;
+        ok!(gaspi_group_create(&mut group));
+        ok!(gaspi_group_add(group, 0));
+        ok!(gaspi_group_add(group, 1));
+        if name != "gaspi_group_commit" {
+            ok!(gaspi_group_commit(group, LONG));
+        }
+        if ctx.rank == 0 {
+            let delete = || c!(gaspi_group_delete(group));
+            // The other member comes, or not.
+            let then = |ended: i32| {
+                ctx.sync();
+                ok!(gaspi_notify(
+                    0,
+                    1,
+                    0,
+                    1 + u32::from(ended != SUCCESS),
+                    0,
+                    LONG
+                ));
+                flush(0)
+            };
+            let (ended, waited) = beside(ctx, name, || call(group), delete, then)?;
+            match ended {
+                SUCCESS => ensure!(is_error(waited), "{name} gave {}", code_name(waited)),
+                _ => {
+                    ensure_eq!(waited, SUCCESS, "{name}, whose group is not deleted");
+                    ok!(gaspi_group_delete(group));
+                }
+            }
+        } else {
+            ctx.sync();
+            if notified(0, 0)? == 2 {
+                ensure_eq!(call(group), SUCCESS, "{name} of the other member");
+            }
+            ok!(gaspi_group_delete(group));
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+/// Queue 1, and what the calls use beside it.
+static QUEUE: AtomicU32 = AtomicU32::new(0);
+
+fn queue() -> u8 {
+    QUEUE.load(Ordering::Relaxed) as u8
+}
+
+/// Calls of segment 1 at both ends, by queue [`queue`], that end by themselves.
+const CALLS: [fn() -> i32; 7] = [
+    || c!(gaspi_write(1, 0, 1, 1, 64, 64, queue(), TEST)),
+    || c!(gaspi_read(1, 128, 1, 1, 64, 200, queue(), TEST)),
+    || c!(gaspi_notify(1, 1, 5, 1, queue(), TEST)),
+    || {
+        c!(gaspi_write_notify(
+            1,
+            0,
+            1,
+            1,
+            64,
+            2048,
+            6,
+            1,
+            queue(),
+            TEST
+        ))
+    },
+    || {
+        let mut old = 0;
+        c!(gaspi_atomic_fetch_add(1, 3072, 1, 1, &mut old, 20))
+    },
+    || {
+        let (mut first, mut old) = (0, 0);
+        match c!(gaspi_notify_waitsome(1, 0, 8, &mut first, 1)) {
+            SUCCESS => c!(gaspi_notify_reset(1, first, &mut old)),
+            code => code,
+        }
+    },
+    || c!(gaspi_wait(queue(), 20)),
+];
+
+fn busy(ctx: &Ctx) -> Verdict {
+    segment(1, 4096)?;
+    let mut queue = 0;
+    ok!(gaspi_queue_create(&mut queue, LONG));
+    QUEUE.store(queue.into(), Ordering::Relaxed);
+    barrier()?;
+    if ctx.rank == 0 {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let callers = CALLS.map(|call| {
+                let stop = &stop;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        if call() == QUEUE_FULL {
+                            c!(gaspi_wait(self::queue(), 20));
+                        }
+                    }
+                })
+            });
+            let ended = end_again_and_again(ctx);
+            stop.store(true, Ordering::Relaxed);
+            for (nth, caller) in callers.into_iter().enumerate() {
+                caller.join().map_err(|_| format!("call {nth}: a panic"))?;
+            }
+            ended
+        })?;
+        // All of it works as before.
+        ok!(gaspi_queue_purge(self::queue(), LONG));
+        ok!(gaspi_write_notify(
+            1,
+            0,
+            1,
+            1,
+            64,
+            8,
+            9,
+            1,
+            self::queue(),
+            LONG
+        ));
+        flush(self::queue())?;
+    } else {
+        notified(1, 9)?;
+    }
+    barrier()
+}
+
+fn end_again_and_again(ctx: &Ctx) -> Verdict {
+    for round in 0..if ctx.is_quick() { 30 } else { 8 } {
+        pause(ctx.random(round).below(4));
+        match round % 3 {
+            0 => {
+                ok!(gaspi_segment_delete(1));
+                pause(1);
+                ok!(gaspi_segment_alloc(1, 4096, 0));
+                ok!(gaspi_segment_register(1, 1, LONG));
+            }
+            1 => {
+                repeat("gaspi_queue_delete", || {
+                    match c!(gaspi_queue_delete(queue())) {
+                        SUCCESS => SUCCESS,
+                        // Requests are under way.
+                        _ => match c!(gaspi_wait(queue(), 20)) {
+                            SUCCESS => TIMEOUT,
+                            _ => {
+                                c!(gaspi_queue_purge(queue(), LONG));
+                                TIMEOUT
+                            }
+                        },
+                    }
+                })?;
+                pause(1);
+                let mut new = 0;
+                ok!(gaspi_queue_create(&mut new, LONG));
+                QUEUE.store(new.into(), Ordering::Relaxed);
+            }
+            _ => {
+                ok!(gaspi_disconnect(1, LONG));
+                pause(1);
+                ok!(gaspi_connect(1, LONG));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! §3.9: a call that has timed out leaves nothing behind for a call with other arguments, and is completed by a later one.
+
+use std::ffi::c_void;
+
+use super::kit::*;
+use crate::law::{Ctx, Verdict};
+use crate::{ensure, ensure_eq};
+
+laws! {
+    reductions: "timeout.other.reductions", "§11.3.1, §11.4.1, §3.10", 2,
+        [gaspi_allreduce, gaspi_allreduce_user, gaspi_barrier, gaspi_group_commit] + ordering,
+        "a reduction that is continued with other buffers has the first call's elements and the last call's place; meanwhile other groups meet";
+    commits: "timeout.other.commits", "§6.3.3, §7.2.3", 3, [gaspi_group_commit, gaspi_segment_create, gaspi_segment_size] + ordering,
+        "after a commit that has timed out another group is committed, and has a segment, before the first";
+    sizes: "timeout.other.sizes", "§7.2.3", 2, [gaspi_segment_create, gaspi_segment_size, gaspi_segment_ptr],
+        "a creation that is repeated with another size gives that size, or an error";
+    atomics: "timeout.other.atomics", "§10.2", 2, [gaspi_atomic_fetch_add, gaspi_atomic_compare_swap] + ordering,
+        "an atomic operation that has timed out writes no result later; others are done meanwhile, and it is done once";
+    reads: "timeout.other.reads", "§8.2.2, §8.2.3", 2, [gaspi_read, gaspi_wait] + ordering,
+        "after a gaspi_wait that has timed out each read writes its own place, and after one that succeeds nothing";
+    connections: "timeout.other.connections", "§5.4.1", 3, [gaspi_connect, gaspi_write_notify] + bare,
+        "a connection that has timed out is opened by a later call, after one to another rank";
+    messages: "timeout.other.messages", "§9.2.1", 2, [gaspi_passive_send, gaspi_passive_receive] + ordering,
+        "a message whose send has timed out and one that is sent after it come once each";
+}
+
+const SENTINEL: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+const ROUNDS: u64 = 10;
+
+type Reduce<'a> = &'a dyn Fn(&u64, &mut u64, u8, u64) -> i32;
+
+fn sum(from: &u64, to: &mut u64, group: u8, timeout: u64) -> i32 {
+    let (from, to) = (
+        std::ptr::from_ref(from).cast(),
+        std::ptr::from_mut(to).cast(),
+    );
+    c!(gaspi_allreduce(from, to, 1, SUM, 5, group, timeout))
+}
+
+extern "C" fn add(
+    one: *mut u8,
+    two: *mut u8,
+    result: *mut u8,
+    _: *mut c_void,
+    num: u32,
+    _: u64,
+    _: u64,
+) -> i32 {
+    for nth in 0..num as usize {
+        // SAFETY:
+        // - `num` elements of 8 bytes at each pointer.
+        unsafe {
+            let at = |pointer: *mut u8| pointer.cast::<u64>().add(nth);
+            let sum = at(one).read_unaligned() + at(two).read_unaligned();
+            at(result).write_unaligned(sum);
+        }
+    }
+    SUCCESS
+}
+
+fn user_sum(from: &u64, to: &mut u64, group: u8, timeout: u64) -> i32 {
+    let (from, to) = (
+        std::ptr::from_ref(from).cast(),
+        std::ptr::from_mut(to).cast(),
+    );
+    let none = std::ptr::null_mut();
+    c!(gaspi_allreduce_user(
+        from,
+        to,
+        1,
+        8,
+        Some(add),
+        none,
+        group,
+        timeout
+    ))
+}
+
+fn reductions(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    let other = group_of(&[0, 1])?;
+    for round in 0..ROUNDS {
+        for reduce in [&sum as Reduce<'_>, &user_sum] {
+            let mine = round * 100 + u64::from(ctx.rank) + 1;
+            let all = round * 200 + 3;
+            if ctx.rank == 1 {
+                // It comes when the other one has timed out.
+                notified(0, 0)?;
+                barrier_of(other)?;
+                let mut result = 0;
+                repeat("the reduction", || reduce(&mine, &mut result, ALL, LONG))?;
+                ensure_eq!(result, all, "the sum at rank 1");
+            } else {
+                let (mut first, mut early) = (mine, SENTINEL);
+                ensure_eq!(reduce(&first, &mut early, ALL, TEST), TIMEOUT, "alone");
+                first = SENTINEL;
+                ensure_eq!(reduce(&first, &mut early, ALL, 1), TIMEOUT, "alone");
+                ok!(gaspi_notify(0, 1, 0, 1, 0, LONG));
+                flush(0)?;
+                barrier_of(other)?;
+                let mut late = SENTINEL;
+                repeat("the reduction", || reduce(&first, &mut late, ALL, LONG))?;
+                ensure_eq!(late, all, "the sum of what the first call has passed");
+                ensure_eq!(early, SENTINEL, "the place of a call that has timed out");
+            }
+            barrier()?;
+        }
+    }
+    Ok(())
+}
+
+fn barrier_of(group: u8) -> Verdict {
+    ok!(gaspi_barrier(group, LONG));
+    Ok(())
+}
+
+fn commits(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    // Members tell groups apart.
+    let of = |last: u16| {
+        let mut group = 0;
+        ok!(gaspi_group_create(&mut group));
+        ok!(gaspi_group_add(group, 0));
+        ok!(gaspi_group_add(group, last));
+        Ok::<_, String>(group)
+    };
+    let commit = |group: u8, timeout| c!(gaspi_group_commit(group, timeout));
+    let create = |id: u8, group, timeout| {
+        let size = 64 * u64::from(id);
+        c!(gaspi_segment_create(id, size, group, timeout, 0))
+    };
+    let both = |id: u8, group: u8| {
+        repeat("gaspi_group_commit", || commit(group, LONG))?;
+        barrier_of(group)?;
+        repeat("gaspi_segment_create", || create(id, group, LONG))?;
+        let mut size = 0;
+        ok!(gaspi_segment_size(id, 0, &mut size));
+        ensure_eq!(size, 64 * u64::from(id), "the size of segment {id}");
+        Ok(())
+    };
+    if ctx.rank == 0 {
+        let (one, other) = (of(1)?, of(2)?);
+        ensure_eq!(commit(one, TEST), TIMEOUT, "gaspi_group_commit alone");
+        both(2, other)?;
+        ok!(gaspi_notify(0, 1, 0, 1, 0, LONG));
+        flush(0)?;
+        both(1, one)?;
+    } else {
+        let group = of(ctx.rank as u16)?;
+        if ctx.rank == 1 {
+            notified(0, 0)?;
+        }
+        both(ctx.rank as u8, group)?;
+    }
+    barrier()
+}
+
+fn sizes(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
+    let create = |size: u64, timeout| c!(gaspi_segment_create(1, size, ALL, timeout, 0));
+    if ctx.rank == 0 {
+        ensure_eq!(create(64, TEST), TIMEOUT, "gaspi_segment_create alone");
+        ok!(gaspi_notify(0, 1, 0, 1, 0, LONG));
+        flush(0)?;
+    } else {
+        notified(0, 0)?;
+    }
+    let wanted = 1 << 20;
+    let mut created = create(wanted, if ctx.rank == 0 { 50 } else { LONG });
+    if ctx.rank == 0 && created != SUCCESS {
+        // Refused: the first call is completed.
+        (created, _) = until(|| create(64, LONG))?;
+        ensure_eq!(created, SUCCESS, "the first call, repeated");
+    } else if ctx.rank == 0 {
+        let whole = memory(1, wanted as usize)?;
+        whole.fill(7);
+        let mut size = 0;
+        ok!(gaspi_segment_size(1, 0, &mut size));
+        ensure_eq!(size, wanted, "the size of the segment");
+    }
+    barrier()
+}
+
+fn atomics(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 64)?;
+    barrier()?;
+    if ctx.rank == 0 {
+        for round in 1..=ROUNDS * 4 {
+            let (mut early, mut old) = (SENTINEL, SENTINEL);
+            let first = c!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut early, TEST));
+            ok!(gaspi_atomic_fetch_add(0, 8, 1, 10, &mut old, LONG));
+            ensure_eq!(old, (round - 1) * 10, "what another operation has found");
+            let swapped = c!(gaspi_atomic_compare_swap(
+                0,
+                16,
+                1,
+                round - 1,
+                round,
+                &mut old,
+                LONG
+            ));
+            ensure_eq!((swapped, old), (SUCCESS, round - 1), "a swap");
+            match first {
+                SUCCESS => ensure_eq!(early, round - 1, "the first operation"),
+                TIMEOUT => {
+                    ok!(gaspi_atomic_fetch_add(0, 0, 1, 1, &mut old, LONG));
+                    ensure_eq!(old, round - 1, "the operation that has timed out");
+                    ensure_eq!(early, SENTINEL, "the place of a call that has timed out");
+                }
+                code => return Err(format!("GASPI_TEST gave {}", code_name(code))),
+            }
+        }
+    }
+    barrier()?;
+    if ctx.rank == 1 {
+        let sums = [0, 8, 16].map(|at| memory.get(at));
+        ensure_eq!(sums, [ROUNDS * 4, ROUNDS * 40, ROUNDS * 4], "the sums");
+    }
+    barrier()
+}
+
+fn reads(ctx: &Ctx) -> Verdict {
+    const LEN: usize = 64 << 10;
+    let memory = segment(0, 4 * LEN)?;
+    memory.fill_range(0, 2 * LEN, ctx.rank as u8 + 1);
+    barrier()?;
+    for round in 0..ROUNDS {
+        memory.fill_range(2 * LEN, 2 * LEN, 0x77);
+        let (from, len) = (right(ctx), LEN as u64);
+        ok!(gaspi_read(0, 2 * len, from, 0, 0, len, 0, LONG));
+        let early = c!(gaspi_wait(0, TEST));
+        ensure!(!is_error(early), "gaspi_wait gave {}", code_name(early));
+        ok!(gaspi_read(0, 3 * len, from, 0, len, len, 0, LONG));
+        flush(0)?;
+        memory.all(2 * LEN, 2 * LEN, from as u8 + 1, "both reads")?;
+        memory.fill_range(2 * LEN, 2 * LEN, 0x33);
+        if round % 2 == 0 {
+            barrier()?;
+        }
+        memory.all(
+            2 * LEN,
+            2 * LEN,
+            0x33,
+            "the places of reads that have ended",
+        )?;
+    }
+    barrier()
+}
+
+fn connections(ctx: &Ctx) -> Verdict {
+    with_config(
+        |config| config.build_infrastructure = 0,
+        || {
+            let tried = |rank: u16| match c!(gaspi_connect(rank, TEST)) {
+                SUCCESS | TIMEOUT => Ok(()),
+                code => Err(format!("gaspi_connect gave {}", code_name(code))),
+            };
+            for _ in 0..3 {
+                others(ctx).try_for_each(tried)?;
+            }
+            for rank in others(ctx).collect::<Vec<_>>().into_iter().rev() {
+                repeat("gaspi_connect", || c!(gaspi_connect(rank, LONG)))?;
+            }
+            ok!(gaspi_group_commit(ALL, LONG));
+            segment(0, 64)?;
+            for rank in others(ctx) {
+                let id = ctx.rank;
+                ok!(gaspi_write_notify(0, 0, rank, 0, 8, 8, id, 1, 0, LONG));
+            }
+            for rank in others(ctx) {
+                notified(0, rank.into())?;
+            }
+            flush(0)
+        },
+    )
+}
+
+fn messages(ctx: &Ctx) -> Verdict {
+    let memory = segment(0, 256)?;
+    barrier()?;
+    for round in 1..=ROUNDS {
+        let (one, other) = (2 * round, 2 * round + 1);
+        if ctx.rank == 0 {
+            memory.set(0, one);
+            memory.set(64, other);
+            ensure_eq!(
+                c!(gaspi_passive_send(0, 0, 1, 8, TEST)),
+                TIMEOUT,
+                "a send that is not received"
+            );
+            ctx.sync();
+            ok!(gaspi_passive_send(0, 64, 1, 8, LONG));
+            ok!(gaspi_passive_send(0, 0, 1, 8, LONG));
+        } else {
+            ctx.sync();
+            let mut seen = [0; 2];
+            for value in &mut seen {
+                let mut sender = 9;
+                ok!(gaspi_passive_receive(0, 128, &mut sender, 8, LONG));
+                *value = memory.get(128);
+            }
+            seen.sort_unstable();
+            ensure_eq!(seen, [one, other], "the messages");
+        }
+        barrier()?;
+        if ctx.rank == 1 {
+            let mut sender = 9;
+            let more = c!(gaspi_passive_receive(0, 192, &mut sender, 8, TEST));
+            ensure_eq!(more, TIMEOUT, "a message too many");
+            ensure_eq!(
+                memory.get(192),
+                0,
+                "the place of a receive that has timed out"
+            );
+        }
+        barrier()?;
+    }
+    barrier()
+}
