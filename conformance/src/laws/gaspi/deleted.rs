@@ -77,6 +77,7 @@ fn beside(
 }
 
 fn waiting(ctx: &Ctx) -> Verdict {
+    segment(0, 64)?;
     for (name, call) in OF_SEGMENTS {
         if ctx.rank == 0 {
             ok!(gaspi_segment_alloc(1, 4096, 0));
