@@ -299,9 +299,9 @@ impl Passive {
     ) -> Result<()> {
         let needs = [request.rank.into()];
         let messenger = self.messenger();
-        let sent = messenger.wait(deadline, Needs::Ranks(&needs), |mailbox| {
-            let sent = mailbox.test_send(ticket).map(Ok);
-            sent.or_else(|| (!is_there()).then_some(Err(Error::StaleRegion)))
+        let gone = || (!is_there()).then_some(Err(Error::StaleRegion));
+        let sent = messenger.wait_beside(deadline, Needs::Ranks(&needs), gone, |mailbox| {
+            mailbox.test_send(ticket).map(Ok)
         });
         let sent = sent.and_then(|sent| sent);
         match sent {
