@@ -7,11 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Without an interface of its own: forms for C alone, and threads.
-const FOR_C: [&str; 4] = [
+const FOR_C: [&str; 7] = [
     "gaspi_allreduce_user_17",
     "gaspi_state_vec_get_17",
     "gaspi_threads_",
     "pgaspi_",
+    // TAGASPI is in C++.
+    "gaspi_operation_",
+    "gaspi_queue_group_",
+    "gaspi_request_wait",
 ];
 
 fn crate_dir() -> &'static Path {
