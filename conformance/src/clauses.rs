@@ -129,6 +129,14 @@ pub const EXTENSIONS: &[&str] = &[
     "gaspi_threads_term",
     "gaspi_time_resolution",
     "gaspi_transfer_size_min",
+    "gaspi_operation_get_num_requests",
+    "gaspi_operation_list_submit",
+    "gaspi_operation_submit",
+    "gaspi_queue_group_create",
+    "gaspi_queue_group_delete",
+    "gaspi_queue_group_get_queue",
+    "gaspi_queue_group_max",
+    "gaspi_request_wait",
 ];
 
 /// uTofu, in the order of the sections of the User's Guide. `utofu_query_num_unread_mrq` is in the header alone,
@@ -368,7 +376,7 @@ pub const FI_ATOMIC: &[Procedure] = &[
 pub const FI_NEIGHBOURS: &[&str] = &[
     "fi_getinfo", "fi_fabric", "fi_domain", "fi_close", "fi_endpoint", "fi_ep_bind", "fi_enable", "fi_ep_alias", "fi_control",
     "fi_getopt", "fi_setopt", "fi_cancel", "fi_getname",
-    "fi_av_open", "fi_av_insert", "fi_av_insertsvc", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
+    "fi_av_open", "fi_av_insert", "fi_av_insertsvc", "fi_av_insertsym", "fi_av_remove", "fi_av_lookup", "fi_av_straddr",
     "fi_mr_reg", "fi_mr_regv", "fi_mr_regattr", "fi_mr_bind", "fi_mr_enable",
     "fi_cq_open", "fi_cq_read", "fi_cq_readfrom", "fi_cq_readerr", "fi_cq_sread", "fi_cq_sreadfrom", "fi_cq_signal", "fi_cq_strerror",
     "fi_trywait", "fi_poll_open", "fi_poll_add", "fi_poll_del", "fi_poll", "fi_wait_open", "fi_wait", "fi_stx_context", "fi_srx_context",
