@@ -48,7 +48,7 @@ extern int RCCE_BUFF_SIZE;
 extern t_vcharp RCCE_comm_buffer[RCCE_MAXNP];
 /** The clock that RCCE's launcher names in the program's arguments, in GHz; 0.533 without it. RCCE_wtime() does not use it. */
 extern double RC_REFCLOCKGHZ;
-/** What RCCE_debug_set() has set, for RCCE_error_return(). What a program writes here changes nothing else. */
+/** Set by RCCE_debug_set(), for RCCE_error_return(). A store by the program changes nothing else. */
 extern int RCCE_debug_synch;
 extern int RCCE_debug_comm;
 extern int RCCE_debug_debug;
@@ -58,7 +58,7 @@ extern t_vcharp RCCE_fool_write_combine_buffer;
 
 /** RCCE_shmalloc() allocates from these bytes from now on, which the program has mapped at all UEs itself. */
 void RCCE_shmalloc_init(t_vcharp memory, size_t size);
-/** RCCE_malloc() allocates from these bytes of the MPB from now on; from none if they are not in the MPB. */
+/** RCCE_malloc() allocates from these bytes of the MPB from now on; it has no memory if they are not in the MPB. */
 void RCCE_malloc_init(t_vcharp memory, size_t size);
 /** Prints the text of an error on stdout, unless debug or error is 0; returns error. */
 int RCCE_error_return(int debug, int error);
@@ -66,7 +66,7 @@ int RCCE_error_return(int debug, int error);
 void RC_cache_invalidate(void);
 /** For RCCE_comm_split(): one colour for all UEs. */
 int RCCE_global_color(int id, void *aux);
-/** Where UE id's MPB begins in the memory of this one; null where it is not mapped. */
+/** Address of UE id's MPB in this process; null if it is not mapped. */
 t_vcharp RC_COMM_BUFFER_START(int id);
 /** Whether this UE's flag is set. */
 int RCCE_probe(RCCE_FLAG flag);

@@ -32,7 +32,7 @@ impl Ue {
         extents.take(size).map(Place)
     }
 
-    /// Later allocations come from the whole lines of these bytes; from none where they are not in the MPB (`RCCE_malloc_init`).
+    /// Later allocations come from the whole lines of these bytes; there is no memory if they are not in the MPB (`RCCE_malloc_init`).
     pub fn malloc_from(&self, begin: Option<Place>, size: usize) {
         let end = begin.and_then(|begin| begin.0.checked_add(size));
         let whole = end.filter(|end| *end <= self.mpb_len).map_or(0..0, |end| {

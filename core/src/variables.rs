@@ -98,7 +98,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_NAP",
-        "the thread that initialises the library sleeps a moment each so many microseconds: for programs that poll memory with more processes than cores (0)",
+        "the thread that initialises the library sleeps a moment at this interval, in microseconds: for programs that poll memory with more processes than cores (0)",
     ),
     variable(
         "UNIPGAS_TRACE",

@@ -209,7 +209,7 @@ fn layouts_out_of_range_are_refused() {
     assert_eq!(one.claim_many(0, 0, []), Ok(Some(vec![])));
 }
 
-/// A child joins and publishes at place 1. From its first stop it claims, publishes, releases, leaves the place and takes it again.
+/// A child joins and publishes at place 1. After its first stop it claims, publishes, releases, leaves the place and takes it again.
 fn killed_after(steps: usize, directory: &Directory) -> Option<usize> {
     let prepare = || {
         let joined = join(directory, "steps", 1).ok()?;

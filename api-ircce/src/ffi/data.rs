@@ -1,4 +1,4 @@
-//! The variables that programs read: those of RCCE.h, RCCE_lib.h and iRCCE.h.
+//! Variables of RCCE.h, RCCE_lib.h and iRCCE.h that programs read.
 //!
 //! An executable may have copies of them, which the dynamic linker has made and which everybody but this library sees. So they are
 //! written where a lookup by name leads.
@@ -51,7 +51,7 @@ pub static RCCE_debug_comm: Variable<i32> = Variable(UnsafeCell::new(0));
 pub static RCCE_debug_debug: Variable<i32> = Variable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
 pub static RCCE_debug_RPC: Variable<i32> = Variable(UnsafeCell::new(0));
-/// The clock in GHz of a chip whose launcher names no other.
+/// Clock in GHz, unless the launcher names another one.
 const CHIP_CLOCK: f64 = 0.533;
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_SOURCE: i32 = -1;

@@ -207,7 +207,7 @@ impl State {
         }
     }
 
-    /// Makes room for peers that come, if there is little: by the lanes of those that have gone, then by new ones.
+    /// Makes room for peers that come, if there is little: by lanes of peers that have left, then by new lanes.
     #[cold]
     pub fn make_room(&mut self, reports: &Reports) {
         if self.messages.as_ref().is_some_and(Messages::is_crowded) {

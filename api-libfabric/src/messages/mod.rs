@@ -344,7 +344,7 @@ impl Messages {
             .number(name.id(), name.as_bytes())
     }
 
-    /// Whether few lanes are left for peers that come, or one of those that have come has none.
+    /// Whether few lanes are left for new peers, or a new peer has no lane.
     fn is_crowded(&self) -> bool {
         let (taken, end) = self.acquaintances.numbers.taken();
         let lanes = self.mailbox.lanes();

@@ -202,7 +202,7 @@ fn execute(control: &Control, request: &Request) -> u32 {
     };
     let offset = request.offset.load(Ordering::Relaxed);
     let end = offset.checked_add(ty.size() as u64);
-    // By an address without memory the program would die.
+    // An access to an address without memory would end the program.
     let by_address = entry.rights.contains(Rights::BY_ADDRESS);
     if by_address || end.is_none_or(|end| end > entry.len) {
         return OUTSIDE;

@@ -107,7 +107,7 @@ impl Memory {
     /// The range as bytes, aligned words, and bytes: checked builds are eight times as fast by words.
     fn parts(&self, at: usize, len: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
         // SAFETY:
-        // - any eight aligned bytes in bounds are an AtomicU64, which everybody here uses.
+        // - any eight aligned bytes in bounds are an AtomicU64, and all accesses here are atomic.
         unsafe { self.bytes()[at..at + len].align_to() }
     }
 

@@ -192,7 +192,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     seen_through.map(|()| job.outcome(name))
 }
 
-/// Those that this process may use.
+/// Cores that this process may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(usize::MAX, usize::from)
 }

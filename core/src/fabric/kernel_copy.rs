@@ -10,7 +10,7 @@ use crate::op::{AtomicRequest, Flags, Local, Remote};
 use crate::region::Rights;
 use crate::{Error, Result};
 
-/// Which way bytes go.
+/// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// To the peer.
@@ -140,7 +140,7 @@ unsafe fn copy(
         direction,
     };
     if !flags.contains(Flags::LINES) {
-        // The kernel's stores are this processor's: what has been put before comes first.
+        // The kernel stores by this processor: earlier puts come first.
         fence(Ordering::Release);
         // SAFETY:
         // - the caller's word.
@@ -156,7 +156,7 @@ unsafe fn copy(
             }
         }
     }
-    // What is read later must not be older than what has been read here.
+    // Later reads return no older values than this one.
     fence(Ordering::Acquire);
     Ok(())
 }
@@ -233,7 +233,7 @@ impl Ways<'_> {
                 iov_len: part.len(),
             })
             .collect();
-        // Each range of the peer's costs more than one of ours.
+        // A remote range costs more than a local one.
         let mut there: Vec<libc::iovec> = Vec::new();
         for part in parts {
             let at = std::ptr::without_provenance_mut(self.there + part.start);

@@ -47,6 +47,11 @@ impl Shape {
         self.peers * (1 + self.more)
     }
 
+    /// The error for a number above those.
+    pub(super) fn no_lane(self) -> Error {
+        Error::Exhausted(format!("lanes for messages (there are {})", self.numbers()))
+    }
+
     /// Bytes of a block.
     pub fn size(self) -> usize {
         self.key_of(self.more + 1)

@@ -61,7 +61,7 @@ impl PeerMailbox {
             });
         }
         if block > shape.more {
-            return Err(no_lane(shape.numbers()));
+            return Err(shape.no_lane());
         }
         let at = |offset| Remote {
             region: &first,
@@ -82,10 +82,6 @@ impl PeerMailbox {
             first: Some(first),
         })
     }
-}
-
-fn no_lane(lanes: usize) -> Error {
-    Error::Exhausted(format!("lanes for messages (there are {lanes})"))
 }
 
 /// Finds peers when they are first talked to.
@@ -112,7 +108,7 @@ pub struct Mailbox {
     pub(super) window: Arc<Window>,
     pub(super) precedence: Precedence,
     pub(super) peers: Arc<dyn Peers>,
-    /// By peer, as far as there are lanes.
+    /// Indexed by peer, for existing lanes.
     pub(super) outgoing: Vec<Option<Box<Outgoing>>>,
     pub(super) debts: Vec<Debt>,
     /// How many peers have had each number, and left it to another one.

@@ -10,7 +10,7 @@ use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
 use crate::transport::Handler;
-use crate::{Error, Result, announced, prefetch};
+use crate::{Result, announced, prefetch};
 
 /// As many lanes as a shape has peers.
 struct Block {
@@ -18,7 +18,7 @@ struct Block {
     base: *mut u8,
 }
 
-/// Where the parts of a peer's lane are, and how many of its lines have been taken. Null: the peer's block has not been made.
+/// Addresses of the parts of a peer's lane, and the number of lines taken. Null: the peer's block does not exist yet.
 struct Lane {
     lines: AtomicPtr<u8>,
     data: AtomicPtr<u8>,
@@ -43,7 +43,7 @@ pub(super) struct Window {
     /// That of the first block.
     base: *mut u8,
     shape: Shape,
-    /// By peer; those of blocks that have been made.
+    /// Indexed by peer; set for existing blocks.
     lanes: Box<[Lane]>,
     made: AtomicUsize,
     taken_from_all: AtomicU64,
@@ -90,13 +90,7 @@ impl Window {
     /// Makes another block. For the one thread that takes lines. Errors: [`Error::Exhausted`], also if there are all.
     pub fn grow(&self, engine: &Engine) -> Result<()> {
         let (shape, nth) = (self.shape, self.lanes() / self.shape.peers);
-        let all = || {
-            Error::Exhausted(format!(
-                "lanes for messages (there are {})",
-                shape.numbers()
-            ))
-        };
-        let place = self.blocks.get(nth).ok_or_else(all)?;
+        let place = self.blocks.get(nth).ok_or_else(|| shape.no_lane())?;
         let region = engine.allocate(shape.size(), Rights::FULL)?;
         let base = region.base();
         for (number, lane) in self.lanes[nth * shape.peers..]
@@ -179,7 +173,7 @@ impl Window {
         self.credit_word(peer).load(Ordering::Acquire)
     }
 
-    /// The word by which a peer whose lane has been made says that it sends.
+    /// The word by which a peer says that it sends. Its lane exists.
     fn hello(&self, peer: usize) -> &AtomicU32 {
         let block = self.blocks[peer / self.shape.peers].get();
         let block = block.expect("the lane has been made");

@@ -28,7 +28,7 @@ const CHOSEN: u64 = 2;
 /// The name is there, too.
 const NAMED: u64 = 3;
 
-/// Low numbers are given out first, so many at a time: what is kept for each number need not be there for all.
+/// Low numbers are given out first, by blocks of this size: memory for each number grows with use.
 const BLOCK: usize = 256;
 /// Numbers of the largest table. A peer could say that his is as long as he likes.
 const MOST: usize = 1 << 16;

@@ -17,7 +17,7 @@ const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
 /// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
 const GRACE: Duration = Duration::from_secs(1);
-/// The same for each rank of the job: ranks that share few cores pass on slowly what those that have left gave them.
+/// Added for each rank of the job: where many ranks share few cores, a barrier still passes on notices after the first ranks have left.
 const GRACE_EACH: Duration = Duration::from_millis(50);
 
 pub(super) const HEALTHY: u8 = 0;

@@ -9,7 +9,7 @@ pub(crate) struct Request<F> {
 }
 
 impl<F: Fn(u8, u64) -> i32> Request<F> {
-    /// What the call gives.
+    /// Code of the call.
     pub(crate) fn code(&self, queue: u8, timeout: u64) -> i32 {
         (self.call)(queue, timeout)
     }

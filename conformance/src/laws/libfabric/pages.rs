@@ -34,7 +34,7 @@ const LEN: usize = 4 * PAGE;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sees {
     All,
-    /// Those that only read.
+    /// Accesses that only read.
     Reads,
     Nothing,
     /// No access is tried.

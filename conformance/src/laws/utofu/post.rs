@@ -14,7 +14,7 @@ where
     F: Fn(u64, u64, *mut c_void) -> i32,
     P: Fn(u64, u64, *mut c_void, &mut usize) -> i32,
 {
-    /// What the call gives.
+    /// Code of the call.
     pub(crate) fn code(&self, edata: u64, flags: u64, cbdata: usize) -> i32 {
         (self.call)(edata, flags, cb(cbdata))
     }

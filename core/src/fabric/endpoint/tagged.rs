@@ -27,7 +27,7 @@ struct Slots {
     all: Box<[Slot]>,
     /// Slots without an operation.
     free: ArrayQueue<u32>,
-    /// Slots whose operation has ended and is to be reported.
+    /// Slots with an operation that has ended and is not reported.
     ended: ArrayQueue<u32>,
     /// Parts that channels have not ended.
     pending: AtomicUsize,

@@ -41,7 +41,7 @@ impl Timer {
         self.arm(PAUSE_MS * 1_000_000);
     }
 
-    /// The next look is due now, but not sooner after the last one than half the usual time: looks in vain are counted.
+    /// Makes the next look due now, at the earliest half the usual time after the last one: a count of looks without an answer declares a peer dead.
     pub fn hasten(&self) {
         self.runs.store(true, Ordering::SeqCst);
         let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
