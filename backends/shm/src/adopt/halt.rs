@@ -136,6 +136,15 @@ extern "C" fn tracer(order: *const Order<'static>) -> i64 {
     // SAFETY:
     // - `run` keeps it until this task has ended
     let order = unsafe { &*order };
+    // If the process is killed, this task must end too. It traces the threads, so their process would stay a zombie; and it waits
+    // for ever in a mremap whose event a dead thread was to read.
+    //
+    // SAFETY:
+    // - two numbers
+    unsafe {
+        let [option, signal] = [libc::PR_SET_PDEATHSIG, libc::SIGKILL].map(i64::from);
+        raw(libc::SYS_prctl, [option, signal, 0, 0]);
+    }
     while order.go.load(Ordering::Acquire) == 0 {
         // SAFETY:
         // - no preconditions

@@ -45,6 +45,68 @@ fn watched_memory_is_adopted() {
     unmap(at, PAGE);
 }
 
+const VICTIM: &str = "UNIPGAS_TEST_VICTIM";
+
+/// The task that swaps ends with its process, also in a mremap whose event is never read. A task that stayed would keep the
+/// process a zombie, since it traces the threads.
+#[test]
+fn watched_memory_is_adopted_unless_the_process_is_killed() {
+    use std::process::{Command, Stdio};
+    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    let Ok(events) = Userfaultfd::of_user_code() else {
+        return;
+    };
+    let wanted = Features::WP | Features::EVENT_REMAP | Features::EVENT_UNMAP;
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+        return;
+    }
+    if std::env::var_os(VICTIM).is_some() {
+        let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
+        let range = at as usize..at as usize + PAGE;
+        events
+            .register(&range, Faults::Protected)
+            .expect("private memory");
+        let _ = adopt(&fd, 0, at, PAGE);
+        panic!("adopted although the event is not read");
+    }
+    let mut victim = Command::new("/proc/self/exe")
+        .args([
+            "--exact",
+            "others::watched_memory_is_adopted_unless_the_process_is_killed",
+        ])
+        .env(VICTIM, "1")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("this program again");
+    let task = loop {
+        let ended = victim.try_wait().expect("a child");
+        assert!(ended.is_none(), "{ended:?} before the swap");
+        if let Some((task, 'D')) = child_of(victim.id()) {
+            break task;
+        }
+        std::thread::yield_now();
+    };
+    victim.kill().expect("a child");
+    victim.wait().expect("a child");
+    while std::fs::exists(format!("/proc/{task}")).expect("/proc") {
+        std::thread::yield_now();
+    }
+}
+
+/// A child of the process, and the letter of its state (proc_pid_stat(5)).
+fn child_of(process: u32) -> Option<(u32, char)> {
+    std::fs::read_dir("/proc")
+        .ok()?
+        .flatten()
+        .find_map(|entry| {
+            let task = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+            let state = fields.next()?.chars().next()?;
+            (fields.next()?.parse() == Ok(process)).then_some((task, state))
+        })
+}
+
 #[test]
 fn system_calls_of_other_threads_succeed_throughout() {
     let len = 4 * PAGE;
