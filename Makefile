@@ -133,8 +133,8 @@ test-all: ## all rows (many hours)
 test-%: ## one row
 	@packaging/run-tests $*
 
-flaky: stage ## repeats the laws of deaths, replacements and links under load, N (100) runs for each kind from seed SEED (1) on
-	packaging/flaky "$(STAGE)" $(or $(N),100) $(SEED)
+flaky: shipped ## repeats the laws of deaths, replacements and links (or of KINDS) with the shipped library, N (100) runs for each kind from seed SEED (1) on
+	packaging/flaky "$(SHIPPED)" $(or $(N),100) $(or $(SEED),1) $(KINDS)
 
 lint: test-lint ## rustfmt and clippy
 
