@@ -1,12 +1,21 @@
 //! A child has none of its parent's NICs: it uses nothing of them, and lets go of their sockets, as peers would not see else that the parent ends.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::c_int;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use parking_lot::Mutex;
-
 use crate::{config, counters, kept_pages};
+
+/// A lock that a fork holds. Unlocking one of parking_lot passes it to a waiting thread, which the child does not have.
+#[allow(clippy::disallowed_types)]
+pub type Mutex<T> = std::sync::Mutex<T>;
+type Guard<T> = std::sync::MutexGuard<'static, T>;
+
+pub fn lock<T>(mutex: &'static Mutex<T>) -> Guard<T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How many forks lie between this process and the one that loaded the library.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -18,30 +27,30 @@ pub fn generation() -> u32 {
 
 /// A child is to close it.
 pub fn opened(socket: c_int) {
-    SOCKETS.lock().insert(socket);
+    lock(&SOCKETS).insert(socket);
 }
 
 pub fn closed(socket: c_int) {
-    SOCKETS.lock().remove(&socket);
+    lock(&SOCKETS).remove(&socket);
+}
+
+thread_local! {
+    static HELD: Cell<Option<(Guard<BTreeSet<c_int>>, kept_pages::Held)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before() {
-    std::mem::forget(SOCKETS.lock());
-    kept_pages::hold();
+    HELD.set(Some((lock(&SOCKETS), kept_pages::hold())));
 }
 
 extern "C" fn in_parent() {
-    // SAFETY:
-    // - this thread locked it in `before`.
-    unsafe { SOCKETS.force_unlock() };
-    kept_pages::let_go();
+    drop(HELD.take());
 }
 
 extern "C" fn in_child() {
     in_parent();
     GENERATION.fetch_add(1, Relaxed);
     counters::forget();
-    for socket in std::mem::take(&mut *SOCKETS.lock()) {
+    for socket in std::mem::take(&mut *lock(&SOCKETS)) {
         // SAFETY:
         // - a NIC of the parent owns it, and is not used here.
         unsafe { libc::close(socket) };

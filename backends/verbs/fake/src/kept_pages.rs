@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use crate::fork::{Mutex, lock};
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 /// What is registered, a page's address at both ends; some of it more than once.
@@ -35,13 +35,13 @@ pub fn register(base: *mut u8, len: usize) {
     if are_wanted() {
         let range = pages(base, len);
         advise(&range, libc::MADV_DONTFORK);
-        REGISTERED.lock().push(range);
+        lock(&REGISTERED).push(range);
     }
 }
 
 pub fn deregister(base: *mut u8, len: usize) {
     let range = pages(base, len);
-    let mut registered = REGISTERED.lock();
+    let mut registered = lock(&REGISTERED);
     let Some(at) = registered.iter().position(|one| *one == range) else {
         return;
     };
@@ -64,14 +64,9 @@ pub fn deregister(base: *mut u8, len: usize) {
     }
 }
 
-/// Before a fork, so that its child does not find it locked.
-pub fn hold() {
-    std::mem::forget(REGISTERED.lock());
-}
+pub type Held = std::sync::MutexGuard<'static, Vec<Range<usize>>>;
 
-/// After it.
-pub fn let_go() {
-    // SAFETY:
-    // - this thread has locked it in `hold`.
-    unsafe { REGISTERED.force_unlock() };
+/// Before a fork, so that its child does not find it locked.
+pub fn hold() -> Held {
+    lock(&REGISTERED)
 }

@@ -160,3 +160,32 @@ fn what_a_process_has_seen_before_its_end_is_acknowledged() {
         },
     );
 }
+
+/// A fork holds the library's locks, and its child finds them free although other threads of the parent wait for them.
+#[test]
+fn threads_fork_at_once() {
+    alone("forks::threads_fork_at_once", "", || {
+        let _side = Side::new(Options::default());
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        // SAFETY:
+                        // - the child ends at once.
+                        let status = unsafe {
+                            match libc::fork() {
+                                0 => libc::_exit(0),
+                                child => {
+                                    let mut status = 1;
+                                    assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                                    status
+                                }
+                            }
+                        };
+                        assert_eq!(status, 0);
+                    }
+                });
+            }
+        });
+    });
+}
