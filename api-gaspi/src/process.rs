@@ -23,7 +23,7 @@ use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
 use crate::queue_group::{QUEUE_GROUP_MAX, QueueGroup};
 use crate::segment::{Segment, Unfreed};
-use crate::status::{Result, Status, code_of, from_engine};
+use crate::status::{self, Result, Status, code_of, from_engine};
 
 /// See [`Process::at_once_max`].
 const AT_ONCE: u64 = 16 << 10;
@@ -87,8 +87,6 @@ pub struct Process {
     pub(crate) links: Links,
     /// By rank: it has not answered the last look for what it has registered.
     silent: Box<[AtomicBool]>,
-    /// A request has failed since the last look at the states, for its rank's death as the network says.
-    pub(crate) suspects: AtomicBool,
     pub(crate) passive: Passive,
     /// Counts the waits for queues.
     pub(crate) pace: Pace,
@@ -176,7 +174,6 @@ impl Process {
             unfinished: Unfinished::default(),
             links,
             silent: (0..world.size()).map(|_| AtomicBool::new(false)).collect(),
-            suspects: AtomicBool::new(false),
             passive,
             pace: Pace::default(),
         };
@@ -260,8 +257,8 @@ impl Process {
         for rank in self.world.returned() {
             self.welcome(rank);
         }
-        if self.suspects.swap(false, Ordering::Relaxed) {
-            self.world.await_death();
+        if let Some(rank) = status::take_suspect() {
+            self.world.await_death(rank);
         }
         self.world
             .lives()

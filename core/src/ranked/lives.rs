@@ -108,12 +108,14 @@ impl World {
         self.life(rank)
     }
 
-    /// Waits, for at most one second, until this process sees a death that a network has reported.
-    pub fn await_death(&self) {
+    /// Waits, for at most one second, until a look shows a death that an operation has met: that of `rank`, or of any rank.
+    pub fn await_death(&self, rank: Option<u32>) {
         let news = || {
             self.look(true);
             let known = self.acknowledged.load(Ordering::Acquire);
-            (self.deaths.load(Ordering::Acquire) != known).then_some(())
+            let seen = rank.is_some_and(|rank| self.life(rank) != Life::Alive)
+                || self.deaths.load(Ordering::Acquire) != known;
+            seen.then_some(())
         };
         let soon = Deadline::after(NEWS_OF_DEATH);
         // A timeout: the program knows the death already.
