@@ -15,6 +15,8 @@ pub enum Metric {
     OneLine,
     /// Latency of a fetch-and-add on a word of a process that does not touch it, in ns.
     FetchAdd,
+    /// Latency of a get from a process that does not touch the bytes, in ns.
+    Read,
     /// 8-byte puts per second, in millions.
     PutRate,
     /// 8-byte puts per second of pairs of processes, all pairs together, in millions.
@@ -73,10 +75,11 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric, in the order of the table.
-    pub const ALL: [Metric; 30] = [
+    pub const ALL: [Metric; 31] = [
         Metric::PutNotice,
         Metric::OneLine,
         Metric::FetchAdd,
+        Metric::Read,
         Metric::PutRate,
         Metric::PairRate,
         Metric::Bandwidth,
@@ -112,6 +115,7 @@ impl Metric {
             Metric::PutNotice => "put_notice",
             Metric::OneLine => "one_line",
             Metric::FetchAdd => "fetch_add",
+            Metric::Read => "read",
             Metric::PutRate => "put_rate",
             Metric::PairRate => "pair_rate",
             Metric::Bandwidth => "bandwidth",
@@ -153,6 +157,7 @@ impl Metric {
             Metric::PutNotice
             | Metric::OneLine
             | Metric::FetchAdd
+            | Metric::Read
             | Metric::ProcessVm
             | Metric::Relay
             | Metric::Passive
@@ -216,6 +221,7 @@ impl Metric {
             Metric::FetchAdd => {
                 "fetch-and-add (kernel: question and answer; provider: fi_fetch_atomic, else provider/ask)"
             }
+            Metric::Read => "get and its end (kernel: question and answer; provider: fi_read)",
             Metric::PutRate => "8-byte puts (kernel: a call each; provider: fi_inject_write)",
             Metric::Bandwidth => "puts (kernel: a stream; provider: fi_write)",
             Metric::Barrier => "barrier (both: a butterfly of short messages)",
@@ -233,6 +239,7 @@ impl Metric {
             Metric::PutNotice => "put + notice, one way (limit: data and flag in two cache lines)",
             Metric::OneLine => "8 bytes and their flag in one cache line, one way",
             Metric::FetchAdd => "fetch-and-add on an idle remote word",
+            Metric::Read => "get and its end",
             Metric::PutRate => "8-byte puts into a 4 KiB window",
             Metric::PairRate => "8-byte puts of every other process to the next one, all together",
             Metric::Bandwidth => "puts between two shared mappings (limit: plain memcpy)",
@@ -356,6 +363,7 @@ pub fn all(quick: bool) -> Vec<Case> {
     }
     add(Metric::OneLine, 2, &[8]);
     add(Metric::FetchAdd, 2, &[8]);
+    add(Metric::Read, 2, &[2]);
     add(Metric::PutRate, 2, &[8]);
     for processes in over(quick, &[2, 4, 8, 16]) {
         add(Metric::PairRate, processes, &[8]);
@@ -448,6 +456,7 @@ pub fn of_a_network(quick: bool) -> Vec<Case> {
     };
     add(Metric::PutNotice, 2, sizes);
     add(Metric::FetchAdd, 2, &[8]);
+    add(Metric::Read, 2, &[2]);
     add(Metric::PutRate, 2, &[8]);
     let sizes: &[u64] = if quick {
         &[64 * KIB, MIB]

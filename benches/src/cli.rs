@@ -158,6 +158,7 @@ fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCo
 
 const OFI: &str = "ofi";
 const VERBS: &str = "verbs";
+const OPAQUE: &str = "opaque";
 const SHM: &str = "shm";
 
 fn failed(why: &str) -> ExitCode {
@@ -236,7 +237,7 @@ fn is_wanted(args: &Args, case: Case) -> bool {
 }
 
 fn is_network(backend: &str) -> bool {
-    [OFI, VERBS].contains(&backend)
+    [OFI, VERBS, OPAQUE].contains(&backend)
 }
 
 /// Where processes are that share no memory.

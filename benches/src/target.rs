@@ -70,6 +70,7 @@ pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
         _ if !is_ours => Vec::new(),
         (Metric::PutNotice, 8) => vec![AtMostProvider(1.25), AheadOfPeers(1.0)],
         (Metric::FetchAdd, _) => vec![AtMostProvider(1.25), AheadOfPeers(1.0)],
+        (Metric::Read, _) => vec![AtMostProvider(1.3)],
         (Metric::PutRate, _) => vec![AtLeastProvider(0.9), AheadOfPeers(1.0)],
         (Metric::Bandwidth, b) if b == 1 << 20 => vec![AtLeastProvider(0.95), AheadOfPeers(1.0)],
         (Metric::Message | Metric::FiTagged, _) => vec![AtMostProvider(1.2), AheadOfPeers(1.0)],

@@ -40,7 +40,7 @@ macro_rules! of_each_provider {
         }
     };
 }
-of_each_provider! { write_data fetch_add rate bandwidth tagged barrier }
+of_each_provider! { write_data fetch_add read rate bandwidth tagged barrier }
 
 pub(super) struct Pair<'a> {
     ctx: &'a Ctx,
@@ -188,6 +188,29 @@ fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
                     FI_UINT64,
                     FI_SUM,
                     context
+                )
+            })?;
+            provider.drain()?;
+        }
+        Ok(())
+    })
+}
+
+/// fi_read, one after the other. ns.
+fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
+    let pair = Pair::of(ctx, whose)?;
+    let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
+    let desc = provider.desc()[1];
+    pair.alone(EACH, |n| {
+        for _ in 0..n {
+            let context = provider.context();
+            let into = provider.source.base.cast();
+            // SAFETY:
+            // - open objects; the buffer is as long as the window, and stays
+            provider.post(true, || unsafe {
+                let (ep, rma) = (provider.ep, (*provider.ep).rma);
+                call!(
+                    rma, read, ep, into, len, desc, far.peer, far.base, far.key, context
                 )
             })?;
             provider.drain()?;

@@ -116,6 +116,12 @@ pub fn bodies(case: &Case) -> Vec<Body> {
             body("provider/ask", loops::ask),
             body("libfabric", loops::ours::fetch_add),
         ],
+        Metric::Read => vec![
+            body("bare/tcp", tcp::round_trip),
+            body("provider", loops::theirs::read),
+            body("provider/fd", loops::theirs_to_sleep_at::read),
+            body("libfabric", loops::ours::read),
+        ],
         Metric::PutRate => vec![
             body("bare/tcp", tcp::rate),
             body("provider", loops::theirs::rate),

@@ -63,6 +63,7 @@ fn loops_over_tcp_end_with_a_value() {
         for (metric, bytes) in [
             (Metric::PutNotice, 8),
             (Metric::FetchAdd, 8),
+            (Metric::Read, 2),
             (Metric::PutRate, 8),
             (Metric::Bandwidth, 1 << 20),
             (Metric::Barrier, 0),
@@ -103,6 +104,19 @@ fn loops_over_a_provider_do_what_they_say() {
             // The batch that goes ahead as warm-up adds, too.
             assert_eq!(word, Some((ctx.batches() as u64 + 1) * 500));
         }
+        let source = provider.source.base;
+        // SAFETY:
+        // - in buffers of which no operation is under way
+        unsafe { source.write_bytes(9, 4) };
+        let far_byte = if here { 9 } else { 1 };
+        measured(loops::theirs::read(ctx, &case(Metric::Read, 2)));
+        // SAFETY:
+        // - as above
+        let read = unsafe { source.cast::<[u8; 4]>().read() };
+        assert_eq!(read, [far_byte, far_byte, 9, 9]);
+        // SAFETY:
+        // - as above
+        unsafe { source.write_bytes(1, 4) };
         measured(loops::theirs::bandwidth(
             ctx,
             &case(Metric::Bandwidth, 1 << 20),

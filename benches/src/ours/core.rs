@@ -332,6 +332,34 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     outcome
 }
 
+/// Gets of rank 0, each of which has ended before the next one begins.
+pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let core = &ctx.ours()?.core()?;
+    let mut outcome = Ok(0.0);
+    if ctx.rank == 0 {
+        let len = case.bytes as usize;
+        let into = core.local(0, len)?;
+        let mut failed = Ok(());
+        let ns = ctx.per_op(ctx.fewer(5000), |n| {
+            for _ in 0..n {
+                let from = Remote {
+                    region: core.remote(),
+                    offset: 0,
+                };
+                // SAFETY:
+                // - `into` has `len` bytes in the region, which nobody uses before the drain
+                let got = unsafe { core.endpoint.get(into, from, len, Flags::empty(), 0) };
+                if let Err(why) = got.map_err(text).and_then(|_| core.drain()) {
+                    failed = Err(why);
+                }
+            }
+        });
+        outcome = failed.map(|()| ns);
+    }
+    ctx.sync();
+    outcome
+}
+
 fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let mut outcome = Ok(1.0);

@@ -254,21 +254,48 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
 
 /// gaspi_atomic_fetch_add on a word of rank 1.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
-    let gaspi = ctx.ours()?.gaspi()?;
     let at = ctx.place() as u64 * 4096;
+    let mut old = 0u64;
+    one_after_another(ctx, |gaspi| {
+        // SAFETY:
+        // - a valid place for the result
+        ok("gaspi_atomic_fetch_add", unsafe {
+            (gaspi.calls.gaspi_atomic_fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK)
+        })
+    })
+}
+
+/// gaspi_read and gaspi_wait of rank 0.
+pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
+    let at = ctx.place() as u64 * 4096;
+    one_after_another(ctx, |gaspi| {
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_read", unsafe {
+            (gaspi.calls.gaspi_read)(SEGMENT, at, 1, SEGMENT, at, case.bytes, QUEUE, BLOCK)
+        })?;
+        // SAFETY:
+        // - no pointers
+        ok("gaspi_wait", unsafe {
+            (gaspi.calls.gaspi_wait)(QUEUE, BLOCK)
+        })
+    })
+}
+
+/// ns of an operation of rank 0, which has ended before the next one begins.
+#[inline(always)]
+fn one_after_another(
+    ctx: &Ctx,
+    mut operation: impl FnMut(&Gaspi) -> Result<(), String>,
+) -> Result<f64, String> {
+    let gaspi = ctx.ours()?.gaspi()?;
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
         let mut failed = Ok(());
-        let mut old = 0u64;
         let ns = ctx.per_op(ctx.fewer(5000), |n| {
             for _ in 0..n {
-                // SAFETY:
-                // - a valid place for the result
-                let code = unsafe {
-                    (gaspi.calls.gaspi_atomic_fetch_add)(SEGMENT, at, 1, 1, &mut old, BLOCK)
-                };
-                if code != 0 {
-                    failed = ok("gaspi_atomic_fetch_add", code);
+                if let Err(why) = operation(gaspi) {
+                    failed = Err(why);
                 }
             }
         });

@@ -46,6 +46,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::PutNotice => all(core::put_notice, gaspi::put_notice, utofu::put_notice),
         Metric::OneLine => vec![body("utofu", utofu::piggyback)],
         Metric::FetchAdd => all(core::fetch_add, gaspi::fetch_add, utofu::armw8),
+        Metric::Read => both(core::read, gaspi::read),
         Metric::PutRate => all(core::rate, gaspi::rate, utofu::rate),
         Metric::PairRate => both(core::pair_rate, gaspi::pair_rate),
         Metric::Bandwidth => all(core::bandwidth, gaspi::bandwidth, utofu::bandwidth),
