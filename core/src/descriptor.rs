@@ -86,6 +86,19 @@ pub fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     Ok((above(|| Ok(out))?, above(|| Ok(into))?))
 }
 
+/// The marks of those that an epoll instance watches, and that are ready now: as many as there is room for.
+pub fn ready<'a, E: AsFd>(
+    epoll: &E,
+    room: &'a mut [libc::epoll_event],
+) -> impl Iterator<Item = u64> + use<'a, E> {
+    let (fd, most) = (epoll.as_fd().as_raw_fd(), room.len() as libc::c_int);
+    // SAFETY:
+    // - `room` has space for so many events, and outlives the call.
+    let count = unsafe { libc::epoll_wait(fd, room.as_mut_ptr(), most, 0) };
+    let count = usize::try_from(count).unwrap_or(0);
+    room[..count].iter().map(|event| event.u64)
+}
+
 /// A descriptor of the process `pid`. Errors: as pidfd_open(2).
 pub fn process(pid: Pid) -> rustix::io::Result<OwnedFd> {
     above(|| rustix::process::pidfd_open(pid, PidfdFlags::empty()))

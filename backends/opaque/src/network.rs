@@ -3,13 +3,15 @@
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::epoll;
-use unipgas_core::descriptor::above;
+use unipgas_core::descriptor::{above, ready};
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Accepted, Begun, Ended, Faults, Found, Network, Order, Stream};
+use unipgas_core::streams::{
+    Accepted, Begun, Ended, Faults, Found, Network, News, Order, Owner, Stream,
+};
 use unipgas_core::transport::Limits;
 use unipgas_core::{Error, Result};
 
@@ -18,36 +20,51 @@ use crate::pulse::Pulse;
 use crate::stream::{self, Listener};
 use crate::window::Window;
 
+/// The mark of the socket that listens.
+const LISTENER: u64 = u64::MAX;
+/// The most events that are taken at once.
+const AT_ONCE: usize = 64;
+
 /// Where this process listens, and what has to happen for a turn.
 pub struct Sockets {
     options: Options,
     listener: Listener,
     events: Arc<Events>,
     operations: Arc<AtomicU64>,
+    /// Somebody may have connected.
+    called: AtomicBool,
+    owner: Arc<Owner>,
 }
 
 impl Sockets {
     /// Begins to listen. Errors: [`Error::Os`].
-    pub fn open(options: Options) -> Result<Self> {
+    pub fn open(options: Options, owner: Arc<Owner>) -> Result<Self> {
         let listener = Listener::open(options.tcp)?;
         let events = Arc::new(Events::new()?);
-        events.watch(&listener.socket)?;
+        events.watch(&listener.socket, LISTENER)?;
         Ok(Sockets {
             options,
             listener,
             events,
             operations: Arc::default(),
+            called: AtomicBool::new(false),
+            owner,
         })
     }
 
-    fn socket(&self, fd: OwnedFd, to: Option<SocketAddrV4>) -> Result<Arc<Socket>> {
-        self.events.watch(&fd)?;
-        Ok(Arc::new(Socket {
+    fn socket(&self, fd: OwnedFd, to: Option<SocketAddrV4>, guest: bool) -> Result<Arc<Socket>> {
+        let called = Arc::new(AtomicBool::new(false));
+        let mark = self.events.mark(called.clone(), guest);
+        let socket = Arc::new(Socket {
             fd,
             to,
             events: self.events.clone(),
+            mark,
+            called,
             pulse: Mutex::default(),
-        }))
+        });
+        self.events.watch(&socket.fd, mark)?;
+        Ok(socket)
     }
 }
 
@@ -67,18 +84,22 @@ impl Network for Sockets {
     fn reach(&self, address: &[u8]) -> Result<Begun> {
         let (fd, secret) = stream::reach(address)?;
         Ok(Begun {
-            stream: self.socket(fd, stream::place(address))?,
+            stream: self.socket(fd, stream::place(address), false)?,
             secret: Some(secret),
         })
     }
 
     fn accept(&self) -> Result<Option<Accepted>> {
+        if !self.called.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let accepted = self.listener.accept();
         let Some(fd) = accepted.map_err(|error| Error::os("accept", error))? else {
+            self.called.store(false, Ordering::Relaxed);
             return Ok(None);
         };
         Ok(Some(Accepted {
-            stream: self.socket(fd, None)?,
+            stream: self.socket(fd, None, true)?,
             known: None,
         }))
     }
@@ -86,11 +107,39 @@ impl Network for Sockets {
     fn want_guests(&self, wanted: bool) {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, wanted);
-        self.events.watch_for(&self.listener.socket, flags);
+        self.events
+            .watch_for(&self.listener.socket, LISTENER, flags);
+    }
+
+    fn progress(&self, turn: bool, _: bool) -> News {
+        let mut news = News {
+            streams: false,
+            guests: false,
+            ended: false,
+        };
+        let mut room = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
+        for mark in ready(&self.events.epoll, &mut room) {
+            if mark == LISTENER {
+                self.called.store(true, Ordering::Relaxed);
+                if !turn {
+                    self.owner.wake();
+                }
+            } else if let Some((called, guest)) = self.events.watched.lock().get(mark as usize) {
+                called.store(true, Ordering::Relaxed);
+                news.streams |= !guest;
+                // Those whose order is drawn are served in turns.
+                news.guests |= *guest && !self.options.unordered;
+            }
+        }
+        news
+    }
+
+    fn is_moved_on_by_waiting(&self) -> bool {
+        !self.options.unordered
     }
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.events.0.as_fd()]
+        vec![self.events.epoll.as_fd()]
     }
 
     fn limits(&self) -> Limits {
@@ -132,28 +181,49 @@ impl Faults for Asked {
 }
 
 /// The descriptors whose events call for a turn: itself one that can be polled.
-struct Events(OwnedFd);
+struct Events {
+    epoll: OwnedFd,
+    /// By the marks of sockets: whether there is something to do, and whether others have begun the stream.
+    watched: Mutex<Vec<(Arc<AtomicBool>, bool)>>,
+}
 
 impl Events {
     fn new() -> Result<Self> {
-        let events = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
-        Ok(Events(events.map_err(|e| Error::os("epoll_create", e))?))
+        let epoll = above(|| epoll::create(epoll::CreateFlags::CLOEXEC));
+        Ok(Events {
+            epoll: epoll.map_err(|e| Error::os("epoll_create", e))?,
+            watched: Mutex::default(),
+        })
+    }
+
+    /// A mark for a socket: that of one which is no more there, or a new one.
+    fn mark(&self, called: Arc<AtomicBool>, guest: bool) -> u64 {
+        let mut watched = self.watched.lock();
+        let free = watched
+            .iter()
+            .position(|(of, _)| Arc::strong_count(of) == 1);
+        let mark = free.unwrap_or(watched.len());
+        match free {
+            Some(mark) => watched[mark] = (called, guest),
+            None => watched.push((called, guest)),
+        }
+        mark as u64
     }
 
     /// Errors: [`Error::Os`].
-    fn watch(&self, what: impl AsFd) -> Result<()> {
-        let data = epoll::EventData::new_u64(0);
-        epoll::add(&self.0, what, data, epoll::EventFlags::IN)
+    fn watch(&self, what: impl AsFd, mark: u64) -> Result<()> {
+        let data = epoll::EventData::new_u64(mark);
+        epoll::add(&self.epoll, what, data, epoll::EventFlags::IN)
             .map_err(|e| Error::os("epoll_ctl", e))
     }
 
-    fn watch_for(&self, what: impl AsFd, flags: epoll::EventFlags) {
-        let _ = epoll::modify(&self.0, what, epoll::EventData::new_u64(0), flags);
+    fn watch_for(&self, what: impl AsFd, mark: u64, flags: epoll::EventFlags) {
+        let _ = epoll::modify(&self.epoll, what, epoll::EventData::new_u64(mark), flags);
     }
 
     /// Before it is closed: the child of a fork may have it, too, and then it would stay.
     fn forget(&self, what: impl AsFd) {
-        let _ = epoll::delete(&self.0, what);
+        let _ = epoll::delete(&self.epoll, what);
     }
 }
 
@@ -163,6 +233,9 @@ struct Socket {
     /// Where somebody is to be reached, over TCP.
     to: Option<SocketAddrV4>,
     events: Arc<Events>,
+    mark: u64,
+    /// Something has come, or there is room, or the stream has ended.
+    called: Arc<AtomicBool>,
     pulse: Mutex<Pulse>,
 }
 
@@ -172,13 +245,19 @@ impl Stream for Socket {
     }
 
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
-        stream::pull(&self.fd, into).map_err(|_| Ended)
+        if !self.called.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        stream::pull(&self.fd, into).map_err(|_| {
+            self.called.store(true, Ordering::Relaxed);
+            Ended
+        })
     }
 
     fn want_room(&self, wanted: bool) {
         let mut flags = epoll::EventFlags::IN;
         flags.set(epoll::EventFlags::OUT, wanted);
-        self.events.watch_for(&self.fd, flags);
+        self.events.watch_for(&self.fd, self.mark, flags);
     }
 
     fn look(&self) -> Found {
@@ -199,5 +278,7 @@ impl Stream for Socket {
     fn end(&self) {
         self.events.forget(&self.fd);
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
+        // Who finds it from now on finds the end, too.
+        self.called.store(true, Ordering::Release);
     }
 }

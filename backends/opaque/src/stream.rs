@@ -168,12 +168,13 @@ pub fn push(socket: impl AsFd, bytes: &[u8]) -> std::result::Result<usize, Errno
     }
 }
 
-/// Appends what has come. Errors: the stream has ended.
+/// Appends what has come; what comes meanwhile, and the end of the stream, may be left to the next call. Errors: the stream has ended.
 pub fn pull(socket: impl AsFd, into: &mut Vec<u8>) -> std::result::Result<(), Errno> {
     // Others wait for their turn.
     const AT_MOST: usize = 1 << 20;
+    const PART: usize = 64 << 10;
     // Threads of programs may have small stacks.
-    let mut part = Vec::with_capacity(64 << 10);
+    let mut part = Vec::with_capacity(PART);
     let mut taken = 0;
     while taken < AT_MOST {
         part.clear();
@@ -182,6 +183,9 @@ pub fn pull(socket: impl AsFd, into: &mut Vec<u8>) -> std::result::Result<(), Er
             Ok((len, _)) => {
                 into.extend_from_slice(&part);
                 taken += len;
+                if len < PART {
+                    break;
+                }
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => break,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unipgas_core::Result;
 use unipgas_core::bundle::Tag;
 use unipgas_core::registry::Opening;
-use unipgas_core::streams::{OverStreams, Streams};
+use unipgas_core::streams::{OverStreams, Owner, Streams};
 use unipgas_core::transport::Transport;
 
 use crate::network::Sockets;
@@ -26,8 +26,11 @@ impl Opaque {
 
     /// Begins to listen. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`](unipgas_core::Error::Os).
     pub fn open(options: Options, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
-        let sockets = Arc::new(Sockets::open(options)?);
-        Streams::open(sockets, beside).map(Opaque)
+        let owner = Arc::new(Owner::default());
+        let sockets = Arc::new(Sockets::open(options, owner.clone())?);
+        let streams = Streams::open(sockets, beside)?;
+        owner.is(&streams);
+        Ok(Opaque(streams))
     }
 }
 
@@ -41,11 +44,6 @@ impl OverStreams for Opaque {
 
     fn is_common(&self, _: &[u8]) -> bool {
         true
-    }
-
-    /// Its turns are the progress thread's alone.
-    fn progress(&self) -> bool {
-        false
     }
 }
 

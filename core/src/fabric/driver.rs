@@ -4,10 +4,10 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{Timespec, epoll};
@@ -15,13 +15,18 @@ use rustix::event::{Timespec, epoll};
 use crate::alarm::{Alarm, Connected};
 use crate::bell::{Bell, armed_are_seen, slice_of};
 use crate::descriptor::{above, pipe};
-use crate::{Error, Result, own_thread};
+use crate::{Error, Result, own_thread, pace};
 
 /// Time between two looks at what is under way and has no descriptor.
 const BEAT: Duration = Duration::from_micros(200);
 /// Time between two looks whether others still move on what is left to them: at first, and later. Once they do not, peers are served within a millisecond
 /// all the same. Each look is a timer, which interrupts the program where both have one core.
 const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(700));
+
+/// After something has come it looks for more for so long before it sleeps, where threads sleep that wait and nobody else wants their processor.
+const LINGER: Duration = Duration::from_micros(100);
+/// The longest time for which a processor is offered to others that do not want it.
+const UNWANTED: Duration = Duration::from_micros(20);
 
 /// Something that needs somebody to move it on.
 pub trait Driven: Send + Sync {
@@ -34,6 +39,10 @@ pub trait Driven: Send + Sync {
     /// It is to be driven from time to time, and not when something comes for it; or that is over.
     fn leave_to_others(&self, leaves: bool) {
         let _ = leaves;
+    }
+    /// Whether threads sleep for which it may bring something, or which may serve peers themselves.
+    fn has_sleepers(&self) -> bool {
+        false
     }
 }
 
@@ -89,6 +98,10 @@ struct Shared {
 }
 
 static CURRENT: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
+/// Something is left to others just now.
+static DOZES: AtomicBool = AtomicBool::new(false);
+/// When a thread that waits began to sleep last, in [nanoseconds](pace::now).
+static SLEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// What the progress thread drives; null in every other thread. Without a destructor: threads still wait while they end.
@@ -105,6 +118,22 @@ pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
 /// Whether this thread is the progress thread.
 pub fn is_this_thread() -> bool {
     !MINE.get().is_null()
+}
+
+/// A thread that waits, and moved networks on, begins to sleep: the progress thread does it from now on.
+pub(crate) fn waiter_sleeps() {
+    // Either this is seen before the thread dozes, or the thread is seen to doze.
+    SLEPT.store(pace::now(), Ordering::SeqCst);
+    if DOZES.load(Ordering::SeqCst)
+        && let Some(driver) = CURRENT.lock().upgrade()
+    {
+        driver.wake();
+    }
+}
+
+/// Whether a thread that waits has begun to sleep after that time.
+pub(crate) fn slept_since(time: u64) -> bool {
+    SLEPT.load(Ordering::SeqCst) > time
 }
 
 /// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
@@ -318,7 +347,9 @@ impl Shared {
             events: events.map_err(|e| Error::os("epoll_create", e))?,
             alarm: pipe().map_err(|e| Error::os("pipe2", e))?,
         };
-        shared.watch(shared.alarm.0.as_fd())?;
+        if cfg!(miri) {
+            shared.watch(shared.alarm.0.as_fd())?;
+        }
         Ok(shared)
     }
 
@@ -345,7 +376,7 @@ impl Shared {
 
     fn run(&self) {
         MINE.set(self);
-        let mut woken = false;
+        let (mut woken, mut came) = (false, false);
         let mut doze = DOZE.0;
         while !self.stopped() {
             // Then there may be something for which a bell was rung before.
@@ -370,7 +401,7 @@ impl Shared {
                 let missed = self.missed.swap(false, Ordering::Relaxed);
                 // What has been left meanwhile has not been asked whether its descriptors may be slept at.
                 if !missed && self.left_to_others().is_empty() {
-                    self.sleep(None, hears || !armed);
+                    came = came && self.lingers() || self.sleep(None, hears || !armed);
                 }
             }
             self.disarm();
@@ -391,8 +422,38 @@ impl Shared {
         bells.iter().for_each(|heard| heard.bell().disarm());
     }
 
-    /// Until there is something to do, but not longer than `longest`; where it does not hear every bell, not longer than a beat.
-    fn sleep(&self, longest: Option<Duration>, hears: bool) {
+    /// Looks for what comes next, instead of being woken for it. Whether something has come.
+    fn lingers(&self) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < LINGER
+            && self
+                .present(Waits::Maybe)
+                .iter()
+                .any(|one| one.has_sleepers())
+        {
+            let offered = Instant::now();
+            std::thread::yield_now();
+            if offered.elapsed() > UNWANTED {
+                return false;
+            }
+            if self.rests(Some(&Timespec::default())) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Until a descriptor can be read, at most for `longest`. Whether one can.
+    fn rests(&self, longest: Option<&Timespec>) -> bool {
+        let (came, alarm) = readable(&self.events, &self.alarm.0, longest);
+        if alarm {
+            let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
+        }
+        came
+    }
+
+    /// Until there is something to do, but not longer than `longest`; where it does not hear every bell, not longer than a beat. Whether something has come.
+    fn sleep(&self, longest: Option<Duration>, hears: bool) -> bool {
         self.sleeps_long.store(true, Ordering::SeqCst);
         let short = !hears || self.under_way.load(Ordering::SeqCst) > 0;
         let beat = short.then_some(BEAT);
@@ -404,9 +465,9 @@ impl Shared {
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
         // Interrupted or not: what there is to do is seen by those who are driven.
-        let _ = readable(&self.events, longest.as_ref());
+        let came = self.rests(longest.as_ref());
         self.sleeps_long.store(false, Ordering::SeqCst);
-        let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
+        came
     }
 
     /// Until something else than what is left to others has to be driven, or that is left no more. `armed`: there are bells. They are not heard meanwhile, as
@@ -416,20 +477,22 @@ impl Shared {
             self.disarm();
         }
         left.iter().for_each(|one| one.leave_to_others(true));
+        DOZES.store(true, Ordering::SeqCst);
         loop {
-            let longest = Timespec::try_from(*span).ok();
-            *span = (*span * 2).min(DOZE.1);
-            let rests = readable(&self.events, longest.as_ref()) == Ok(0);
-            if !rests || armed || self.under_way.load(Ordering::SeqCst) > 0 {
-                break;
-            }
+            // A thread may have begun to sleep before it could see that.
             left.iter().for_each(|one| one.drive());
             if !left.iter().all(|one| one.is_left_to_others()) {
                 break;
             }
+            let longest = Timespec::try_from(*span).ok();
+            *span = (*span * 2).min(DOZE.1);
+            let came = self.rests(longest.as_ref());
+            if came || armed || self.under_way.load(Ordering::SeqCst) > 0 {
+                break;
+            }
         }
+        DOZES.store(false, Ordering::SeqCst);
         left.iter().for_each(|one| one.leave_to_others(false));
-        let _ = rustix::io::read(&self.alarm.0, &mut [0u8; 64]);
     }
 
     /// Those that are.
@@ -459,21 +522,24 @@ impl Shared {
     }
 }
 
-/// Waits until `events` can be read. Not by epoll_wait: valgrind takes what rustix gives it for uninitialised.
+/// Waits until `events` or `alarm` can be read; whether one of them can, and whether that is the alarm. Not by epoll_wait: valgrind takes what rustix gives it for
+/// uninitialised.
 #[cfg(not(miri))]
-fn readable(events: &OwnedFd, longest: Option<&Timespec>) -> rustix::io::Result<usize> {
+fn readable(events: &OwnedFd, alarm: &OwnedFd, longest: Option<&Timespec>) -> (bool, bool) {
     use rustix::event::{PollFd, PollFlags, poll};
-    poll(&mut [PollFd::new(events, PollFlags::IN)], longest)
+    let mut both = [events, alarm].map(|fd| PollFd::new(fd, PollFlags::IN));
+    let came = poll(&mut both, longest).is_ok_and(|count| count > 0);
+    (came, came && !both[1].revents().is_empty())
 }
 
 /// Miri knows nothing else.
 #[cfg(miri)]
-fn readable(events: &OwnedFd, longest: Option<&Timespec>) -> rustix::io::Result<usize> {
+fn readable(events: &OwnedFd, _: &OwnedFd, longest: Option<&Timespec>) -> (bool, bool) {
     let mut ready = [epoll::Event {
         flags: epoll::EventFlags::empty(),
         data: epoll::EventData::new_u64(0),
     }];
-    epoll::wait(events, &mut ready, longest)
+    (epoll::wait(events, &mut ready, longest) == Ok(1), true)
 }
 
 #[cfg(test)]

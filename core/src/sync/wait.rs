@@ -230,6 +230,7 @@ impl Patience<'_> {
             }
             if !cfg!(loom) {
                 issued::look();
+                driver::waiter_sleeps();
             }
             loop {
                 told.check(began.elapsed(), &mut *check)?;
@@ -250,7 +251,7 @@ impl Patience<'_> {
                 }
                 if !rung {
                     Watch::waited(span);
-                } else if !self.crowded && progress() {
+                } else if progress() && !self.crowded {
                     // Who has asked for something may soon ask for more, which this thread serves sooner than one that has to be woken.
                     break;
                 }

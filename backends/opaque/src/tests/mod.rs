@@ -3,6 +3,7 @@
 mod hosts;
 mod peers;
 mod strangers;
+mod waits;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

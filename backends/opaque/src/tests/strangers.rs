@@ -164,7 +164,11 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         // SAFETY:
         // - from now on this thread has descriptors of its own; it closes only what it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
-        let home = Home::open(Arc::new(Sockets::open(Options::default()).unwrap()), None).unwrap();
+        let home = Home::open(
+            Arc::new(Sockets::open(Options::default(), Arc::default()).unwrap()),
+            None,
+        )
+        .unwrap();
         let (mut peer, greeting) = End::silent(&home);
         let mut taken = take_all();
         drive_until_rest(&home);

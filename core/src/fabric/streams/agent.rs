@@ -55,9 +55,8 @@ impl Agent {
         }
     }
 
-    /// Does what there is to do.
-    pub fn turn(&mut self, home: &Home) {
-        let looks = home.hear_alarm();
+    /// Does what there is to do. `looks`: and looks whether peers are there.
+    pub fn turn(&mut self, home: &Home, looks: bool) {
         let alone = !home.is_left_to_others();
         if home.network().progress(true, alone).ended {
             home.tell_of_news();

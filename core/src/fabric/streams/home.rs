@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::agent::Agent;
 use super::greeting::{ADDRESS, Who, greeting, padded};
@@ -19,7 +19,7 @@ use super::polls::Polls;
 use super::release::Releases;
 use super::timer::Timer;
 use crate::agent::{Registered, wire};
-use crate::descriptor::above;
+use crate::descriptor::{above, ready};
 use crate::driver::Driven;
 use crate::op::Local;
 use crate::transport::{Limits, Transport};
@@ -33,6 +33,11 @@ pub(super) const BRIEFLY: Duration = Duration::from_millis(20);
 
 /// Between two turns while others move the network on, in nanoseconds: strangers have to be greeted.
 const TURNS: u64 = Duration::from_millis(10).as_nanos() as u64;
+
+/// Marks of descriptors.
+const NETWORK: u64 = 1;
+const ALARM: u64 = 2;
+const TIMER: u64 = 4;
 
 /// A frame has room for the operands and the comparands of an atomic operation.
 const LARGEST: usize = wire::LONGEST / 2;
@@ -92,9 +97,10 @@ impl Home {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let alarm = above(|| eventfd(0, flags)).map_err(|e| Error::os("eventfd", e))?;
         let timer = Timer::new()?;
-        let own = [alarm.as_fd(), timer.as_fd()];
-        for what in own.into_iter().chain(network.events()) {
-            watch(&events, what).map_err(|e| Error::os("epoll_ctl", e))?;
+        let own = [(alarm.as_fd(), ALARM), (timer.as_fd(), TIMER)];
+        let of_network = network.events().into_iter().map(|fd| (fd, NETWORK));
+        for (what, mark) in own.into_iter().chain(of_network) {
+            watch(&events, what, mark).map_err(|e| Error::os("epoll_ctl", e))?;
         }
         Ok(Home {
             faults: network.faults(),
@@ -376,24 +382,18 @@ impl Home {
         let _ = rustix::io::write(&self.alarm, &1u64.to_ne_bytes());
     }
 
-    /// Whether its descriptor can be read.
-    fn has_news(&self) -> bool {
-        let mut events = [PollFd::new(&self.events, PollFlags::IN)];
-        poll(&mut events, Some(&Timespec::default())) != Ok(0)
+    /// The marks of descriptors that can be read.
+    fn calls(&self) -> u64 {
+        let mut room = [libc::epoll_event { events: 0, u64: 0 }; 4];
+        ready(&self.events, &mut room).fold(0, |calls, mark| calls | mark)
     }
 
-    /// Though others move the network on.
-    fn needs_a_turn(&self) -> bool {
-        let since = pace::now().saturating_sub(self.turned.load(Ordering::Relaxed));
-        let mut calls = [self.alarm.as_fd(), self.timer.as_fd()]
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        since > TURNS || poll(&mut calls, Some(&Timespec::default())) != Ok(0)
-    }
-
-    /// For the agent: a turn begins. Whether it is time to look at streams.
-    pub(super) fn hear_alarm(&self) -> bool {
-        let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
-        self.timer.is_due()
+    /// For the agent: a turn begins, for which there are these calls. Whether it is time to look at streams.
+    fn hear(&self, calls: u64) -> bool {
+        if calls & ALARM != 0 {
+            let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
+        }
+        calls & TIMER != 0 && self.timer.is_due()
     }
 
     pub(super) fn is_leaving(&self) -> bool {
@@ -441,8 +441,8 @@ fn known(links: &[Arc<Link>], address: &[u8]) -> Option<(u32, Arc<Link>)> {
     Some((index as u32, links[index].clone()))
 }
 
-fn watch(events: &OwnedFd, what: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    let data = epoll::EventData::new_u64(0);
+fn watch(events: &OwnedFd, what: BorrowedFd<'_>, mark: u64) -> rustix::io::Result<()> {
+    let data = epoll::EventData::new_u64(mark);
     epoll::add(events, what, data, epoll::EventFlags::IN)
 }
 
@@ -453,19 +453,29 @@ impl Driven for Home {
         }
         let left = self.polls.as_ref().is_some_and(Polls::are_many);
         self.left.store(left, Ordering::Relaxed);
+        let calls = self.calls();
         let needs_a_turn = match left {
             // Who waits would be held up, and does the same.
-            true => self.needs_a_turn(),
+            true => {
+                let since = pace::now().saturating_sub(self.turned.load(Ordering::Relaxed));
+                since > TURNS || calls & !NETWORK != 0
+            }
             false => {
                 self.stirred.swap(false, Ordering::AcqRel)
                     || self.network.needs_beats()
-                    || self.has_news()
+                    || calls != 0
             }
         };
         if needs_a_turn {
             self.turned.store(pace::now(), Ordering::Relaxed);
-            self.agent.lock().turn(self);
+            let mut agent = self.agent.lock();
+            let looks = self.hear(calls);
+            agent.turn(self, looks);
         }
+    }
+
+    fn has_sleepers(&self) -> bool {
+        self.registered.bell().sleepers() > 0
     }
 
     fn is_left_to_others(&self) -> bool {
@@ -480,7 +490,7 @@ impl Driven for Home {
         for what in self.network.events() {
             let _ = match leaves {
                 true => epoll::delete(&self.events, what),
-                false => watch(&self.events, what),
+                false => watch(&self.events, what, NETWORK),
             };
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::pace;
+use crate::{driver, pace};
 
 /// So many in such a time, in nanoseconds, are many. More would never be reached where the turns of the progress thread itself, and other processes on the core,
 /// keep the program from looking.
@@ -49,8 +49,9 @@ impl Polls {
     }
 
     fn are_many_at(&self, now: u64) -> bool {
-        let since = now.saturating_sub(self.noted.load(Ordering::Relaxed));
-        self.were_many.load(Ordering::Relaxed) && since < TIME
+        let noted = self.noted.load(Ordering::Relaxed);
+        let over = now.saturating_sub(noted) >= TIME || driver::slept_since(noted);
+        self.were_many.load(Ordering::Relaxed) && !over
     }
 }
 
