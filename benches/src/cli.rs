@@ -182,7 +182,11 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     for backend in &args.backend {
         registry::check(backend, "").map_err(|e| e.to_string())?;
     }
-    let shares_memory = hosts.is_none() && args.backend.iter().any(|name| !is_network(name));
+    let shares_memory = hosts.is_none()
+        && args
+            .backend
+            .iter()
+            .any(|name| !is_network(name, &args.backend));
     let mut cases = match shares_memory {
         true => case::all(args.quick),
         false => case::of_a_network(args.quick),
@@ -194,7 +198,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
     }
     cases.retain(|case| is_wanted(args, *case));
     if args.list {
-        let place = place_of(&args.backend[0], hosts.as_ref());
+        let place = place_of(&args.backend[0], &args.backend, hosts.as_ref());
         let library = library::find(args.library.as_deref());
         return list(&cases, place.as_ref(), &args.backend[0], library).map(|()| ExitCode::SUCCESS);
     }
@@ -236,20 +240,23 @@ fn is_wanted(args: &Args, case: Case) -> bool {
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
 }
 
-fn is_network(backend: &str) -> bool {
-    [OFI, VERBS, OPAQUE].contains(&backend)
+/// Whether a backend is measured as a network. `opaque` is not where it stands beside a backend whose processes share memory.
+fn is_network(backend: &str, all: &[String]) -> bool {
+    let others = [OFI, VERBS, OPAQUE];
+    let alone = || all.iter().all(|one| others.contains(&one.as_str()));
+    others.contains(&backend) && (backend != OPAQUE || alone())
 }
 
 /// Where processes are that share no memory.
-fn place_of(backend: &str, hosts: Option<&Place>) -> Option<Place> {
-    let here = || is_network(backend).then_some(Place::Here);
+fn place_of(backend: &str, all: &[String], hosts: Option<&Place>) -> Option<Place> {
+    let here = || is_network(backend, all).then_some(Place::Here);
     hosts.cloned().or_else(here)
 }
 
 /// The backends, and where their processes are.
 fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
     let lane = |backend: &String| {
-        let place = place_of(backend, hosts);
+        let place = place_of(backend, &args.backend, hosts);
         let setting = Setting {
             backend: match &place {
                 Some(Place::Hosts(_)) => hosts::networks(),
