@@ -61,10 +61,11 @@ impl Network for Fabric {
     }
 
     fn progress(&self, turn: bool, alone: bool) -> News {
+        let news = self.net.progress(turn, alone);
         if turn && let Some(lifeline) = self.net.lifeline() {
             lifeline.dismiss();
         }
-        self.net.progress(turn, alone)
+        news
     }
 
     fn is_moved_on_by_waiting(&self) -> bool {

@@ -230,7 +230,6 @@ impl Patience<'_> {
             }
             if !cfg!(loom) {
                 issued::look();
-                driver::waiter_sleeps();
             }
             loop {
                 told.check(began.elapsed(), &mut *check)?;
@@ -244,6 +243,9 @@ impl Patience<'_> {
                 }
                 let span = remaining.min(slice);
                 tally::slept();
+                if !cfg!(loom) {
+                    driver::waiter_sleeps();
+                }
                 let rung = listening.sleep(span);
                 if let Some(value) = poll() {
                     Watch::moved();

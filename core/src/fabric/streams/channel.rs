@@ -208,7 +208,7 @@ impl Channel for Requests {
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         if self.completions().pending() > 0 {
-            self.home.take_answers();
+            self.home.take_answers_then();
         }
         self.send_late();
         self.completions().report(sink);

@@ -85,6 +85,8 @@ pub struct Home {
     turned: AtomicU64,
     /// Threads that wait have moved the network on since.
     stirred: AtomicBool,
+    /// A thread that waits has just taken answers, and looks next what has ended.
+    fresh: AtomicBool,
 }
 
 impl Home {
@@ -110,6 +112,7 @@ impl Home {
             left: AtomicBool::new(false),
             turned: AtomicU64::new(0),
             stirred: AtomicBool::new(true),
+            fresh: AtomicBool::new(false),
             network,
             registered: Registered::new(beside),
             heap: Heap::default(),
@@ -329,6 +332,19 @@ impl Home {
                 self.stirred.store(true, Ordering::Release);
             }
             agent.take_answers(self);
+        }
+    }
+
+    /// As [`take_answers`](Home::take_answers), for a thread that polls next.
+    pub(super) fn take_answers_first(&self) {
+        self.take_answers();
+        self.fresh.store(true, Ordering::Relaxed);
+    }
+
+    /// As [`take_answers`](Home::take_answers), for a thread that polls, unless that has [just been done](Home::take_answers_first).
+    pub(super) fn take_answers_then(&self) {
+        if !self.fresh.swap(false, Ordering::Relaxed) {
+            self.take_answers();
         }
     }
 

@@ -93,7 +93,7 @@ impl Streams {
 
     /// See [`Transport::progress`].
     pub fn progress(&self) -> bool {
-        self.home.take_answers();
+        self.home.take_answers_first();
         self.home.has_served()
     }
 
