@@ -1,12 +1,13 @@
 //! Address vectors (fi_av(3)). An address is an index, in tables and maps alike: the lowest one that is not in use.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::collectives::AvSet;
 use crate::domain::Domain;
 use crate::name::{Called, Name};
 use crate::service::Search;
@@ -26,6 +27,7 @@ pub struct AddressVector {
     searches: Mutex<HashMap<u64, Search>>,
     /// How many addresses have been removed: endpoints look here whether what they know may be out of date.
     removals: AtomicU64,
+    sets: Mutex<Vec<Weak<AvSet>>>,
 }
 
 /// What is behind an address.
@@ -55,6 +57,7 @@ impl AddressVector {
             looked: Mutex::new(None),
             searches: Mutex::default(),
             removals: AtomicU64::new(0),
+            sets: Mutex::default(),
         }
     }
 
@@ -215,6 +218,28 @@ impl AddressVector {
             // Those that are not there are nobody who could be heard of.
             let _ = self.find_now(address, called);
         }
+    }
+
+    /// All addresses, in order.
+    pub fn addresses(&self) -> Vec<u64> {
+        let entries = self.entries.read();
+        let all = (0..).zip(&entries.names);
+        all.filter(|(_, known)| known.is_some())
+            .map(|(address, _)| address)
+            .collect()
+    }
+
+    pub(crate) fn add_set(&self, set: &Arc<AvSet>) {
+        let mut sets = self.sets.lock();
+        sets.retain(|known| known.strong_count() > 0);
+        sets.push(Arc::downgrade(set));
+    }
+
+    /// The set with this address.
+    pub(crate) fn set(&self, address: u64) -> Option<Arc<AvSet>> {
+        let sets = self.sets.lock();
+        let mut sets = sets.iter().filter_map(Weak::upgrade);
+        sets.find(|set| set.address() == address)
     }
 
     /// How many addresses have been removed so far.

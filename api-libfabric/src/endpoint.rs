@@ -21,7 +21,8 @@ use crate::service::{Served, Service};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
-    FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_SOURCE_ERR, FI_TAGGED,
+    FI_COLLECTIVE, FI_COMPLETION, FI_FENCE, FI_MSG, FI_ORDER_SAS, FI_SOURCE, FI_SOURCE_ERR,
+    FI_TAGGED,
 };
 use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
 use crate::watcher::Watched;
@@ -146,7 +147,7 @@ impl Endpoint {
         let directory = engine.allocate(size_of::<Directory>(), Rights::READ)?;
         let address = engine.address()?;
         let name = Name::new(id, &address, &directory.key())?;
-        let messages = match options.caps & (FI_MSG | FI_TAGGED) {
+        let messages = match options.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) {
             0 => None,
             _ => Some(Messages::new(domain, &name)?),
         };
@@ -352,8 +353,8 @@ impl Endpoint {
         }
         let queues = queues.into_iter().flatten();
         // In shared memory nothing but messages is ever left to do after a call.
-        let left_to_do =
-            self.options.caps & (FI_MSG | FI_TAGGED) != 0 || self.domain.engine().is_driven();
+        let sends = self.options.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) != 0;
+        let left_to_do = sends || self.domain.engine().is_driven();
         let automatic = self.domain.options().automatic && left_to_do;
         for queue in queues {
             queue.attached.add(self);

@@ -30,6 +30,7 @@
 
 pub mod atomics;
 pub mod av;
+pub mod collectives;
 pub mod completion;
 pub mod counter;
 pub mod domain;
@@ -55,6 +56,7 @@ mod waiters;
 mod watcher;
 
 pub use av::AddressVector;
+pub use collectives::{AvSet, Collective};
 pub use completion::{CompletionQueue, Entry, Failure};
 pub use counter::Counter;
 pub use domain::{Domain, DomainOptions};

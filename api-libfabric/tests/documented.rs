@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Entries of all tables alike, which no function of a program calls.
-const COMMON: [&str; 3] = ["ops_open", "tostr", "ops_set"];
+/// Entries that no function of a program calls.
+const COMMON: [&str; 4] = ["ops_open", "tostr", "ops_set", "msg"];
 
 fn text(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).expect("a file of the sources")

@@ -386,4 +386,7 @@ pub const FI_NEIGHBOURS: &[&str] = &[
     "fi_tsend", "fi_tsendv", "fi_tsendmsg", "fi_tinject", "fi_tsenddata", "fi_tinjectdata", "fi_trecv", "fi_trecvv", "fi_trecvmsg",
     "fi_read", "fi_readv", "fi_readmsg", "fi_write", "fi_writev", "fi_writemsg", "fi_inject_write", "fi_writedata",
     "fi_inject_writedata",
+    "fi_av_set", "fi_av_set_union", "fi_av_set_intersect", "fi_av_set_diff", "fi_av_set_insert", "fi_av_set_remove", "fi_av_set_addr",
+    "fi_join_collective", "fi_query_collective", "fi_barrier", "fi_barrier2", "fi_broadcast", "fi_alltoall", "fi_allreduce",
+    "fi_allgather", "fi_reduce_scatter", "fi_reduce", "fi_scatter", "fi_gather",
 ];

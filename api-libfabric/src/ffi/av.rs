@@ -17,6 +17,7 @@ use crate::sys::*;
 pub(super) struct AvPart {
     pub av: Arc<AddressVector>,
     format: Format,
+    pub is_table: bool,
     /// Insertions are told to an event queue (FI_EVENT).
     asynchronous: bool,
     events: Mutex<Option<Arc<EventQueue>>>,
@@ -42,7 +43,7 @@ static OPS: fi_ops_av = fi_ops_av {
     remove,
     lookup,
     straddr,
-    av_set: no,
+    av_set: super::av_set::open_set,
 };
 
 pub(super) unsafe extern "C" fn open_av(
@@ -56,7 +57,7 @@ pub(super) unsafe extern "C" fn open_av(
         // SAFETY:
         // - a domain of ours and attributes (or null), by the interface.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_mut()) };
-        let mut asynchronous = false;
+        let (mut asynchronous, mut is_table) = (false, true);
         if let Some(attr) = attr {
             if !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.r#type) || attr.rx_ctx_bits != 0 {
                 return Err(Errno::INVAL);
@@ -68,6 +69,7 @@ pub(super) unsafe extern "C" fn open_av(
                 return Err(Errno::BADFLAGS);
             }
             asynchronous = attr.flags & FI_COMPLETION != 0;
+            is_table = attr.r#type != FI_AV_MAP;
             if attr.r#type == FI_AV_UNSPEC {
                 attr.r#type = FI_AV_TABLE;
             }
@@ -79,6 +81,7 @@ pub(super) unsafe extern "C" fn open_av(
         let part = AvPart {
             av: Arc::new(AddressVector::new(&domain.inner.domain)),
             format: domain.inner.format,
+            is_table,
             asynchronous,
             events: Mutex::new(None),
         };

@@ -44,7 +44,7 @@ static OPS: fi_ops_domain = fi_ops_domain {
     stx_ctx: super::shared::open_transmits,
     srx_ctx: super::shared::open_receives,
     query_atomic,
-    query_collective: no,
+    query_collective: super::collective::query,
     endpoint2: super::endpoint::open_endpoint2,
 };
 

@@ -31,7 +31,7 @@ pub(super) struct EndpointPart {
     receive: AtomicU64,
     /// Another name of an endpoint (fi_ep_alias): closing it leaves the endpoint alone.
     alias: bool,
-    events: parking_lot::Mutex<Option<Arc<EventQueue>>>,
+    pub events: parking_lot::Mutex<Option<Arc<EventQueue>>>,
 }
 
 pub(super) type EndpointObject = Object<fid_ep, EndpointPart>;
@@ -67,7 +67,7 @@ static CM: fi_ops_cm = fi_ops_cm {
     accept: no,
     reject: no,
     shutdown: no,
-    join: no,
+    join: super::collective::join,
 };
 
 fn object(part: EndpointPart, context: *mut c_void) -> *mut fid_ep {
@@ -79,7 +79,7 @@ fn object(part: EndpointPart, context: *mut c_void) -> *mut fid_ep {
         rma: &super::rma::OPS,
         tagged: &super::message::TAGGED,
         atomic: &super::atomic::OPS,
-        collective: std::ptr::null(),
+        collective: &super::collective::OPS,
     };
     let flags = part.transmit.load(Ordering::Relaxed) | part.receive.load(Ordering::Relaxed);
     let raw = match flags & FI_TRIGGER {
@@ -170,6 +170,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             let part = &EndpointObject::at(fid)?.inner;
             if !part.alias {
                 part.endpoint.detach();
+                if let Some(events) = &*part.events.lock() {
+                    events.detach(&part.endpoint);
+                }
             }
             let domain = part.endpoint.domain().clone();
             domain.watcher().apart(|| EndpointObject::destroy(fid));
@@ -189,7 +192,11 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                 FI_CLASS_AV if flags == 0 => endpoint.bind_av(&AvObject::at(other)?.inner.av),
                 FI_CLASS_EQ if flags == 0 => {
                     let events = EventObject::at(other)?.inner.clone();
-                    *part.events.lock() = Some(events);
+                    let before = part.events.lock().replace(events.clone());
+                    if endpoint.options().caps & FI_COLLECTIVE != 0 {
+                        before.inspect(|before| before.detach(endpoint));
+                        events.attach(endpoint);
+                    }
                     Ok(())
                 }
                 FI_CLASS_CQ => {
@@ -290,7 +297,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                         transmit: own(FI_TRANSMIT, &part.transmit),
                         receive: own(FI_RECV, &part.receive),
                         alias: true,
-                        events: parking_lot::Mutex::new(None),
+                        events: parking_lot::Mutex::new(part.events.lock().clone()),
                     };
                     put(wanted.fid, object(alias, (*fid).context).cast())
                 }

@@ -4,12 +4,17 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use unipgas_core::pace::Pace;
+use unipgas_core::{Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, fid_of, given, is_free, no, no_bind, number, put};
+use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, number, put};
+use crate::completion::Attached;
+use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::waiters::Waiters;
@@ -42,6 +47,11 @@ pub(super) struct EventQueue {
     wait: c_int,
     /// Readable while there is something to read.
     descriptor: Option<OwnedFd>,
+    /// Endpoints whose joins get on when the queue is read.
+    attached: Attached,
+    has_endpoints: AtomicBool,
+    /// Says when a program that reads in vain looks at the lives of peers.
+    lives: Pace,
     _fabric: Arc<Fabric>,
 }
 
@@ -93,6 +103,9 @@ pub(super) unsafe extern "C" fn open_event_queue(
             waiters: Waiters::default(),
             wait,
             descriptor,
+            attached: Attached::default(),
+            has_endpoints: AtomicBool::new(false),
+            lives: Pace::default(),
             _fabric: fabric.inner.clone(),
         });
         if let (FI_WAIT_SET, Some(attr)) = (wait, attr) {
@@ -144,8 +157,8 @@ impl EventQueue {
 
     fn wake(&self) {
         self.more.notify_all();
-        // Sets sleep where all waits of the process do.
-        if self.wait == FI_WAIT_SET
+        // Sets, and waits for joins, sleep where all waits of the process do.
+        if (self.wait == FI_WAIT_SET || self.has_endpoints.load(Ordering::Acquire))
             && let Ok(engine) = crate::process::engine()
         {
             engine.ring();
@@ -167,8 +180,49 @@ impl EventQueue {
         }
     }
 
+    /// The endpoint's joins get on when the queue is read.
+    pub fn attach(&self, endpoint: &Arc<Endpoint>) {
+        self.attached.add(endpoint);
+        self.has_endpoints.store(true, Ordering::Release);
+    }
+
+    /// The endpoint is being closed.
+    pub fn detach(&self, endpoint: &Endpoint) {
+        self.attached.remove(endpoint);
+    }
+
+    /// Moves joins on, unless there is something to read.
+    fn progress(&self) {
+        if self.has_endpoints.load(Ordering::Acquire) && self.lock().is_empty() {
+            if self.lives.is_due() {
+                self.attached.look();
+            }
+            let something = || (!self.lock().is_empty()).then_some(());
+            self.attached.progress_until(something);
+        }
+    }
+
+    /// Waits for something to read while joins get on. Errors: [`Errno::AGAIN`] after so many milliseconds; [`Errno::CANCELED`] if another
+    /// thread closes the queue.
+    fn wait_for_joins(&self, timeout: c_int) -> Result<()> {
+        let mut check = || {
+            waits::call("fi_eq_sread");
+            self.attached.look();
+            self.waiters.check()
+        };
+        let something = || (!self.lock().is_empty()).then_some(());
+        let waited = crate::process::engine()?.wait_for(deadline(timeout), &mut check, || {
+            self.attached.progress_until(something)
+        });
+        waited.map_err(|error| match error {
+            Error::Ended => Errno::CANCELED,
+            _ => Errno::AGAIN,
+        })
+    }
+
     /// Before a wait. Errors: [`Errno::AGAIN`] if there is something to read.
     pub fn arm(&self) -> Result<()> {
+        self.progress();
         if self.lock().is_empty() {
             Ok(())
         } else {
@@ -220,6 +274,7 @@ unsafe extern "C" fn read(
     // - our caller's arguments.
     number(|| unsafe {
         let queue = &EventObject::at(queue)?.inner;
+        queue.progress();
         take(queue, &mut queue.lock(), event, buffer, len, flags)
     })
 }
@@ -243,6 +298,9 @@ unsafe extern "C" fn sread(
             .ok()
             .map(|millis| Instant::now() + Duration::from_millis(millis));
         let _inside = queue.waiters.enter();
+        if queue.has_endpoints.load(Ordering::Acquire) {
+            queue.wait_for_joins(timeout)?;
+        }
         let mut events = queue.lock();
         while events.is_empty() {
             queue.waiters.check()?;

@@ -28,9 +28,11 @@ const MODIFIERS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ |
 const ON_REQUEST: u64 =
     FI_RMA_EVENT | FI_SOURCE | FI_SOURCE_ERR | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_TRIGGER;
 const ALWAYS: u64 = FI_LOCAL_COMM | FI_FENCE;
-const CAPS: u64 = PRIMARY | MODIFIERS | ON_REQUEST | ALWAYS;
-const TRANSMIT_CAPS: u64 = PRIMARY | FI_READ | FI_WRITE | FI_SEND | FI_FENCE | FI_TRIGGER;
-const RECEIVE_CAPS: u64 = PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
+const CAPS: u64 = PRIMARY | FI_COLLECTIVE | MODIFIERS | ON_REQUEST | ALWAYS;
+const TRANSMIT_CAPS: u64 =
+    PRIMARY | FI_COLLECTIVE | FI_READ | FI_WRITE | FI_SEND | FI_FENCE | FI_TRIGGER;
+const RECEIVE_CAPS: u64 =
+    PRIMARY | FI_COLLECTIVE | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 /// Orders of accesses to the same memory, as the three sizes of fi_ep_attr have them.
 const DATA_ORDERS: [u64; 3] = [
@@ -222,7 +224,7 @@ fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
 
 /// Adds the capabilities that `caps` implies: without a direction, all directions (fi_getinfo(3)).
 fn completed(caps: u64) -> u64 {
-    let caps = if caps & PRIMARY == 0 {
+    let caps = if caps & (PRIMARY | FI_COLLECTIVE) == 0 {
         caps | PRIMARY
     } else {
         caps
@@ -387,8 +389,8 @@ impl Offer {
         if let Some(wanted) = wishes.domain {
             offer.meet_domain(version, wanted, reach)?;
         }
-        // RMA and atomics progress without calls of the target. Messages need calls, or a thread that the hints request.
-        if offer.caps & (FI_MSG | FI_TAGGED) == 0 {
+        // RMA and atomics progress without calls of the target. Messages and collectives need calls, or a thread that the hints request.
+        if offer.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) == 0 {
             offer.data_progress = FI_PROGRESS_AUTO;
         }
         Some(offer)

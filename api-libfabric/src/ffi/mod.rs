@@ -17,6 +17,8 @@ use crate::sys::{fi_ops, fid};
 
 mod atomic;
 mod av;
+mod av_set;
+mod collective;
 mod counter;
 mod domain;
 mod endpoint;

@@ -42,6 +42,7 @@ impl Messages {
                     let sender = || self.acquaintances.name_of(sent.to).ok();
                     reports.operated(report, *entry, *failure, sender);
                 }
+                (After::Collective(key), result) => self.collectives.sent(*key, result),
                 (After::Nothing, _) => {}
             }
             false
@@ -67,7 +68,7 @@ impl Messages {
 impl State {
     /// The number of the endpoint at `to` among the peers of the mailbox. Errors: as for [`State::target`].
     #[inline]
-    pub(super) fn number(
+    pub(crate) fn number(
         &mut self,
         reports: &Reports,
         to: u64,
@@ -162,6 +163,7 @@ impl State {
             for target in self.targets.iter_mut().flatten() {
                 target.number = target.number.filter(|known| *known != number);
             }
+            messages.collectives.forget(number);
             messages.acquaintances.free(number);
         }
     }
@@ -258,13 +260,14 @@ impl State {
     }
 
     /// Tells of the messages that have ended.
-    pub(super) fn report_messages(&mut self, reports: &Reports) {
+    pub(crate) fn report_messages(&mut self, reports: &Reports) {
         let Some(messages) = &mut self.messages else {
             return;
         };
         messages.stale = false;
         if !messages.sent.is_empty() {
             messages.report_sends(reports);
+            self.move_collectives(reports);
         }
         while let Some(messages) = &mut self.messages
             && let Some(ticket) = messages.mailbox.take_ended()
@@ -326,7 +329,12 @@ impl State {
         };
         let drawn = messages.mailbox.drawn(ticket);
         let (Some(drawn), Some(shared)) = (drawn, &messages.shared) else {
-            return messages.discard(self.domain.engine(), ticket);
+            if !self.collective_received(reports, ticket)
+                && let Some(messages) = &mut self.messages
+            {
+                messages.discard(self.domain.engine(), ticket);
+            }
+            return;
         };
         let apart = messages.mailbox.take_apart(ticket);
         let Some(result) = messages.mailbox.test_receive(ticket) else {

@@ -19,10 +19,13 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
+/// Peers that an endpoint exchanges messages with at a time.
+pub(crate) const MOST_PEERS: usize = SHAPE.peers * (1 + SHAPE.more);
 pub(crate) use post::RECEIVE_OP_FLAGS;
 pub use shared::SharedReceives;
 
 use crate::av::AddressVector;
+use crate::collectives::Collectives;
 use crate::completion::Entry;
 use crate::domain::Domain;
 use crate::name::Name;
@@ -136,20 +139,22 @@ impl Acquaintances {
 const FULL: Duration = Duration::from_millis(100);
 
 /// A send that has not ended.
-struct Sent {
-    to: u32,
-    ticket: SendTicket,
-    after: After,
+pub(crate) struct Sent {
+    pub to: u32,
+    pub ticket: SendTicket,
+    pub after: After,
     /// Bytes that were collected from several places, or taken over from the caller.
-    _held: Option<Box<[u8]>>,
+    pub _held: Option<Box<[u8]>>,
 }
 
 /// What is told when a send has ended.
-enum After {
+pub(crate) enum After {
     /// What became of it.
     Report(Report),
     /// The end of the receive that it is the answer to: whoever has been told of that may stop calling.
     Receive(Report, Entry, Option<Errno>),
+    /// The collective operation with this key gets on.
+    Collective(usize),
     Nothing,
 }
 
@@ -207,15 +212,15 @@ struct Claimed {
 
 /// The messages of one endpoint.
 pub(crate) struct Messages {
-    mailbox: Mailbox,
+    pub(crate) mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
-    sent: Vec<Sent>,
+    pub(crate) sent: Vec<Sent>,
     /// How many of them are the program's own, and not answers to peers.
     own: usize,
     /// By the index of the ticket.
     awaited: Vec<Option<Awaited>>,
     /// Sends may have ended since they were looked at.
-    stale: bool,
+    pub(crate) stale: bool,
     claimed: Vec<Claimed>,
     /// Receives whose message nobody wants.
     discarded: Vec<ReceiveTicket>,
@@ -225,9 +230,10 @@ pub(crate) struct Messages {
     removals: u64,
     /// Greetings that it was looked after room for.
     greetings: u64,
-    /// Number of the last atomic operation on a tagged buffer, and how many have not been answered.
+    /// Number of the last atomic operation on a tagged buffer; and operations of this kind, and collective ones, that have not ended.
     asked: u64,
-    unanswered: usize,
+    pub(crate) unanswered: usize,
+    pub(crate) collectives: Collectives,
     /// Receives that it shares with other endpoints.
     shared: Option<Arc<SharedReceives>>,
 }
@@ -306,11 +312,12 @@ impl Messages {
             greetings: 0,
             asked: 0,
             unanswered: 0,
+            collectives: Collectives::default(),
             shared: None,
         })
     }
 
-    /// The program's sends, and atomic operations on tagged buffers, that have not ended.
+    /// The program's sends, atomic operations on tagged buffers, and collective operations that have not ended.
     #[inline]
     pub fn under_way(&self) -> usize {
         self.own + self.unanswered
@@ -376,6 +383,7 @@ impl Messages {
     pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
         let awaited = self.awaited.iter().flatten();
         let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();
+        waited_for.extend(self.collectives.sources());
         waited_for.sort_unstable();
         waited_for.dedup();
         for number in waited_for {
@@ -392,7 +400,7 @@ impl Messages {
 }
 
 /// Messages have no keys: a mailbox that is not there any more has gone with its owner.
-fn errno(error: Error) -> Errno {
+pub(crate) fn errno(error: Error) -> Errno {
     match error {
         Error::StaleRegion => Errno::CONNRESET,
         error => error.into(),

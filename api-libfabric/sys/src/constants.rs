@@ -28,6 +28,7 @@ constants! { FLAGS, u64:
     FI_RMA = 1 << 2,
     FI_TAGGED = 1 << 3,
     FI_ATOMIC = 1 << 4,
+    FI_COLLECTIVE = 1 << 6,
     FI_READ = 1 << 8,
     FI_WRITE = 1 << 9,
     FI_RECV = 1 << 10,
@@ -47,6 +48,15 @@ constants! { FLAGS, u64:
     FI_TRANSMIT_COMPLETE = 1 << 27,
     FI_DELIVERY_COMPLETE = 1 << 28,
     FI_MATCH_COMPLETE = 1 << 31,
+    FI_BARRIER_SET = 1 << 40,
+    FI_BROADCAST_SET = 1 << 41,
+    FI_ALLTOALL_SET = 1 << 42,
+    FI_ALLREDUCE_SET = 1 << 43,
+    FI_ALLGATHER_SET = 1 << 44,
+    FI_REDUCE_SCATTER_SET = 1 << 45,
+    FI_REDUCE_SET = 1 << 46,
+    FI_SCATTER_SET = 1 << 47,
+    FI_GATHER_SET = 1 << 48,
     FI_SOURCE_ERR = 1 << 50,
     FI_LOCAL_COMM = 1 << 51,
     FI_REMOTE_COMM = 1 << 52,
@@ -54,6 +64,7 @@ constants! { FLAGS, u64:
     FI_NUMERICHOST = 1 << 55,
     FI_RMA_EVENT = 1 << 56,
     FI_SOURCE = 1 << 57,
+    FI_UNIVERSE = 1 << 57,
     FI_DIRECTED_RECV = 1 << 59,
     FI_CLAIM = 1 << 59,
     FI_DISCARD = 1 << 58,
@@ -155,6 +166,17 @@ constants! { MODES, i32:
     FI_SUM = 2,
     FI_INT128 = 14,
     FI_UINT128 = 15,
+    FI_VOID = 256,
+    FI_NOOP = 256,
+    FI_BARRIER = 0,
+    FI_BROADCAST = 1,
+    FI_ALLTOALL = 2,
+    FI_ALLREDUCE = 3,
+    FI_ALLGATHER = 4,
+    FI_REDUCE_SCATTER = 5,
+    FI_REDUCE = 6,
+    FI_SCATTER = 7,
+    FI_GATHER = 8,
 }
 
 constants! { WORDS, u32:
@@ -164,6 +186,7 @@ constants! { WORDS, u32:
     FI_PROV_SPECIFIC = 1 << 31,
     FI_TC_UNSPEC = 0,
     FI_AV_COMPLETE = 5,
+    FI_JOIN_COMPLETE = 6,
 }
 
 constants! { CLASSES, usize:
@@ -179,6 +202,8 @@ constants! { CLASSES, usize:
     FI_CLASS_CNTR = 15,
     FI_CLASS_WAIT = 16,
     FI_CLASS_POLL = 17,
+    FI_CLASS_MC = 19,
+    FI_CLASS_AV_SET = 21,
     FI_SHARED_CONTEXT = usize::MAX,
 }
 

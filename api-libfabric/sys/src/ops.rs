@@ -59,7 +59,7 @@ tables! {
         stx_ctx: (*mut fid_domain, *mut fi_tx_attr, *mut *mut fid_stx, *mut c_void) -> c_int;
         srx_ctx: (*mut fid_domain, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
         query_atomic: (*mut fid_domain, c_int, c_int, *mut fi_atomic_attr, u64) -> c_int;
-        query_collective: no;
+        query_collective: (*mut fid_domain, c_int, *mut fi_collective_attr, u64) -> c_int;
         endpoint2: (*mut fid_domain, *mut fi_info, *mut *mut fid_ep, u64, *mut c_void) -> c_int;
     }
     fi_ops_mr {
@@ -74,7 +74,28 @@ tables! {
         remove: (*mut fid_av, *mut u64, usize, u64) -> c_int;
         lookup: (*mut fid_av, u64, *mut c_void, *mut usize) -> c_int;
         straddr: (*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char;
-        av_set: no;
+        av_set: (*mut fid_av, *mut fi_av_set_attr, *mut *mut fid_av_set, *mut c_void) -> c_int;
+    }
+    fi_ops_av_set {
+        set_union: (*mut fid_av_set, *const fid_av_set) -> c_int;
+        intersect: (*mut fid_av_set, *const fid_av_set) -> c_int;
+        diff: (*mut fid_av_set, *const fid_av_set) -> c_int;
+        insert: (*mut fid_av_set, u64) -> c_int;
+        remove: (*mut fid_av_set, u64) -> c_int;
+        addr: (*mut fid_av_set, *mut u64) -> c_int;
+    }
+    fi_ops_collective {
+        barrier: (*mut fid_ep, u64, *mut c_void) -> isize;
+        broadcast: (*mut fid_ep, *mut c_void, usize, *mut c_void, u64, u64, c_int, u64, *mut c_void) -> isize;
+        alltoall: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, c_int, u64, *mut c_void) -> isize;
+        allreduce: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, c_int, c_int, u64, *mut c_void) -> isize;
+        allgather: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, c_int, u64, *mut c_void) -> isize;
+        reduce_scatter: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, c_int, c_int, u64, *mut c_void) -> isize;
+        reduce: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u64, c_int, c_int, u64, *mut c_void) -> isize;
+        scatter: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u64, c_int, u64, *mut c_void) -> isize;
+        gather: (*mut fid_ep, *const c_void, usize, *mut c_void, *mut c_void, *mut c_void, u64, u64, c_int, u64, *mut c_void) -> isize;
+        msg: no;
+        barrier2: (*mut fid_ep, u64, u64, *mut c_void) -> isize;
     }
     fi_ops_eq {
         read: (*mut fid_eq, *mut u32, *mut c_void, usize, u64) -> isize;
@@ -127,7 +148,7 @@ tables! {
         accept: no;
         reject: no;
         shutdown: no;
-        join: no;
+        join: (*mut fid_ep, *const c_void, u64, *mut *mut fid_mc, *mut c_void) -> c_int;
     }
     fi_ops_msg {
         recv: (*mut fid_ep, *mut c_void, usize, *mut c_void, u64, *mut c_void) -> isize;

@@ -39,9 +39,16 @@ structures! {
     fid_cntr { fid: fid, ops: *const fi_ops_cntr, }
     fid_ep {
         fid: fid, ops: *const fi_ops_ep, cm: *const fi_ops_cm, msg: *const fi_ops_msg, rma: *const fi_ops_rma,
-        tagged: *const fi_ops_tagged, atomic: *const fi_ops_atomic, collective: *const c_void,
+        tagged: *const fi_ops_tagged, atomic: *const fi_ops_atomic, collective: *const fi_ops_collective,
     }
     fid_stx { fid: fid, ops: *const fi_ops_ep, }
+    fid_mc { fid: fid, fi_addr: u64, }
+    fid_av_set { fid: fid, ops: *const fi_ops_av_set, }
+    fi_av_set_attr {
+        count: usize, start_addr: u64, end_addr: u64, stride: u64, comm_key_size: usize, comm_key: *mut u8, flags: u64,
+    }
+    fi_collective_attr { op: c_int, datatype: c_int, datatype_attr: fi_atomic_attr, max_members: usize, mode: u64, }
+    fi_collective_addr { set: *const fid_av_set, coll_addr: u64, }
     fi_context { internal: [*mut c_void; 4], }
     fi_provider {
         version: u32, fi_version: u32, context: fi_context, name: *const c_char,

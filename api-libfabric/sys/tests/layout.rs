@@ -13,7 +13,7 @@ fn layouts_are_those_of_the_headers() {
         return;
     };
     let mut text = String::from(
-        "#include <stddef.h>\n#include <rdma/fabric.h>\n#include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n\
+        "#include <stddef.h>\n#include <rdma/fabric.h>\n#include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_collective.h>\n\
          #include <rdma/fi_domain.h>\n#include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
          #include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/fi_trigger.h>\n#include <rdma/providers/fi_prov.h>\n",
     );

@@ -128,6 +128,7 @@ fn caps(_: &Ctx) -> Verdict {
         | FI_RMA
         | FI_TAGGED
         | FI_ATOMIC
+        | FI_COLLECTIVE
         | FI_READ
         | FI_WRITE
         | FI_SEND
@@ -178,6 +179,7 @@ fn caps(_: &Ctx) -> Verdict {
             | FI_SOURCE_ERR
             | FI_DIRECTED_RECV
             | FI_MULTI_RECV
+            | FI_COLLECTIVE
             | FI_TRIGGER;
         ensure_eq!(
             offered & costly & !caps,

@@ -378,11 +378,10 @@ fn unused(_: &Ctx) -> Verdict {
             &*(*station.domain).ops,
             &*(*station.ep).cm,
         );
-        let (options, av) = (&*(*station.ep).ops, &*(*station.av).ops);
+        let options = &*(*station.ep).ops;
         [
             (fabric.passive_ep)(),
             (domain.scalable_ep)(),
-            (domain.query_collective)(),
             (ep.setname)(),
             (ep.getpeer)(),
             (ep.connect)(),
@@ -390,10 +389,8 @@ fn unused(_: &Ctx) -> Verdict {
             (ep.accept)(),
             (ep.reject)(),
             (ep.shutdown)(),
-            (ep.join)(),
             (options.tx_ctx)(),
             (options.rx_ctx)(),
-            (av.av_set)(),
         ]
         .map(|code| code as i32 as isize)
     };

@@ -4,6 +4,10 @@ mod account;
 mod address;
 mod alias;
 mod bad_input;
+mod collective;
+mod collective_calls;
+mod collective_data;
+mod collective_death;
 mod completion;
 mod contention;
 mod counter;
@@ -70,6 +74,10 @@ pub fn laws() -> Vec<&'static Law> {
         pages::laws(),
         key::laws(),
         completion::laws(),
+        collective::laws(),
+        collective_calls::laws(),
+        collective_data::laws(),
+        collective_death::laws(),
         counter::laws(),
         tally::laws(),
         trigger::laws(),

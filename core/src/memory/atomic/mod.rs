@@ -368,6 +368,36 @@ pub unsafe fn apply_vector(
     }
 }
 
+/// Combines `operand` into `target`, element by element, by plain loads and stores.
+///
+/// # Errors
+/// As for [`apply_vector`].
+///
+/// # Safety
+/// Both arrays have `count` elements, do not overlap, and no other thread or process accesses the target during the call.
+pub unsafe fn combine_alone(
+    op: AtomicOp,
+    ty: AtomicType,
+    target: *mut u8,
+    count: usize,
+    operand: *const u8,
+) -> Result<()> {
+    let args = Args {
+        target,
+        operand,
+        compare: std::ptr::null(),
+        result: std::ptr::null_mut(),
+    };
+    check(op, ty, target, std::ptr::null_mut())?;
+    if op.form() != AtomicForm::Update {
+        return Err(Error::Unsupported);
+    }
+    // SAFETY:
+    // - the contract of this call: the elements are valid, and no other thread changes them;
+    // - `check` has tested the alignment and the type; an update reads no compare value.
+    unsafe { dispatch::<true>(op, ty, args, count) }
+}
+
 /// What keeps two from changing one element at once.
 #[derive(Debug, Clone, Copy)]
 pub enum Exclusion<'a> {

@@ -5,7 +5,7 @@ use unipgas::core::port::{Command, DEPTH, KEYS};
 use unipgas::gaspi::config;
 use unipgas::ircce::{self, comm::MAX_UES, flag::MAX_TAGGED_LEN, launch::MPB_MAX, mpb};
 use unipgas::libfabric::atomics::{self, Family, kinds};
-use unipgas::libfabric::{domain, endpoint, memory, messages, rma, service};
+use unipgas::libfabric::{collectives, domain, endpoint, memory, messages, rma, service};
 use unipgas::utofu::caps;
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::MAX_NODES;
@@ -127,7 +127,7 @@ fn of_rcce(wishes: &ircce::launch::Wishes) -> [Limit; 8] {
     ]
 }
 
-fn of_libfabric() -> [Limit; 17] {
+fn of_libfabric() -> [Limit; 19] {
     [
         ("libfabric bytes of a message or RMA", rma::LONGEST as u64),
         (
@@ -162,6 +162,14 @@ fn of_libfabric() -> [Limit; 17] {
         (
             "libfabric kinds (type and operation) of fi_compare_atomic",
             kinds(Family::Compare) as u64,
+        ),
+        (
+            "libfabric bytes that a collective operation counts",
+            collectives::MOST_BYTES as u64,
+        ),
+        (
+            "libfabric members of a group",
+            collectives::MOST_MEMBERS as u64,
         ),
         ("libfabric bytes of a key", memory::KEY_SIZE as u64),
         (

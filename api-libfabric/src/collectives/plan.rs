@@ -1,0 +1,378 @@
+//! The messages of one member in a collective operation, as data: rounds of sends and receives within one piece of memory.
+//!
+//! A round ends when all its sends and receives have ended. Each member has got a message that depends on each other member before its last
+//! round ends, so no member completes before all have begun (fi_collective(3)).
+
+use unipgas_core::schedule::children;
+
+/// `enum fi_collective_op`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of the header")]
+pub enum Collective {
+    Barrier,
+    Broadcast,
+    AllToAll,
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Reduce,
+    Scatter,
+    Gather,
+}
+
+impl Collective {
+    /// All, in the order of the header.
+    pub const ALL: [Collective; 9] = [
+        Collective::Barrier,
+        Collective::Broadcast,
+        Collective::AllToAll,
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::Reduce,
+        Collective::Scatter,
+        Collective::Gather,
+    ];
+
+    /// Whether elements of different members are combined.
+    pub fn reduces(self) -> bool {
+        matches!(
+            self,
+            Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce
+        )
+    }
+
+    /// Whether one member is the source or the destination of the data.
+    pub fn has_root(self) -> bool {
+        matches!(
+            self,
+            Collective::Broadcast | Collective::Reduce | Collective::Scatter | Collective::Gather
+        )
+    }
+}
+
+/// Bytes of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Span {
+    pub at: usize,
+    pub len: usize,
+}
+
+/// A message that is received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Receive {
+    pub from: u32,
+    pub into: Span,
+    /// At the end of the round it is combined with the elements there.
+    pub onto: Option<usize>,
+}
+
+/// Messages that may be under way at the same time.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    pub sends: Vec<(u32, Span)>,
+    pub receives: Vec<Receive>,
+}
+
+/// One member's part.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Bytes of the memory.
+    pub len: usize,
+    /// The operand is copied to here.
+    pub load: Option<Span>,
+    /// A part of the operand that is this member's own, and its place in the result.
+    pub own: Option<(Span, usize)>,
+    pub rounds: Vec<Round>,
+    /// The result.
+    pub store: Option<Span>,
+}
+
+/// Who takes part.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seat {
+    pub me: u32,
+    pub n: u32,
+    /// The root, among the members.
+    pub root: u32,
+}
+
+impl Seat {
+    fn others(self) -> impl Iterator<Item = u32> {
+        (0..self.n).filter(move |member| *member != self.me)
+    }
+
+    /// The place of a member's slice.
+    fn slice(member: u32, len: usize) -> Span {
+        Span {
+            at: member as usize * len,
+            len,
+        }
+    }
+}
+
+impl Plan {
+    /// `len`: bytes of `count` elements.
+    pub fn new(kind: Collective, seat: Seat, len: usize) -> Plan {
+        let all = Span {
+            at: 0,
+            len: seat.n as usize * len,
+        };
+        let one = Span { at: 0, len };
+        let at_root = seat.me == seat.root;
+        let mut plan = match kind {
+            Collective::Barrier => Plan::default(),
+            Collective::Broadcast => Plan {
+                len,
+                load: at_root.then_some(one),
+                store: (!at_root).then_some(one),
+                ..Plan::default()
+            },
+            Collective::AllReduce => Plan {
+                len: 2 * len,
+                load: Some(one),
+                store: Some(one),
+                ..Plan::default()
+            },
+            Collective::Reduce => Plan {
+                load: Some(one),
+                store: at_root.then_some(one),
+                ..Plan::default()
+            },
+            Collective::AllGather => Plan {
+                len: all.len,
+                load: Some(Seat::slice(seat.me, len)),
+                store: Some(all),
+                ..Plan::default()
+            },
+            Collective::Gather => Plan {
+                len: if at_root { all.len } else { len },
+                load: Some(if at_root {
+                    Seat::slice(seat.me, len)
+                } else {
+                    one
+                }),
+                store: at_root.then_some(all),
+                ..Plan::default()
+            },
+            Collective::Scatter => Plan {
+                len: if at_root { all.len } else { len },
+                load: at_root.then_some(all),
+                store: Some(if at_root {
+                    Seat::slice(seat.me, len)
+                } else {
+                    one
+                }),
+                ..Plan::default()
+            },
+            Collective::AllToAll => Plan {
+                len: 2 * all.len,
+                load: Some(all),
+                own: Some((Seat::slice(seat.me, len), all.len + seat.me as usize * len)),
+                store: Some(Span { at: all.len, ..all }),
+                ..Plan::default()
+            },
+            Collective::ReduceScatter => Plan {
+                len: 2 * all.len,
+                load: Some(all),
+                store: Some(Seat::slice(seat.me, len)),
+                ..Plan::default()
+            },
+        };
+        match kind {
+            Collective::Barrier => plan.disseminate(seat),
+            Collective::Broadcast => plan.climb(seat, 0, len),
+            Collective::Reduce => plan.climb(seat, len, 0),
+            Collective::AllReduce => plan.double(seat, len),
+            Collective::Gather => plan.spread(seat, len, 0),
+            Collective::Scatter => plan.spread(seat, 0, len),
+            Collective::AllGather => plan.exchange(
+                seat,
+                |_| Seat::slice(seat.me, len),
+                |from| (Seat::slice(from, len), None),
+            ),
+            Collective::AllToAll => plan.exchange(
+                seat,
+                |to| Seat::slice(to, len),
+                |from| {
+                    let slice = Seat::slice(from, len);
+                    let at = all.len + slice.at;
+                    (Span { at, ..slice }, None)
+                },
+            ),
+            Collective::ReduceScatter => plan.exchange(
+                seat,
+                |to| Seat::slice(to, len),
+                |from| {
+                    let slice = Seat::slice(from, len);
+                    let at = all.len + slice.at;
+                    (Span { at, ..slice }, Some(seat.me as usize * len))
+                },
+            ),
+        }
+        plan
+    }
+
+    /// Each member says to each other one that it has come.
+    pub fn meeting(seat: Seat) -> Plan {
+        let mut plan = Plan::default();
+        plan.exchange(seat, |_| Span::default(), |_| (Span::default(), None));
+        plan
+    }
+
+    /// One round, in which each member sends to each other one.
+    fn exchange(
+        &mut self,
+        seat: Seat,
+        from: impl Fn(u32) -> Span,
+        into: impl Fn(u32) -> (Span, Option<usize>),
+    ) {
+        // Members begin at different places, so that they do not all send to the same one.
+        let turned = |distance| (seat.me + distance) % seat.n;
+        self.rounds.push(Round {
+            sends: (1..seat.n).map(turned).map(|to| (to, from(to))).collect(),
+            receives: seat
+                .others()
+                .map(|from| {
+                    let (into, onto) = into(from);
+                    Receive { from, into, onto }
+                })
+                .collect(),
+        });
+    }
+
+    /// Dissemination: in each round twice as many members have been heard of.
+    fn disseminate(&mut self, Seat { me, n, .. }: Seat) {
+        let distances = std::iter::successors(Some(1u32), |distance| distance.checked_mul(2));
+        for distance in distances.take_while(|distance| *distance < n) {
+            self.rounds.push(Round {
+                sends: vec![((me + distance) % n, Span::default())],
+                receives: vec![Receive {
+                    from: (me + n - distance) % n,
+                    into: Span::default(),
+                    onto: None,
+                }],
+            });
+        }
+    }
+
+    /// Recursive doubling: all members combine the same pairs, and get the same bits. Members above the largest power of two give their values
+    /// to others, and get the result from them.
+    fn double(&mut self, Seat { me, n, .. }: Seat, len: usize) {
+        let value = Span { at: 0, len };
+        let combine = |from| Receive {
+            from,
+            into: Span { at: len, len },
+            onto: Some(0),
+        };
+        let p = match n.is_power_of_two() {
+            true => n,
+            false => n.next_power_of_two() / 2,
+        };
+        if me >= p {
+            self.rounds.push(Round {
+                sends: vec![(me - p, value)],
+                receives: Vec::new(),
+            });
+            self.rounds.push(Round {
+                sends: Vec::new(),
+                receives: vec![Receive {
+                    from: me - p,
+                    into: value,
+                    onto: None,
+                }],
+            });
+            return;
+        }
+        let above = (me + p < n).then_some(me + p);
+        if let Some(from) = above {
+            self.rounds.push(Round {
+                sends: Vec::new(),
+                receives: vec![combine(from)],
+            });
+        }
+        for bit in 0..p.trailing_zeros() {
+            let partner = me ^ (1 << bit);
+            self.rounds.push(Round {
+                sends: vec![(partner, value)],
+                receives: vec![combine(partner)],
+            });
+        }
+        if let Some(to) = above {
+            self.rounds.push(Round {
+                sends: vec![(to, value)],
+                receives: Vec::new(),
+            });
+        }
+    }
+
+    /// Up a binomial tree to the root, with `up` bytes that are combined on the way, and down again, with `down` bytes.
+    fn climb(&mut self, Seat { me, n, root }: Seat, up: usize, down: usize) {
+        let relative = (me + n - root) % n;
+        let absolute = |relative: u32| (relative + root) % n;
+        let below: Vec<u32> = children(relative, n).map(absolute).collect();
+        self.len = self.len.max(up * (1 + below.len()));
+        if !below.is_empty() {
+            let receives = below.iter().zip(1..).map(|(from, nth)| Receive {
+                from: *from,
+                into: Span {
+                    at: nth * up,
+                    len: up,
+                },
+                onto: (up > 0).then_some(0),
+            });
+            self.rounds.push(Round {
+                sends: Vec::new(),
+                receives: receives.collect(),
+            });
+        }
+        let lowered = Span { at: 0, len: down };
+        if relative != 0 {
+            let parent = absolute(relative & (relative - 1));
+            self.rounds.push(Round {
+                sends: vec![(parent, Span { at: 0, len: up })],
+                receives: vec![Receive {
+                    from: parent,
+                    into: lowered,
+                    onto: None,
+                }],
+            });
+        }
+        self.rounds.push(Round {
+            sends: below.into_iter().map(|to| (to, lowered)).collect(),
+            receives: Vec::new(),
+        });
+    }
+
+    /// From all members straight to the root, with `up` bytes each, and back, with `down` bytes each.
+    fn spread(&mut self, seat: Seat, up: usize, down: usize) {
+        if seat.me != seat.root {
+            self.rounds.push(Round {
+                sends: vec![(seat.root, Span { at: 0, len: up })],
+                receives: vec![Receive {
+                    from: seat.root,
+                    into: Span { at: 0, len: down },
+                    onto: None,
+                }],
+            });
+            return;
+        }
+        let receives = seat.others().map(|from| Receive {
+            from,
+            into: Seat::slice(from, up),
+            onto: None,
+        });
+        self.rounds.push(Round {
+            sends: Vec::new(),
+            receives: receives.collect(),
+        });
+        let sends = seat.others().map(|to| (to, Seat::slice(to, down)));
+        self.rounds.push(Round {
+            sends: sends.collect(),
+            receives: Vec::new(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

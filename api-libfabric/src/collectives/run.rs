@@ -1,0 +1,406 @@
+//! Collective operations under way.
+//!
+//! A member that fails tells it at once to all members that need a message from it. So the death of a member ends the operation at all members
+//! that depend on it. A failed operation stays until it has received all that the others send for it.
+
+use unipgas_core::Engine;
+use unipgas_core::atomic::combine_alone;
+use unipgas_core::message::{Envelope, Mode, Pattern, ReceiveTicket, Received};
+
+use super::plan::{Plan, Receive, Span};
+use super::{Awaiting, Elements, Group, Joined};
+use crate::messages::{After, Messages, Sent, errno};
+use crate::operation::{Report, Reports};
+use crate::rma::Part;
+use crate::state::State;
+use crate::status::{Errno, Result};
+
+/// The context of these messages; those of programs have 0 and 1, answers to atomic operations 2.
+const CONTEXT: u8 = 3;
+
+/// Where the result of an operation goes.
+pub(super) enum End {
+    Report(Report, Part),
+    Join(Joined),
+}
+
+/// An operation under way.
+pub(super) struct Running {
+    group: usize,
+    /// Among the operations of the group.
+    number: u64,
+    plan: Plan,
+    elements: Option<Elements>,
+    /// Aligned for all types.
+    memory: Box<[u128]>,
+    /// The next round, of which `open` sends and receives have not ended if it has `begun`.
+    round: usize,
+    begun: bool,
+    open: usize,
+    failure: Option<Errno>,
+    /// All rounds have begun, without data.
+    abandoned: bool,
+    /// `None`: the result has been told.
+    end: Option<End>,
+}
+
+impl Running {
+    /// The next operation of the group. Errors: [`Errno::NOMEM`].
+    pub fn new(
+        key: usize,
+        group: &mut Group,
+        plan: Plan,
+        elements: Option<Elements>,
+        end: End,
+    ) -> Result<Running> {
+        let words = plan.len.div_ceil(size_of::<u128>());
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(words).map_err(|_| Errno::NOMEM)?;
+        memory.resize(words, 0);
+        group.begun += 1;
+        group.running += 1;
+        Ok(Running {
+            group: key,
+            number: group.begun,
+            plan,
+            elements,
+            memory: memory.into(),
+            round: 0,
+            begun: false,
+            open: 0,
+            failure: None,
+            abandoned: false,
+            end: Some(end),
+        })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut(&mut self.memory)
+    }
+
+    /// Takes the operand over.
+    ///
+    /// # Safety
+    /// As many bytes as the plan loads are readable at `operand`.
+    pub unsafe fn load(&mut self, operand: *const u8) {
+        if let Some(Span { at, len }) = self.plan.load {
+            // SAFETY:
+            // - the contract of this call.
+            let operand = unsafe { std::slice::from_raw_parts(operand, len) };
+            self.bytes()[at..at + len].copy_from_slice(operand);
+        }
+        if let Some((Span { at, len }, to)) = self.plan.own {
+            self.bytes().copy_within(at..at + len, to);
+        }
+    }
+
+    /// Combines the elements that the round has received.
+    fn combine(&mut self) {
+        let Some(round) = self.plan.rounds.get(self.round) else {
+            return;
+        };
+        let Some(elements) = self.elements.filter(|_| self.failure.is_none()) else {
+            return;
+        };
+        let base = self.memory.as_mut_ptr().cast::<u8>();
+        for Receive { into, onto, .. } in &round.receives {
+            let (Some(onto), Some(op)) = (onto, elements.op) else {
+                continue;
+            };
+            let count = into.len / elements.size();
+            // SAFETY:
+            // - both places are within the memory, and apart; the sends and receives of the round have ended, so no one else uses it.
+            let done = unsafe {
+                combine_alone(
+                    op,
+                    elements.ty,
+                    base.wrapping_add(*onto),
+                    count,
+                    base.wrapping_add(into.at),
+                )
+            };
+            if let Err(error) = done {
+                self.failure.get_or_insert(error.into());
+            }
+        }
+    }
+
+    /// The result, at the end of an operation that has not failed.
+    fn store(&mut self, result: Part) {
+        if let Some(Span { at, len }) = self.plan.store {
+            // SAFETY:
+            // - valid for writes until the operation is complete, by the contract of `Endpoint::collective`; as long as the result.
+            unsafe { result.bytes() }.copy_from_slice(&self.bytes()[at..at + len]);
+        }
+    }
+}
+
+impl Messages {
+    /// Posts the sends and receives of an operation's round.
+    fn begin_round(&mut self, engine: &Engine, key: usize) {
+        let collectives = &mut self.collectives;
+        let (running, mailbox) = (&mut collectives.running[key], &mut self.mailbox);
+        let group = &collectives.groups[running.group];
+        let Some(round) = running.plan.rounds.get(running.round) else {
+            return;
+        };
+        let base = running.memory.as_mut_ptr().cast::<u8>();
+        let tag = group.tag(running.number);
+        for Receive { from, into, .. } in &round.receives {
+            let source = match group.members[*from as usize].number {
+                Ok(number) => number,
+                Err(errno) => {
+                    running.failure.get_or_insert(errno);
+                    continue;
+                }
+            };
+            let pattern = Pattern {
+                source: Some(source),
+                context: CONTEXT,
+                tag,
+                ignore: 0,
+            };
+            // Rounds of a failed operation are under way together, and use no memory.
+            let bytes = running.failure.map_or(into.len, |_| 0);
+            // SAFETY:
+            // - within the memory, which stays until the receive has ended; no other send or receive of the round uses these bytes.
+            let ticket = unsafe { mailbox.receive(pattern, base.wrapping_add(into.at), bytes) };
+            let awaiting = Awaiting {
+                ticket,
+                running: key,
+                bytes,
+                source,
+            };
+            collectives.awaiting.insert(ticket.index(), awaiting);
+            running.open += 1;
+        }
+        for (to, Span { at, len }) in &round.sends {
+            let Ok(number) = group.members[*to as usize].number else {
+                running.failure.get_or_insert(Errno::CONNRESET);
+                continue;
+            };
+            let failure = running.failure.map_or(0, |errno| errno.0);
+            let envelope = Envelope {
+                context: CONTEXT,
+                tag,
+                extra: failure as u64,
+            };
+            let data = match failure {
+                0 => (base.wrapping_add(*at).cast_const(), *len),
+                _ => (base.cast_const(), 0),
+            };
+            // SAFETY:
+            // - within the memory, which stays, unchanged, until all sends of the round have ended.
+            let sent =
+                unsafe { mailbox.send(engine, number, envelope, data, Mode::Buffered, false) };
+            match sent {
+                Ok(None) => {}
+                Ok(Some(ticket)) => {
+                    running.open += 1;
+                    self.sent.push(Sent {
+                        to: number,
+                        ticket,
+                        after: After::Collective(key),
+                        _held: None,
+                    });
+                    self.stale = true;
+                }
+                Err(error) => {
+                    running.failure.get_or_insert(errno(error));
+                }
+            }
+        }
+    }
+}
+
+impl Messages {
+    /// Begins all rounds that are left of an operation that has failed.
+    fn abandon(&mut self, engine: &Engine, key: usize) {
+        while let Some(running) = self.collectives.running.get_mut(key)
+            && running.round + usize::from(running.begun) < running.plan.rounds.len()
+        {
+            running.round += usize::from(running.begun);
+            running.begun = true;
+            self.begin_round(engine, key);
+        }
+    }
+}
+
+impl super::Collectives {
+    /// A send of an operation has ended; it gets on by [`State::move_collectives`].
+    #[cold]
+    pub fn sent(&mut self, key: usize, result: std::result::Result<(), unipgas_core::Error>) {
+        let Some(running) = self.running.get_mut(key) else {
+            return;
+        };
+        running.open -= 1;
+        if let Err(error) = result {
+            running.failure.get_or_insert(errno(error));
+        }
+        self.moved.push(key);
+    }
+}
+
+impl State {
+    /// Begins an operation.
+    pub(super) fn begin(&mut self, reports: &Reports, running: Running) {
+        if let Some(messages) = &mut self.messages {
+            messages.unanswered += 1;
+            let key = messages.collectives.running.insert(running);
+            self.advance(reports, key);
+            self.report_messages(reports);
+        }
+    }
+
+    /// Operations of which a send has ended get on.
+    #[cold]
+    pub(crate) fn move_collectives(&mut self, reports: &Reports) {
+        while let Some(messages) = &mut self.messages
+            && let Some(key) = messages.collectives.moved.pop()
+        {
+            self.advance(reports, key);
+        }
+    }
+
+    /// A receive has ended; false if no collective operation waits for it.
+    #[cold]
+    pub(crate) fn collective_received(&mut self, reports: &Reports, ticket: ReceiveTicket) -> bool {
+        let Some(messages) = &mut self.messages else {
+            return false;
+        };
+        let known = messages.collectives.awaiting.get(&ticket.index());
+        if known.is_none_or(|known| known.ticket != ticket) {
+            return false;
+        }
+        // Not if its predecessor under this index has ended.
+        let Some(result) = messages.mailbox.test_receive(ticket) else {
+            return true;
+        };
+        let Some(known) = messages.collectives.awaiting.remove(&ticket.index()) else {
+            return true;
+        };
+        let Some(running) = messages.collectives.running.get_mut(known.running) else {
+            return true;
+        };
+        running.open -= 1;
+        if let Err(errno) = checked(result, known.bytes) {
+            running.failure.get_or_insert(errno);
+        }
+        self.advance(reports, known.running);
+        true
+    }
+
+    /// Goes from round to round.
+    fn advance(&mut self, reports: &Reports, key: usize) {
+        loop {
+            self.tell_failed(reports, key);
+            let Some(messages) = &mut self.messages else {
+                return;
+            };
+            let Some(running) = messages.collectives.running.get_mut(key) else {
+                return;
+            };
+            if running.failure.is_some() && !std::mem::replace(&mut running.abandoned, true) {
+                messages.abandon(self.domain.engine(), key);
+            } else if running.open > 0 {
+                return;
+            } else if std::mem::take(&mut running.begun) {
+                running.combine();
+                running.round += 1;
+            } else if running.round == running.plan.rounds.len() {
+                return self.finish(reports, key);
+            } else {
+                running.begun = true;
+                messages.begin_round(self.domain.engine(), key);
+            }
+        }
+    }
+
+    /// Tells of an operation that has failed, once.
+    fn tell_failed(&mut self, reports: &Reports, key: usize) {
+        if let Some(messages) = &mut self.messages
+            && let Some(running) = messages.collectives.running.get_mut(key)
+            && let Some(errno) = running.failure
+            && let Some(end) = running.end.take()
+        {
+            messages.unanswered -= 1;
+            let left = messages.collectives.groups[running.group].left;
+            match end {
+                // Nobody calls who could be told that nothing is bound.
+                End::Report(report, _) => drop(reports.fail(&report, errno)),
+                End::Join(_) if left => {}
+                End::Join(joined) => joined(Err(errno)),
+            }
+        }
+    }
+
+    /// The last round has ended.
+    fn finish(&mut self, reports: &Reports, key: usize) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let mut running = messages.collectives.running.remove(key);
+        let group = &mut messages.collectives.groups[running.group];
+        group.running -= 1;
+        let end = running.end.take();
+        messages.unanswered -= usize::from(end.is_some());
+        match end {
+            None => {}
+            Some(End::Report(report, result)) => {
+                running.store(result);
+                reports.succeed(&report);
+            }
+            Some(End::Join(joined)) => {
+                group.joined = true;
+                joined(Ok(()));
+            }
+        }
+        messages.collectives.drop_left(running.group);
+    }
+
+    /// The operations of a group that has been left fail.
+    pub(super) fn leave_group(&mut self, reports: &Reports, key: usize) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        let running = messages.collectives.running.iter_mut();
+        let of_group: Vec<usize> = running
+            .filter(|(_, running)| running.group == key)
+            .map(|(nth, running)| {
+                running.failure.get_or_insert(Errno::CANCELED);
+                nth
+            })
+            .collect();
+        messages.collectives.drop_left(key);
+        for nth in of_group {
+            self.advance(reports, nth);
+        }
+    }
+}
+
+impl super::Collectives {
+    /// Whether the result of an operation of the group has not been told.
+    pub(super) fn has_begun(&self, key: usize) -> bool {
+        let mut running = self.running.iter();
+        running.any(|(_, running)| running.group == key && running.end.is_some())
+    }
+
+    /// Removes a group that has been left, and has no operation under way.
+    fn drop_left(&mut self, key: usize) {
+        let group = self.groups.get(key);
+        if group.is_some_and(|group| group.left && group.running == 0) {
+            self.groups.remove(key);
+        }
+    }
+}
+
+/// What has become of a receive of so many bytes. Errors: the failure of the sender's operation, or of the message.
+fn checked(result: std::result::Result<Received, unipgas_core::Error>, bytes: usize) -> Result<()> {
+    let received = result.map_err(errno)?;
+    match received.envelope.extra as i32 {
+        0 if received.len == bytes => Ok(()),
+        // The members do not agree in what they do.
+        0 => Err(Errno::TRUNC),
+        failure => Err(Errno(failure)),
+    }
+}

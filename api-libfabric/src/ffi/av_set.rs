@@ -1,0 +1,169 @@
+//! Address vector sets.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::av::AvObject;
+use super::{Object, code, fid_of, given, no, no_bind, no_control, put};
+use crate::collectives::{AvSet, Collective};
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) type SetObject = Object<fid_av_set, Arc<AvSet>>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+static OPS: fi_ops_av_set = fi_ops_av_set {
+    size: size_of::<fi_ops_av_set>(),
+    set_union,
+    intersect,
+    diff,
+    insert,
+    remove,
+    addr,
+};
+
+/// The flags that restrict a set to operations.
+const FLAGS: [(u64, Collective); 9] = [
+    (FI_BARRIER_SET, Collective::Barrier),
+    (FI_BROADCAST_SET, Collective::Broadcast),
+    (FI_ALLTOALL_SET, Collective::AllToAll),
+    (FI_ALLREDUCE_SET, Collective::AllReduce),
+    (FI_ALLGATHER_SET, Collective::AllGather),
+    (FI_REDUCE_SCATTER_SET, Collective::ReduceScatter),
+    (FI_REDUCE_SET, Collective::Reduce),
+    (FI_SCATTER_SET, Collective::Scatter),
+    (FI_GATHER_SET, Collective::Gather),
+];
+
+pub(super) unsafe extern "C" fn open_set(
+    av: *mut fid_av,
+    attr: *mut fi_av_set_attr,
+    set: *mut *mut fid_av_set,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        given(set)?;
+        // SAFETY:
+        // - an address vector of this provider and attributes, or null, by the interface.
+        let (part, attr) =
+            unsafe { (&AvObject::at(av)?.inner, attr.as_ref().ok_or(Errno::INVAL)?) };
+        let known = FLAGS.iter().fold(FI_UNIVERSE, |all, (flag, _)| all | flag);
+        if attr.flags & !known != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        if attr.comm_key_size != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let operations = FLAGS.iter().filter(|(flag, _)| attr.flags & flag != 0);
+        let operations: Vec<Collective> = operations.map(|(_, operation)| *operation).collect();
+        let members = members(attr, part.is_table, || part.av.addresses())?;
+        let made = AvSet::new(&part.av, members, &operations)?;
+        let raw = fid_av_set {
+            fid: fid_of(FI_CLASS_AV_SET, context, &FID),
+            ops: &OPS,
+        };
+        // SAFETY:
+        // - not null, so a place for a pointer.
+        unsafe { put(set, Object::create(raw, made)) }
+    })
+}
+
+/// The first members. Errors: [`Errno::INVAL`] for a range that is none, or has more than the expected members, or of a map.
+fn members(
+    attr: &fi_av_set_attr,
+    is_table: bool,
+    all: impl FnOnce() -> Vec<u64>,
+) -> Result<Vec<u64>> {
+    let (start, end) = (attr.start_addr, attr.end_addr);
+    let empty = start == FI_ADDR_NOTAVAIL && end == FI_ADDR_NOTAVAIL;
+    if attr.flags & FI_UNIVERSE != 0 {
+        return Ok(all());
+    }
+    if empty {
+        return match attr.stride {
+            0 => Ok(Vec::new()),
+            _ => Err(Errno::INVAL),
+        };
+    }
+    let range = start <= end && end != FI_ADDR_NOTAVAIL && is_table;
+    if !range || attr.stride == 0 {
+        return Err(Errno::INVAL);
+    }
+    if attr.count != 0 && (end - start) / attr.stride >= attr.count as u64 {
+        return Err(Errno::INVAL);
+    }
+    let mut members = all();
+    members.retain(|address| {
+        (start..=end).contains(address) && (address - start).is_multiple_of(attr.stride)
+    });
+    Ok(members)
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a set, by the table that this function is in, which the caller gives up.
+        unsafe {
+            SetObject::at(fid)?;
+            SetObject::destroy(fid);
+        }
+        Ok(())
+    })
+}
+
+/// # Safety
+/// Sets of this provider, or null.
+unsafe fn change(
+    set: *mut fid_av_set,
+    other: *const fid_av_set,
+    how: fn(&AvSet, &AvSet) -> Result<()>,
+) -> c_int {
+    // SAFETY:
+    // - the contract of this call.
+    code(|| unsafe { how(&SetObject::at(set)?.inner, &SetObject::at(other)?.inner) })
+}
+
+unsafe extern "C" fn set_union(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
+    // SAFETY:
+    // - sets of this provider or null, by the interface; likewise below.
+    unsafe { change(set, other, AvSet::unite) }
+}
+
+unsafe extern "C" fn intersect(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(set, other, AvSet::intersect) }
+}
+
+unsafe extern "C" fn diff(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
+    // SAFETY:
+    // - as above.
+    unsafe { change(set, other, AvSet::subtract) }
+}
+
+unsafe extern "C" fn insert(set: *mut fid_av_set, address: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    code(|| unsafe { SetObject::at(set)?.inner.insert(address) })
+}
+
+unsafe extern "C" fn remove(set: *mut fid_av_set, address: u64) -> c_int {
+    // SAFETY:
+    // - as above.
+    code(|| unsafe { SetObject::at(set)?.inner.remove(address) })
+}
+
+unsafe extern "C" fn addr(set: *mut fid_av_set, address: *mut u64) -> c_int {
+    // SAFETY:
+    // - as above, and null or a place for an address.
+    code(|| unsafe { put(address, SetObject::at(set)?.inner.address()) })
+}

@@ -1,0 +1,277 @@
+//! Groups of endpoints, and collective operations.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Weak};
+
+use super::av_set::SetObject;
+use super::domain::DomainObject;
+use super::endpoint::part;
+use super::{Object, code, fid_of, given, no, no_bind, no_control, posted, put};
+use crate::collectives::{Call, Collective, Elements, MOST_BYTES, MOST_MEMBERS};
+use crate::endpoint::Endpoint;
+use crate::status::{Errno, Result};
+use crate::sys::*;
+
+pub(super) static OPS: fi_ops_collective = fi_ops_collective {
+    size: size_of::<fi_ops_collective>(),
+    barrier,
+    broadcast,
+    alltoall,
+    allreduce,
+    allgather,
+    reduce_scatter,
+    reduce,
+    scatter,
+    gather,
+    msg: no,
+    barrier2,
+};
+
+/// An endpoint's membership in a group.
+pub(super) struct Membership {
+    endpoint: Weak<Endpoint>,
+    group: u64,
+}
+
+type MembershipObject = Object<fid_mc, Membership>;
+
+static FID: fi_ops = fi_ops {
+    size: size_of::<fi_ops>(),
+    close,
+    bind: no_bind,
+    control: no_control,
+    ops_open: no,
+    tostr: no,
+    ops_set: no,
+};
+
+/// `join` of the table of endpoints.
+pub(super) unsafe extern "C" fn join(
+    endpoint: *mut fid_ep,
+    address: *const c_void,
+    flags: u64,
+    group: *mut *mut fid_mc,
+    context: *mut c_void,
+) -> c_int {
+    code(|| {
+        if flags & FI_COLLECTIVE == 0 {
+            return Err(Errno::NOSYS);
+        }
+        // All operations both send and receive.
+        let access = flags & !FI_COLLECTIVE;
+        if access != 0 && access != FI_SEND | FI_RECV {
+            return Err(Errno::BADFLAGS);
+        }
+        given(group)?;
+        // SAFETY:
+        // - an endpoint, by the table, and an address with a set, or null, by the interface.
+        let (part, address, set) = unsafe {
+            let address = address.cast::<fi_collective_addr>().as_ref();
+            let address = address.ok_or(Errno::INVAL)?;
+            let set = &SetObject::at(address.set)?.inner;
+            (part(endpoint)?, address.coll_addr, set)
+        };
+        let events = part.events.lock().clone().ok_or(Errno::NOEQ)?;
+        let raw = fid_mc {
+            fid: fid_of(FI_CLASS_MC, context, &FID),
+            fi_addr: FI_ADDR_NOTAVAIL,
+        };
+        let membership = Membership {
+            endpoint: Arc::downgrade(&part.endpoint),
+            group: FI_ADDR_NOTAVAIL,
+        };
+        let object = MembershipObject::create(raw, membership);
+        let (place, context) = (object.addr(), context.addr());
+        let told = events.clone();
+        let joined = Box::new(move |result: Result<()>| {
+            let (place, context) = (place as *mut fid, context as *mut c_void);
+            match result {
+                Ok(()) => told.tell(FI_JOIN_COMPLETE, place, context, 0),
+                Err(errno) => told.fail(place, context, 0, errno.0),
+            }
+        });
+        let done = part.endpoint.join(set, address, joined);
+        // SAFETY:
+        // - made above. Where the join has ended already, its event has the object's address, which the program has not got yet.
+        unsafe {
+            match done {
+                Ok(joined) => {
+                    let made = object.cast::<MembershipObject>();
+                    (*made).raw.fi_addr = joined;
+                    (*made).inner.group = joined;
+                    put(group, object)
+                }
+                Err(errno) => {
+                    MembershipObject::destroy(object);
+                    Err(errno)
+                }
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a membership, by the table that this function is in, which the caller gives up.
+        unsafe {
+            let membership = &MembershipObject::at(fid)?.inner;
+            if let Some(endpoint) = membership.endpoint.upgrade() {
+                endpoint.leave(membership.group)?;
+            }
+            MembershipObject::destroy(fid);
+        }
+        Ok(())
+    })
+}
+
+fn kind_of(number: c_int) -> Result<Collective> {
+    let kind = usize::try_from(number)
+        .ok()
+        .and_then(|number| Collective::ALL.get(number));
+    kind.copied().ok_or(Errno::OPNOTSUPP)
+}
+
+/// `query_collective` of the table of domains.
+pub(super) unsafe extern "C" fn query(
+    domain: *mut fid_domain,
+    collective: c_int,
+    attr: *mut fi_collective_attr,
+    flags: u64,
+) -> c_int {
+    code(|| {
+        // SAFETY:
+        // - a domain, by the table, and attributes or null, by the interface.
+        let attr = unsafe {
+            DomainObject::at(domain)?;
+            attr.as_mut().ok_or(Errno::INVAL)?
+        };
+        if flags != 0 {
+            return Err(Errno::BADFLAGS);
+        }
+        if attr.mode != 0 {
+            return Err(Errno::INVAL);
+        }
+        let elements = Elements::of(kind_of(collective)?, (attr.datatype, attr.op))?;
+        attr.datatype_attr = match elements.map(Elements::size) {
+            None => fi_atomic_attr { count: 0, size: 0 },
+            Some(size) => fi_atomic_attr {
+                count: MOST_BYTES / size,
+                size,
+            },
+        };
+        attr.max_members = MOST_MEMBERS;
+        Ok(())
+    })
+}
+
+/// # Safety
+/// An endpoint, and the arguments of fi_collective(3). `flags`: `None` for a call that has none of its own.
+unsafe fn start(
+    endpoint: *mut fid_ep,
+    group: u64,
+    call: Call,
+    flags: Option<u64>,
+    context: *mut c_void,
+) -> isize {
+    posted(|| {
+        // SAFETY:
+        // - the contract of this call.
+        unsafe {
+            let part = part(endpoint)?;
+            let posting = match flags {
+                Some(flags) => part.flagged(context, flags, 0),
+                None => part.plain(context),
+            };
+            part.endpoint.collective(group, &call, &posting)
+        }
+    })
+}
+
+const BARRIER: Call = Call {
+    kind: Collective::Barrier,
+    root: FI_ADDR_NOTAVAIL,
+    what: (FI_VOID, FI_NOOP),
+    operand: std::ptr::null(),
+    result: std::ptr::null_mut(),
+    count: 0,
+};
+
+unsafe extern "C" fn barrier(endpoint: *mut fid_ep, group: u64, context: *mut c_void) -> isize {
+    // SAFETY:
+    // - the caller's arguments, by the interface; likewise below.
+    unsafe { start(endpoint, group, BARRIER, None, context) }
+}
+
+unsafe extern "C" fn barrier2(
+    endpoint: *mut fid_ep,
+    group: u64,
+    flags: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY:
+    // - as above.
+    unsafe { start(endpoint, group, BARRIER, Some(flags), context) }
+}
+
+unsafe extern "C" fn broadcast(
+    endpoint: *mut fid_ep,
+    buffer: *mut c_void,
+    count: usize,
+    _desc: *mut c_void,
+    group: u64,
+    root: u64,
+    datatype: c_int,
+    flags: u64,
+    context: *mut c_void,
+) -> isize {
+    let call = Call {
+        kind: Collective::Broadcast,
+        root,
+        what: (datatype, FI_NOOP),
+        operand: buffer.cast_const().cast(),
+        result: buffer.cast(),
+        count,
+    };
+    // SAFETY:
+    // - as above.
+    unsafe { start(endpoint, group, call, Some(flags), context) }
+}
+
+/// Functions with an operand and a result. In brackets: the arguments that not all have, as root and operation.
+macro_rules! operations {
+    ($($name:ident = $kind:ident [$($root:ident)?] [$($op:ident)?];)*) => {$(
+        unsafe extern "C" fn $name(
+            endpoint: *mut fid_ep, operand: *const c_void, count: usize, _desc: *mut c_void, result: *mut c_void,
+            _result_desc: *mut c_void, group: u64, $($root: u64,)? datatype: c_int, $($op: c_int,)? flags: u64, context: *mut c_void,
+        ) -> isize {
+            #[allow(unused_mut, unused_assignments, reason = "not all have these arguments")]
+            let call = {
+                let (mut of, mut by) = (FI_ADDR_NOTAVAIL, FI_NOOP);
+                $(of = $root;)?
+                $(by = $op;)?
+                Call {
+                    kind: Collective::$kind,
+                    root: of,
+                    what: (datatype, by),
+                    operand: operand.cast(),
+                    result: result.cast(),
+                    count,
+                }
+            };
+            // SAFETY:
+            // - the caller's arguments, by the interface.
+            unsafe { start(endpoint, group, call, Some(flags), context) }
+        }
+    )*};
+}
+
+operations! {
+    alltoall = AllToAll [] [];
+    allreduce = AllReduce [] [op];
+    allgather = AllGather [] [];
+    reduce_scatter = ReduceScatter [] [op];
+    reduce = Reduce [root] [op];
+    scatter = Scatter [root] [];
+    gather = Gather [root] [];
+}

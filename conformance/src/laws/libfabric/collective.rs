@@ -1,0 +1,568 @@
+//! Groups of endpoints: sets of addresses, joins, and barriers (fi_av_set(3), fi_collective(3)).
+
+use super::kit::*;
+use super::station::{Plan, Station, close, name_of};
+
+laws! {
+    sets: "collective.set", "fi_av_set(3)", 1,
+        [av_set, av_set_union, av_set_intersect, av_set_diff, av_set_insert, av_set_remove, av_set_addr],
+        "a set has the addresses of a range by their stride, of the universe or none; union, intersection and difference are those of sets";
+    set_arguments: "collective.set.arguments", "fi_av_set(3)", 1, [av_set, av_set_union, av_set_insert, av_set_remove, av_set_addr],
+        "ranges that are none, more addresses than expected, keys, unknown flags, and addresses that are not there are refused";
+    joins: "collective.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread],
+        "a join ends by an event with the group and the context, when all members have joined, and not before";
+    managed: "collective.join.managed", "fi_collective(3)", 2, [join_collective, allreduce],
+        "where the program manages the membership, a join ends without the other members";
+    join_arguments: "collective.join.arguments", "fi_collective(3); fi_cm(3)", 2, [join_collective],
+        "joins without an event queue, membership, capability or address, and with unknown flags, are refused";
+    subgroups: "collective.join.subgroup", "fi_collective(3)", 3, [join_collective, barrier],
+        "a group's address serves for joins of its members alone";
+    barriers: "collective.barrier", "fi_collective(3)", 4, [barrier, barrier2],
+        "work that members have finished before a barrier is finished for all others after it, many times";
+    left: "collective.leave", "fi_collective(3); fi_cm(3)", 3, [close, barrier],
+        "leaving a group ends the operations that need the member, here with FI_ECANCELED, and there with a failure; other groups go on";
+}
+
+/// A plan with collectives.
+pub(super) const COLLECTIVE: Plan<'static> = Plan {
+    caps: FI_RMA | FI_ATOMIC | FI_COLLECTIVE,
+    ..Plan::DEFAULT
+};
+
+/// An endpoint with an event queue, that knows those of all ranks.
+pub(super) struct Club<'a> {
+    pub(super) job: &'a Job<'a>,
+    pub(super) eq: *mut fid_eq,
+    pub(super) ep: *mut fid_ep,
+    /// The addresses of the ranks' endpoints.
+    pub(super) addresses: Vec<u64>,
+}
+
+/// An attribute of sets: no members, all operations.
+pub(super) const EMPTY: fi_av_set_attr = fi_av_set_attr {
+    count: 0,
+    start_addr: FI_ADDR_NOTAVAIL,
+    end_addr: FI_ADDR_NOTAVAIL,
+    stride: 0,
+    comm_key_size: 0,
+    comm_key: null_mut(),
+    flags: 0,
+};
+
+/// A set by these attributes.
+fn set_of(station: &Station, mut attr: fi_av_set_attr) -> Result<*mut fid_av_set, String> {
+    let mut set = null_mut();
+    ok!(obj station.av, av_set(&mut attr, &mut set, null_mut()));
+    Ok(set)
+}
+
+/// A group's address.
+pub(super) fn address_of(group: *mut fid_mc) -> u64 {
+    // SAFETY:
+    // - a group that the law has joined and not closed.
+    unsafe { (*group).fi_addr }
+}
+
+impl<'a> Club<'a> {
+    pub(super) fn open(job: &'a Job<'a>, plan: &Plan<'_>) -> Result<Club<'a>, String> {
+        let mut eq = null_mut();
+        ok!(obj job.station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+        let ep = job.station.endpoint(plan)?;
+        ok!(fid ep, bind(eq.cast(), 0));
+        ok!(fid ep, control(FI_ENABLE, null_mut()));
+        job.ctx.tell(&name_of(ep)?);
+        job.meet();
+        let told = (0..job.size).map(|rank| job.ctx.told(rank).unwrap_or_default());
+        let addresses: Result<Vec<u64>, String> =
+            told.map(|name| job.station.insert(&name)).collect();
+        job.meet();
+        Ok(Club {
+            job,
+            eq,
+            ep,
+            addresses: addresses?,
+        })
+    }
+
+    /// The set of these ranks, in this order.
+    pub(super) fn set(&self, ranks: &[u32]) -> Result<*mut fid_av_set, String> {
+        let set = set_of(&self.job.station, EMPTY)?;
+        for rank in ranks {
+            ok!(obj set, insert(self.addresses[*rank as usize]));
+        }
+        Ok(set)
+    }
+
+    /// Begins to join; `at`: the address of a set or a group.
+    pub(super) fn begin(
+        &self,
+        set: *mut fid_av_set,
+        at: u64,
+        context: usize,
+    ) -> Result<*mut fid_mc, String> {
+        let (at, mut group) = (fi_collective_addr { set, coll_addr: at }, null_mut());
+        ok!(cm self.ep, join((&raw const at).cast(), FI_COLLECTIVE, &mut group, cx(context)));
+        Ok(group)
+    }
+
+    /// Waits for the end of a join, by polling or by a wait.
+    pub(super) fn joined(&self, group: *mut fid_mc, context: usize) -> Verdict {
+        let (code, event, entry) = self.event()?;
+        ensure_eq!(
+            code,
+            size_of::<fi_eq_entry>() as isize,
+            "the event of a join"
+        );
+        ensure_eq!(event, FI_JOIN_COMPLETE, "the kind of the event");
+        ensure_eq!(entry.fid, group.cast(), "the event's group");
+        ensure_eq!(entry.context.addr(), context, "the event's context");
+        Ok(())
+    }
+
+    /// The next event, or -FI_EAVAIL.
+    pub(super) fn event(&self) -> Result<(isize, u32, fi_eq_entry), String> {
+        let mut event = 0;
+        let mut entry = fi_eq_entry {
+            fid: null_mut(),
+            context: null_mut(),
+            data: 0,
+        };
+        let (place, len) = ((&raw mut entry).cast(), size_of::<fi_eq_entry>());
+        if self.job.rank.is_multiple_of(2) {
+            let code = call!(obj self.eq, sread(&mut event, place, len, LONG, 0));
+            return Ok((code, event, entry));
+        }
+        let mut code = AGAIN;
+        until("an event", || {
+            code = call!(obj self.eq, read(&mut event, place, len, 0));
+            code != AGAIN
+        })?;
+        Ok((code, event, entry))
+    }
+
+    /// Joins the group of these ranks; the group.
+    pub(super) fn group(&self, ranks: &[u32]) -> Result<*mut fid_mc, String> {
+        let (set, mut at) = (self.set(ranks)?, 0);
+        ok!(obj set, addr(&mut at));
+        let group = self.begin(set, at, 77)?;
+        self.joined(group, 77)?;
+        close(set)?;
+        Ok(group)
+    }
+
+    /// The group of all ranks.
+    pub(super) fn all(&self) -> Result<*mut fid_mc, String> {
+        let ranks: Vec<u32> = (0..self.job.size).collect();
+        self.group(&ranks)
+    }
+
+    pub(super) fn begin_barrier(&self, group: *mut fid_mc, context: usize) -> Verdict {
+        let at = address_of(group);
+        self.job
+            .post(|| call!(collective self.ep, barrier(at, cx(context))))
+    }
+
+    /// A barrier, to its end.
+    pub(super) fn barrier(&self, group: *mut fid_mc) -> Verdict {
+        self.begin_barrier(group, 55)?;
+        let entry = self.job.tx.of(55)?;
+        ensure_eq!(entry.flags, FI_COLLECTIVE, "the flags of a completion");
+        Ok(())
+    }
+
+    /// No more peers are needed.
+    pub(super) fn close(self) -> Verdict {
+        close(self.ep)?;
+        close(self.eq)
+    }
+}
+
+/// Runs the body with such an endpoint.
+pub(super) fn united(
+    ctx: &Ctx,
+    plan: &Plan<'_>,
+    body: impl FnOnce(&Club<'_>) -> Verdict,
+) -> Verdict {
+    with(ctx, plan, 256, |job| {
+        let club = Club::open(job, plan)?;
+        body(&club)?;
+        job.meet();
+        club.close()
+    })
+}
+
+/// Whether these, and no others of `all`, are members.
+fn has(set: *mut fid_av_set, all: &[u64], members: &[u64], what: &str) -> Verdict {
+    for address in all {
+        let known = call!(obj set, remove(*address));
+        let expected = match members.contains(address) {
+            true => 0,
+            false => -FI_EINVAL,
+        };
+        ensure_eq!(known, expected, "{what}: the member {address}");
+    }
+    for address in members {
+        ok!(obj set, insert(*address));
+    }
+    Ok(())
+}
+
+fn sets(ctx: &Ctx) -> Verdict {
+    with(ctx, &COLLECTIVE, 256, |job| {
+        let station = &job.station;
+        let name = station.name()?;
+        let mut all = vec![job.peer(0).address];
+        for _ in 1..10 {
+            all.push(station.insert(&name)?);
+        }
+        ok!(obj station.av, remove(&mut { all[7] }, 1, 0));
+        let gone = all.remove(7);
+        let range = |start: usize, end: usize, stride: u64| fi_av_set_attr {
+            start_addr: start as u64,
+            end_addr: end as u64,
+            stride,
+            ..EMPTY
+        };
+        let a = set_of(station, range(0, 6, 2))?;
+        has(a, &all, &[0, 2, 4, 6], "a range with a stride")?;
+        let b = set_of(station, range(4, 9, 1))?;
+        has(b, &all, &[4, 5, 6, 8, 9], "a range with a hole")?;
+        let universe = fi_av_set_attr {
+            flags: FI_UNIVERSE,
+            ..EMPTY
+        };
+        let u = set_of(station, universe)?;
+        has(u, &all, &all, "the universe")?;
+        let empty = set_of(station, EMPTY)?;
+        has(empty, &all, &[], "an empty set")?;
+        ok!(obj empty, set_union(a));
+        has(empty, &all, &[0, 2, 4, 6], "a union with nothing")?;
+        ok!(obj empty, set_union(b));
+        has(empty, &all, &[0, 2, 4, 6, 5, 8, 9], "a union")?;
+        ok!(obj empty, intersect(b));
+        has(empty, &all, &[4, 6, 5, 8, 9], "an intersection")?;
+        ok!(obj empty, diff(a));
+        has(empty, &all, &[5, 8, 9], "a difference")?;
+        ok!(obj u, diff(u));
+        has(u, &all, &[], "a difference with itself")?;
+        ok!(obj a, set_union(a));
+        has(a, &all, &[0, 2, 4, 6], "a union with itself")?;
+        gives!(FI_EINVAL, obj a, insert(gone));
+        let (mut one, mut other) = (0, 0);
+        ok!(obj a, addr(&mut one));
+        ok!(obj b, addr(&mut other));
+        ensure!(one != other, "two sets have the address {one:#x}");
+        ensure!(!all.contains(&one), "a set has the address of an endpoint");
+        gives!(FI_EBUSY, fid station.av, close());
+        [a, b, u, empty].into_iter().try_for_each(close)
+    })
+}
+
+fn set_arguments(ctx: &Ctx) -> Verdict {
+    with(ctx, &COLLECTIVE, 256, |job| {
+        let (station, own) = (&job.station, job.peer(0).address);
+        type Change = fn(&mut fi_av_set_attr);
+        let refused: [(&str, c_int, Change); 9] = [
+            ("an unknown flag", FI_EBADFLAGS, |attr| attr.flags = 1),
+            ("a key", FI_EOPNOTSUPP, |attr| attr.comm_key_size = 4),
+            ("a start without an end", FI_EINVAL, |attr| {
+                attr.start_addr = 0
+            }),
+            ("an end without a start", FI_EINVAL, |attr| {
+                attr.end_addr = 0
+            }),
+            ("a stride without a range", FI_EINVAL, |attr| {
+                attr.stride = 1
+            }),
+            ("no stride", FI_EINVAL, |attr| {
+                (attr.start_addr, attr.end_addr) = (0, 0);
+            }),
+            ("a range that ends before it begins", FI_EINVAL, |attr| {
+                (attr.start_addr, attr.end_addr, attr.stride) = (1, 0, 1);
+            }),
+            ("more addresses than expected", FI_EINVAL, |attr| {
+                (attr.start_addr, attr.end_addr, attr.stride) = (0, 2, 1);
+                attr.count = 2;
+            }),
+            ("a range without an end", FI_EINVAL, |attr| {
+                (attr.start_addr, attr.stride) = (0, 1);
+            }),
+        ];
+        for (what, errno, change) in refused {
+            let (mut attr, mut set) = (EMPTY, null_mut());
+            change(&mut attr);
+            let code = call!(obj station.av, av_set(&mut attr, &mut set, null_mut()));
+            ensure_eq!(code, -errno, "{what}");
+        }
+        gives!(FI_EINVAL, obj station.av, av_set(null_mut(), &mut null_mut(), null_mut()));
+        gives!(FI_EINVAL, obj station.av, av_set(&mut { EMPTY }, null_mut(), null_mut()));
+        let set = set_of(station, EMPTY)?;
+        ok!(obj set, insert(own));
+        gives!(FI_EINVAL, obj set, insert(own));
+        gives!(FI_EINVAL, obj set, insert(own + 1000));
+        gives!(FI_EINVAL, obj set, remove(own + 1000));
+        gives!(FI_EINVAL, obj set, addr(null_mut()));
+        gives!(FI_EINVAL, obj set, set_union(std::ptr::null()));
+        gives!(FI_EINVAL, obj set, intersect(std::ptr::null()));
+        gives!(FI_EINVAL, obj set, diff(std::ptr::null()));
+        // Of a map, addresses have no order.
+        let mut attr = fi_av_attr {
+            r#type: FI_AV_MAP,
+            rx_ctx_bits: 0,
+            count: 0,
+            ep_per_node: 0,
+            name: std::ptr::null(),
+            map_addr: null_mut(),
+            flags: 0,
+        };
+        let mut map: *mut fid_av = null_mut();
+        ok!(obj station.domain, av_open(&mut attr, &mut map, null_mut()));
+        let mut range = fi_av_set_attr {
+            start_addr: 0,
+            end_addr: 0,
+            stride: 1,
+            ..EMPTY
+        };
+        gives!(FI_EINVAL, obj map, av_set(&mut range, &mut null_mut(), null_mut()));
+        let mut of_map = null_mut();
+        ok!(obj map, av_set(&mut { EMPTY }, &mut of_map, null_mut()));
+        gives!(FI_EINVAL, obj set, set_union(of_map));
+        close(of_map)?;
+        close(map)?;
+        close(set)
+    })
+}
+
+fn joins(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let ranks: Vec<u32> = (0..job.size).collect();
+        for late in 0..job.size {
+            let (set, mut at) = (club.set(&ranks)?, 0);
+            ok!(obj set, addr(&mut at));
+            let mut group = null_mut();
+            if job.rank != late {
+                group = club.begin(set, at, 40 + late as usize)?;
+                // The members are those of the time of the join.
+                ok!(obj set, remove(club.addresses[0]));
+            }
+            job.meet();
+            if job.rank != late {
+                let (mut event, mut entry) = (0, [0u8; 64]);
+                for _ in 0..100 {
+                    gives!(FI_EAGAIN, obj club.eq, read(&mut event, entry.as_mut_ptr().cast(), 64, 0));
+                }
+                let code = call!(collective club.ep, barrier(address_of(group), cx(1)));
+                ensure_eq!(
+                    code,
+                    -(FI_EOPBADSTATE as isize),
+                    "a barrier before the join has ended"
+                );
+            }
+            job.meet();
+            if job.rank == late {
+                group = club.begin(set, at, 40 + late as usize)?;
+            }
+            club.joined(group, 40 + late as usize)?;
+            club.barrier(group)?;
+            close(group)?;
+            close(set)?;
+        }
+        Ok(())
+    })
+}
+
+fn managed(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let set = club.set(&[0, 1])?;
+        for turn in 0..2 {
+            if club.job.rank != turn {
+                club.job.meet();
+            }
+            let group = club.begin(set, FI_ADDR_NOTAVAIL, 9)?;
+            club.joined(group, 9)?;
+            if club.job.rank == turn {
+                club.job.meet();
+            }
+            club.barrier(group)?;
+            close(group)?;
+        }
+        close(set)
+    })
+}
+
+fn join_arguments(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let ep = club.ep;
+        let (own, other) = (job.rank, 1 - job.rank);
+        let (set, mut at) = (club.set(&[own])?, 0);
+        ok!(obj set, addr(&mut at));
+        let of = |set, coll_addr| fi_collective_addr { set, coll_addr };
+        let good = of(set.cast_const(), at);
+        let place = |addr: &fi_collective_addr| std::ptr::from_ref(addr).cast::<c_void>();
+        let mut group: *mut fid_mc = null_mut();
+        let flags = FI_COLLECTIVE;
+        gives!(FI_EINVAL, cm ep, join(std::ptr::null(), flags, &mut group, null_mut()));
+        gives!(FI_EINVAL, cm ep, join(place(&good), flags, null_mut(), null_mut()));
+        gives!(FI_EINVAL, cm ep, join(place(&of(std::ptr::null(), at)), flags, &mut group, null_mut()));
+        gives!(FI_EINVAL, cm ep, join(place(&of(set, 0)), flags, &mut group, null_mut()));
+        gives!(FI_EINVAL, cm ep, join(place(&of(set, at + 1000)), flags, &mut group, null_mut()));
+        for wrong in [FI_SEND, FI_RECV, FI_MORE, 1 << 5] {
+            gives!(FI_EBADFLAGS, cm ep, join(place(&good), flags | wrong, &mut group, null_mut()));
+        }
+        // Without FI_COLLECTIVE it is a multicast group.
+        gives!(FI_ENOSYS, cm ep, join(place(&good), 0, &mut group, null_mut()));
+        let (others, mut others_at) = (club.set(&[other])?, 0);
+        ok!(obj others, addr(&mut others_at));
+        gives!(FI_EINVAL, cm ep, join(place(&of(others, others_at)), flags, &mut group, null_mut()));
+        gives!(FI_EINVAL, cm ep, join(place(&of(set, others_at)), flags, &mut group, null_mut()));
+        let empty = club.set(&[])?;
+        gives!(FI_EINVAL, cm ep, join(place(&of(empty, at)), flags, &mut group, null_mut()));
+        // The endpoint of the job has no event queue.
+        gives!(FI_ENOEQ, cm job.ep, join(place(&good), flags, &mut group, null_mut()));
+        ok!(cm ep, join(place(&good), flags | FI_SEND | FI_RECV, &mut group, cx(3)));
+        club.joined(group, 3)?;
+        close(group)?;
+        [set, others, empty].into_iter().try_for_each(close)?;
+        without_capability(job)
+    })
+}
+
+fn without_capability(job: &Job<'_>) -> Verdict {
+    let plan = Plan {
+        caps: FI_MSG,
+        ..Plan::default()
+    };
+    let station = Station::open(&plan)?;
+    let mut eq = null_mut();
+    ok!(obj station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+    ok!(fid station.ep, bind(eq.cast(), 0));
+    let own = station.insert(&station.name()?)?;
+    let set = set_of(&station, EMPTY)?;
+    ok!(obj set, insert(own));
+    let at = fi_collective_addr {
+        set,
+        coll_addr: FI_ADDR_NOTAVAIL,
+    };
+    let place = (&raw const at).cast();
+    gives!(FI_EOPNOTSUPP, cm station.ep, join(place, FI_COLLECTIVE, &mut null_mut(), null_mut()));
+    let code = call!(collective station.ep, barrier(1 << 63, null_mut()));
+    ensure_eq!(
+        code,
+        -(FI_EOPNOTSUPP as isize),
+        "a barrier without FI_COLLECTIVE (rank {})",
+        job.rank
+    );
+    close(set)?;
+    close(station.ep)?;
+    close(eq)?;
+    Station {
+        ep: null_mut(),
+        ..station
+    }
+    .close_the_rest()
+}
+
+fn subgroups(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let rank = club.job.rank;
+        let all = club.all()?;
+        if rank < 2 {
+            let set = club.set(&[1, 0])?;
+            let group = club.begin(set, address_of(all), 6)?;
+            club.joined(group, 6)?;
+            club.barrier(group)?;
+            // A group of two has not all members of three.
+            let three = club.set(&[0, 1, 2])?;
+            let at = fi_collective_addr {
+                set: three,
+                coll_addr: address_of(group),
+            };
+            let place = (&raw const at).cast();
+            gives!(FI_EINVAL, cm club.ep, join(place, FI_COLLECTIVE, &mut null_mut(), null_mut()));
+            [set, three].into_iter().try_for_each(close)?;
+            close(group)?;
+        }
+        club.barrier(all)?;
+        close(all)
+    })
+}
+
+fn barriers(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let group = club.all()?;
+        for round in 1..=many(ctx, 10) {
+            for rank in 0..job.size {
+                job.write(rank, 8 * job.rank as usize, &round.to_ne_bytes())?;
+            }
+            if round.is_multiple_of(2) {
+                club.barrier(group)?;
+            } else {
+                let at = address_of(group);
+                job.post(|| call!(collective club.ep, barrier2(at, FI_COMPLETION, cx(8))))?;
+                job.tx.of(8)?;
+            }
+            for rank in 0..job.size as usize {
+                let seen = job.memory.get(8 * rank);
+                ensure!(
+                    seen == round || seen == round + 1,
+                    "after barrier {round}, rank {rank} has written {seen}"
+                );
+            }
+        }
+        close(group)
+    })
+}
+
+fn left(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let all = club.all()?;
+        let pair = match job.rank {
+            2 => null_mut(),
+            _ => club.group(&[0, 1])?,
+        };
+        let (at, root, mut word) = (address_of(all), club.addresses[0], 5u64);
+        let mut broadcast = || {
+            job.post(|| {
+                let buffer = (&raw mut word).cast();
+                call!(collective club.ep, broadcast(buffer, 1, null_mut(), at, root, UINT64, 0, cx(3)))
+            })
+        };
+        if job.rank != 2 {
+            broadcast()?;
+            job.tx.is_empty()?;
+        }
+        job.meet();
+        if job.rank == 0 {
+            close(all)?;
+        }
+        job.meet();
+        if job.rank == 2 {
+            broadcast()?;
+        }
+        let error = job
+            .tx
+            .fails(FI_ECANCELED, "an operation whose root has left")?;
+        ensure_eq!(error.op_context.addr(), 3, "the context");
+        ensure_eq!(error.flags, FI_COLLECTIVE, "the flags");
+        if job.rank == 0 {
+            let code = call!(collective club.ep, barrier(at, null_mut()));
+            ensure_eq!(
+                code,
+                -(FI_EINVAL as isize),
+                "a barrier of a group that is left"
+            );
+        } else {
+            close(all)?;
+        }
+        job.tx.is_empty()?;
+        if !pair.is_null() {
+            club.barrier(pair)?;
+            close(pair)?;
+        }
+        Ok(())
+    })
+}

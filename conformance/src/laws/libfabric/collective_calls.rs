@@ -1,0 +1,401 @@
+//! What there is of collective operations, and calls that are refused (fi_collective(3)).
+
+use std::ptr::null;
+
+use super::collective::{COLLECTIVE, Club, EMPTY, address_of, united};
+use super::collective_data::{Deed, KINDS, NAMES, deed, one};
+use super::kit::*;
+use super::station::{Plan, close};
+use super::value::{OPS, Type};
+
+laws! {
+    queries: "collective.query", "fi_collective(3)", 1, [query_collective],
+        "fi_query_collective tells count, size and members of what there is, and gives -FI_EOPNOTSUPP for what there is not";
+    lengths: "collective.count", "fi_collective(3)", 2, [allreduce, broadcast, query_collective],
+        "an operation takes any count up to the maximum; above it is -FI_EMSGSIZE";
+    told: "collective.told", "fi_collective(3); fi_cq(3); fi_cntr(3)", 2, [barrier, barrier2, allreduce, cntr_read],
+        "completions come to the transmit queue with FI_COLLECTIVE, where the binding is selective with FI_COMPLETION alone, and count as writes";
+    arguments: "collective.arguments", "fi_collective(3)", 2,
+        [barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather],
+        "wrong groups, roots, types, operations, flags, counts and buffers are refused, and what follows goes on";
+}
+
+/// Whether fi_query_collective(3) offers it; where it does, the attributes.
+fn query(
+    domain: *mut fid_domain,
+    kind: c_int,
+    (datatype, op): (c_int, c_int),
+) -> Result<Option<fi_collective_attr>, String> {
+    let mut attr = fi_collective_attr {
+        op,
+        datatype,
+        datatype_attr: fi_atomic_attr {
+            count: 77,
+            size: 77,
+        },
+        max_members: 77,
+        mode: 0,
+    };
+    match call!(obj domain, query_collective(kind, &mut attr, 0)) {
+        0 => Ok(Some(attr)),
+        code => {
+            let text = format!("{kind} of {datatype}, {op}: -FI_EOPNOTSUPP");
+            ensure_eq!(code, -FI_EOPNOTSUPP, "{text}");
+            Ok(None)
+        }
+    }
+}
+
+fn is_reduction(kind: c_int) -> bool {
+    matches!(kind, FI_ALLREDUCE | FI_REDUCE_SCATTER | FI_REDUCE)
+}
+
+fn queries(ctx: &Ctx) -> Verdict {
+    with(ctx, &COLLECTIVE, 256, |job| {
+        let domain = job.station.domain;
+        for kind in KINDS {
+            for datatype in 0..16 {
+                let ty = Type::of(datatype);
+                for op in 0..19 {
+                    let expected =
+                        kind == FI_BARRIER || !is_reduction(kind) || op <= BXOR && ty.has(op);
+                    let text = format!("{}, {ty:?}, {}", NAMES[kind as usize], OPS[op as usize]);
+                    let found = query(domain, kind, (datatype, op))?;
+                    ensure_eq!(found.is_some(), expected, "{text}");
+                    let Some(attr) = found.filter(|_| kind != FI_BARRIER) else {
+                        continue;
+                    };
+                    ensure_eq!(attr.datatype_attr.size, ty.size(), "{text}: the size");
+                    ensure!(attr.datatype_attr.count >= 1 << 16, "{text}: the count");
+                    ensure!(attr.max_members >= 1024, "{text}: the members");
+                }
+                let moved = query(domain, kind, (datatype, FI_NOOP))?.is_some();
+                ensure_eq!(
+                    moved,
+                    !is_reduction(kind),
+                    "{kind} of {ty:?} without operation"
+                );
+            }
+            let void = query(domain, kind, (FI_VOID, FI_NOOP))?.is_some();
+            ensure_eq!(void, kind == FI_BARRIER, "{kind} of nothing");
+        }
+        for kind in [-1, 9, c_int::MAX] {
+            let found = query(domain, kind, (UINT64, SUM))?;
+            ensure!(found.is_none(), "an operation {kind}");
+        }
+        gives!(FI_EINVAL, obj domain, query_collective(FI_BARRIER, null_mut(), 0));
+        // SAFETY:
+        // - plain data, of which zeros are a value.
+        let mut attr: fi_collective_attr = unsafe { std::mem::zeroed() };
+        gives!(FI_EBADFLAGS, obj domain, query_collective(FI_BARRIER, &mut attr, 1));
+        attr.mode = 1;
+        gives!(FI_EINVAL, obj domain, query_collective(FI_BARRIER, &mut attr, 0));
+        Ok(())
+    })
+}
+
+fn lengths(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let group = club.all()?;
+        let Some(attr) = query(job.station.domain, FI_ALLREDUCE, (UINT64, SUM))? else {
+            return Err("there is no sum".into());
+        };
+        let most = attr.datatype_attr.count;
+        let members: Vec<u32> = (0..job.size).collect();
+        let longest = if ctx.is_quick() { most } else { most / 8 };
+        for count in [1, 4, 5, 255, 257, 4096, 4097, 1 << 16, longest] {
+            let (operand, mut result) = (vec![u64::from(job.rank) + 1; count], vec![0u64; count]);
+            let deed = Deed {
+                operand: operand.as_ptr().cast(),
+                result: result.as_mut_ptr().cast(),
+                context: 3,
+                ..deed(FI_ALLREDUCE, group, (UINT64, SUM), count)
+            };
+            job.post(|| deed.post(club.ep))?;
+            job.tx.of(3)?;
+            ensure!(
+                result.iter().all(|sum| *sum == 3),
+                "a sum of {count} elements"
+            );
+            one(
+                club,
+                self::deed(FI_BROADCAST, group, (UINT64, FI_NOOP), count.min(1 << 16)),
+                &members,
+                1,
+                5,
+            )?;
+        }
+        let (mut word, mut deed) = (0u64, deed(FI_ALLREDUCE, group, (UINT64, SUM), most + 1));
+        (deed.operand, deed.result) = ((&raw const word).cast(), (&raw mut word).cast());
+        for count in [most + 1, usize::MAX / 8 + 2, usize::MAX] {
+            deed.count = count;
+            ensure_eq!(
+                deed.post(club.ep),
+                -(FI_EMSGSIZE as isize),
+                "{count} elements"
+            );
+        }
+        (deed.count, deed.flags) = (513, FI_INJECT);
+        ensure_eq!(
+            deed.post(club.ep),
+            -(FI_EMSGSIZE as isize),
+            "an injection of 4104 bytes"
+        );
+        close(group)
+    })
+}
+
+fn told(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        selective: true,
+        counters: &[FI_WRITE, FI_SEND | FI_RECV | FI_READ],
+        ..COLLECTIVE
+    };
+    united(ctx, &plan, |club| {
+        let job = club.job;
+        let group = club.all()?;
+        let counted = |nth: usize| call!(obj job.station.counters[nth], read());
+        let before = counted(0);
+        let at = address_of(group);
+        for turn in 0..6u64 {
+            let flags = if turn < 3 { 0 } else { FI_COMPLETION };
+            job.post(|| call!(collective club.ep, barrier2(at, flags, cx(4))))?;
+            if flags != 0 {
+                let entry = job.tx.of(4)?;
+                ensure_eq!(entry.flags, FI_COLLECTIVE, "the flags");
+            }
+            until("a count", || counted(0) == before + turn + 1)?;
+            job.tx.is_empty()?;
+        }
+        let (word, mut sum) = (3u32, 0u32);
+        let deed = Deed {
+            operand: (&raw const word).cast(),
+            result: (&raw mut sum).cast(),
+            flags: FI_COMPLETION | FI_INJECT | FI_FENCE | FI_DELIVERY_COMPLETE,
+            context: 5,
+            ..deed(FI_ALLREDUCE, group, (5, SUM), 1)
+        };
+        job.post(|| deed.post(club.ep))?;
+        job.tx.of(5)?;
+        ensure_eq!(sum, 6, "the sum");
+        ensure_eq!(counted(0), before + 7, "the counter of writes");
+        ensure_eq!(counted(1), 0, "the counter of all else");
+        job.rx.is_empty()?;
+        close(group)
+    })
+}
+
+fn arguments(ctx: &Ctx) -> Verdict {
+    united(ctx, &COLLECTIVE, |club| {
+        let job = club.job;
+        let group = club.all()?;
+        let members = [0, 1];
+        let mut words = [1u64; 4];
+        for kind in KINDS {
+            let good = Deed {
+                root: club.addresses[job.rank as usize],
+                operand: words.as_ptr().cast(),
+                result: words.as_mut_ptr().cast(),
+                ..deed(kind, group, (UINT64, SUM), 1)
+            };
+            let data = kind != FI_BARRIER;
+            let rooted = matches!(kind, FI_BROADCAST | FI_REDUCE | FI_SCATTER | FI_GATHER);
+            let reduction = is_reduction(kind);
+            let wrong = [
+                (true, "no group", FI_EINVAL, Deed { group: 0, ..good }),
+                (
+                    true,
+                    "no group",
+                    FI_EINVAL,
+                    Deed {
+                        group: FI_ADDR_NOTAVAIL,
+                        ..good
+                    },
+                ),
+                (
+                    true,
+                    "an endpoint",
+                    FI_EINVAL,
+                    Deed {
+                        group: club.addresses[0],
+                        ..good
+                    },
+                ),
+                (
+                    true,
+                    "a flag",
+                    FI_EBADFLAGS,
+                    Deed {
+                        flags: FI_REMOTE_CQ_DATA,
+                        ..good
+                    },
+                ),
+                (
+                    true,
+                    "a flag",
+                    FI_EBADFLAGS,
+                    Deed {
+                        flags: FI_TRIGGER,
+                        ..good
+                    },
+                ),
+                (
+                    rooted,
+                    "no member",
+                    FI_EINVAL,
+                    Deed {
+                        root: job.peer(0).address,
+                        ..good
+                    },
+                ),
+                (
+                    rooted,
+                    "no address",
+                    FI_EINVAL,
+                    Deed {
+                        root: FI_ADDR_NOTAVAIL,
+                        ..good
+                    },
+                ),
+                (
+                    data,
+                    "no type",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (FI_VOID, SUM),
+                        ..good
+                    },
+                ),
+                (
+                    data,
+                    "no type",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (-1, SUM),
+                        ..good
+                    },
+                ),
+                (data, "no elements", FI_EINVAL, Deed { count: 0, ..good }),
+                (
+                    data && kind != FI_BROADCAST,
+                    "no operand",
+                    FI_EINVAL,
+                    Deed {
+                        operand: null(),
+                        ..good
+                    },
+                ),
+                (
+                    data,
+                    "no result",
+                    FI_EINVAL,
+                    Deed {
+                        result: null_mut(),
+                        ..good
+                    },
+                ),
+                (
+                    reduction,
+                    "a write",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (UINT64, WRITE),
+                        ..good
+                    },
+                ),
+                (
+                    reduction,
+                    "a read",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (UINT64, READ),
+                        ..good
+                    },
+                ),
+                (
+                    reduction,
+                    "a swap",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (UINT64, CSWAP),
+                        ..good
+                    },
+                ),
+                (
+                    reduction,
+                    "no operation",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (UINT64, FI_NOOP),
+                        ..good
+                    },
+                ),
+                (
+                    reduction,
+                    "bits of numbers",
+                    FI_EOPNOTSUPP,
+                    Deed {
+                        what: (9, BOR),
+                        ..good
+                    },
+                ),
+            ];
+            for (_, what, errno, deed) in wrong.iter().filter(|(is, ..)| *is) {
+                let code = deed.post(club.ep);
+                let text = format!("{} with {what}", NAMES[kind as usize]);
+                ensure_eq!(code, -(*errno as isize), "{text}");
+            }
+            if data {
+                one(club, deed(kind, group, (UINT64, SUM), 2), &members, 1, 3)?;
+            } else {
+                club.barrier(group)?;
+            }
+        }
+        close(group)?;
+        restricted(club)
+    })
+}
+
+/// A set with flags is for their operations alone.
+fn restricted(club: &Club<'_>) -> Verdict {
+    let job = club.job;
+    let mut attr = fi_av_set_attr {
+        flags: FI_BARRIER_SET | FI_ALLREDUCE_SET,
+        ..EMPTY
+    };
+    let (mut set, mut at) = (null_mut(), 0);
+    ok!(obj job.station.av, av_set(&mut attr, &mut set, null_mut()));
+    for rank in 0..job.size {
+        ok!(obj set, insert(club.addresses[rank as usize]));
+    }
+    ok!(obj set, addr(&mut at));
+    let group = club.begin(set, at, 2)?;
+    club.joined(group, 2)?;
+    club.barrier(group)?;
+    let mut words = [1u64; 4];
+    for kind in KINDS.filter(|kind| ![FI_BARRIER, FI_ALLREDUCE].contains(kind)) {
+        let deed = Deed {
+            root: club.addresses[0],
+            operand: words.as_ptr().cast(),
+            result: words.as_mut_ptr().cast(),
+            ..deed(kind, group, (UINT64, SUM), 1)
+        };
+        let code = deed.post(club.ep);
+        ensure_eq!(
+            code,
+            -(FI_EOPNOTSUPP as isize),
+            "{} of a set without it",
+            NAMES[kind as usize]
+        );
+    }
+    one(
+        club,
+        deed(FI_ALLREDUCE, group, (UINT64, SUM), 1),
+        &[0, 1],
+        0,
+        4,
+    )?;
+    close(group)?;
+    close(set)
+}

@@ -1,0 +1,210 @@
+//! A member of a group is killed (fi_collective(3)).
+
+use super::collective::{COLLECTIVE, Club, address_of};
+use super::collective_data::{Deed, KINDS, NAMES};
+use super::death::{ended, reset, victim};
+use super::kit::*;
+use super::station::{Plan, close};
+
+laws! {
+    waits: "collective.death", "fi_collective(3)", 4,
+        [barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather, cq_readerr] + needs_kill,
+        "operations that wait for a member that is killed end with a failure at all others, and so do later ones; groups without it go on";
+    join: "collective.death.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread, eq_readerr] + needs_kill,
+        "a join that waits for a member that is killed ends with a failure in the event queue";
+    meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
+        "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
+    sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
+        "one who waits in fi_cq_sread learns of the death as well";
+}
+
+/// What survivors close.
+fn over(job: Job<'_>, (ep, eq): (*mut fid_ep, *mut fid_eq)) -> Verdict {
+    job.meet();
+    close(ep)?;
+    close(eq)?;
+    ended(job)
+}
+
+/// The group of the survivors.
+fn survivors(club: &Club<'_>) -> Result<*mut fid_mc, String> {
+    let ranks: Vec<u32> = (0..victim(club.job)).collect();
+    club.group(&ranks)
+}
+
+fn waits(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &COLLECTIVE, 256)?;
+    let club = Club::open(&job, &COLLECTIVE)?;
+    let all = club.all()?;
+    club.barrier(all)?;
+    if job.rank == victim(&job) {
+        job.meet();
+        ctx.dies();
+    }
+    let alive = survivors(&club)?;
+    let mut words = [[1u64; 8]; 2];
+    let [operand, result] = &mut words;
+    let mut all_kinds = |from: usize| -> Result<Vec<usize>, String> {
+        for (kind, nth) in KINDS.zip(from..) {
+            let deed = Deed {
+                kind,
+                group: address_of(all),
+                root: club.addresses[kind as usize % job.size as usize],
+                what: (UINT64, SUM),
+                operand: operand.as_ptr().cast(),
+                result: result.as_mut_ptr().cast(),
+                count: 2,
+                flags: 0,
+                context: nth,
+            };
+            job.post(|| deed.post(club.ep))?;
+        }
+        Ok((from..from + NAMES.len()).collect())
+    };
+    let mut open = all_kinds(100)?;
+    // Nothing has ended while the member lives.
+    job.tx.is_empty()?;
+    job.meet();
+    open.extend(all_kinds(200)?);
+    while !open.is_empty() {
+        let error = reset(&job, "an operation of a group with a dead member", job.tx)?;
+        ensure_eq!(error.flags, FI_COLLECTIVE, "the flags of a failure");
+        let context = error.op_context.addr();
+        let at = open.iter().position(|known| *known == context);
+        let at = at.ok_or_else(|| format!("the operation {context} has ended twice"))?;
+        open.swap_remove(at);
+    }
+    job.tx.is_empty()?;
+    for _ in 0..3 {
+        club.barrier(alive)?;
+    }
+    // A group that is made now goes on, too.
+    let later = survivors(&club)?;
+    club.barrier(later)?;
+    [alive, later, all].into_iter().try_for_each(close)?;
+    let objects = (club.ep, club.eq);
+    over(job, objects)
+}
+
+fn join(ctx: &Ctx) -> Verdict {
+    let job = opened(ctx, &COLLECTIVE, 256)?;
+    let club = Club::open(&job, &COLLECTIVE)?;
+    if job.rank == victim(&job) {
+        job.meet();
+        ctx.dies();
+    }
+    for turn in 0..2 {
+        let ranks: Vec<u32> = (0..job.size).collect();
+        let (set, mut at) = (club.set(&ranks)?, 0);
+        ok!(obj set, addr(&mut at));
+        let group = club.begin(set, at, 8)?;
+        if turn == 0 {
+            job.meet();
+        }
+        let (code, ..) = club.event()?;
+        ensure_eq!(code, AVAIL, "a join with a dead member");
+        // SAFETY:
+        // - plain data, of which zeros are a value.
+        let mut error: fi_eq_err_entry = unsafe { std::mem::zeroed() };
+        let len = call!(obj club.eq, readerr(&mut error, 0));
+        ensure_eq!(len, size_of::<fi_eq_err_entry>() as isize, "fi_eq_readerr");
+        ensure_eq!(error.err, FI_ECONNRESET, "the failure");
+        ensure_eq!(
+            (error.fid, error.context.addr()),
+            (group.cast(), 8),
+            "the group and the context"
+        );
+        let code = call!(collective club.ep, barrier(address_of(group), cx(1)));
+        ensure_eq!(
+            code,
+            -(FI_EOPBADSTATE as isize),
+            "a barrier of a group that is not joined"
+        );
+        close(group)?;
+        close(set)?;
+    }
+    let alive = survivors(&club)?;
+    club.barrier(alive)?;
+    close(alive)?;
+    let objects = (club.ep, club.eq);
+    over(job, objects)
+}
+
+fn meanwhile(ctx: &Ctx) -> Verdict {
+    const COUNT: usize = 40_000;
+    let job = opened(ctx, &COLLECTIVE, 256)?;
+    let club = Club::open(&job, &COLLECTIVE)?;
+    let all = club.all()?;
+    let last = 3 + ctx.random(1).below(20);
+    let operand = vec![u64::from(job.rank) + 1; COUNT];
+    let mut turn = 0;
+    loop {
+        let root = turn as u32 % job.size;
+        let mut result = vec![if job.rank == root { 9 } else { 0u64 }; COUNT];
+        let kind = [FI_ALLREDUCE, FI_BROADCAST][turn % 2];
+        let deed = Deed {
+            kind,
+            group: address_of(all),
+            root: club.addresses[root as usize],
+            what: (UINT64, SUM),
+            operand: operand.as_ptr().cast(),
+            result: result.as_mut_ptr().cast(),
+            count: COUNT,
+            flags: 0,
+            context: turn,
+        };
+        job.post(|| deed.post(club.ep))?;
+        if job.rank == victim(&job) && turn as u64 == last {
+            ctx.dies();
+        }
+        let mut entry = blank();
+        let mut looks = Looks::for_the("the end of an operation");
+        let code = loop {
+            match call!(obj job.tx.0, read((&raw mut entry).cast(), 1)) {
+                AGAIN => looks.again(),
+                code => break code,
+            }
+        };
+        drop(looks);
+        if code == AVAIL {
+            let error = reset(&job, "an operation", job.tx)?;
+            ensure_eq!(error.op_context.addr(), turn, "the context of the failure");
+            break;
+        }
+        ensure_eq!(
+            (code, entry.op_context.addr()),
+            (1, turn),
+            "the end of an operation"
+        );
+        let good = if kind == FI_ALLREDUCE { 10 } else { 9 };
+        ensure!(result.iter().all(|sum| *sum == good), "a wrong result");
+        turn += 1;
+    }
+    job.tx.is_empty()?;
+    let alive = survivors(&club)?;
+    club.barrier(alive)?;
+    [alive, all].into_iter().try_for_each(close)?;
+    let objects = (club.ep, club.eq);
+    over(job, objects)
+}
+
+fn sleeping(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        wait: FI_WAIT_UNSPEC,
+        ..COLLECTIVE
+    };
+    let job = opened(ctx, &plan, 256)?;
+    let club = Club::open(&job, &plan)?;
+    let all = club.all()?;
+    if job.rank == victim(&job) {
+        job.meet();
+        ctx.dies();
+    }
+    club.begin_barrier(all, 6)?;
+    job.meet();
+    let error = super::death::waited(&job, "a barrier", job.tx)?;
+    ensure_eq!(error.op_context.addr(), 6, "the context");
+    close(all)?;
+    let objects = (club.ep, club.eq);
+    over(job, objects)
+}
