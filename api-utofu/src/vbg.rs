@@ -10,7 +10,8 @@ use unipgas_core::gate::{
     self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
 };
 use unipgas_core::port::{Gates, LOOK_PART, Names, Turns};
-use unipgas_core::{Region, Rights, trace};
+use unipgas_core::waits::{self, polled};
+use unipgas_core::{Region, Rights};
 use unipgas_utofu_sys::*;
 
 use crate::asynchronous::asynchronous_error;
@@ -370,7 +371,9 @@ impl Process {
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
-        trace::polled_in_vain(set.came.swap(false, Ordering::Relaxed));
+        polled(set.came.swap(false, Ordering::Relaxed), || {
+            waits::needs(&self.awaited(set));
+        });
         std::thread::yield_now();
         let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());
@@ -396,6 +399,17 @@ impl Process {
         }
         looks.next = start + LOOK.max(start.elapsed() * LOOK_PART);
         Ok(())
+    }
+
+    /// Those whose inputs the gates of the set lack.
+    fn awaited(&self, set: &Set) -> Vec<u32> {
+        let gates = set.ids.iter().filter_map(|id| self.own_gate(*id).ok());
+        let sources = gates.flat_map(gate::awaited).filter_map(VbgId::from_bits);
+        let places = sources.filter_map(|id| self.place_of_gate(id));
+        let mut places: Vec<u32> = places.filter(|place| *place != self.place()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     }
 
     /// Whoever dies stops the whole circuit, which is followed from gate to gate. Under the lock of looks.

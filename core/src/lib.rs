@@ -51,6 +51,7 @@ pub mod panics;
 pub mod process;
 mod queues;
 mod ranked;
+pub mod refused;
 pub mod stop;
 mod sync;
 mod tell;

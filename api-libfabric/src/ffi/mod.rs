@@ -32,6 +32,7 @@ mod naming;
 mod poll;
 mod provider;
 mod queue;
+mod refused;
 mod rma;
 mod shared;
 mod told;
@@ -51,10 +52,14 @@ fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     }
 }
 
-/// Runs a function that gives nothing.
+/// Runs a function that gives nothing. Why it refuses a call is told where that is asked for.
 #[inline(always)]
-fn posted(function: impl FnOnce() -> Result<()>) -> isize {
-    number(|| function().map(|()| 0))
+fn posted<F: FnOnce() -> Result<()>>(function: F) -> isize {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(errno)) => refused::told(std::any::type_name::<F>(), errno),
+        Err(_) => -(Errno::OTHER.0 as isize),
+    }
 }
 
 /// The same for functions of type int.

@@ -101,7 +101,8 @@ macro_rules! both {
             }
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
+            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+            $crate::ffi::code(call, || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 $(
                     let $context = cbdata as u64;
@@ -124,13 +125,16 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            let call = unipgas_core::prototype!(
+                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
+            );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
+                return $crate::native::returned(call, code);
             }
-            $crate::ffi::code(stringify!($prepare), || {
+            $crate::ffi::code(call, || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let command: Command = $make?;
                 // SAFETY:
@@ -175,7 +179,8 @@ macro_rules! both_strided {
             }
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
+            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+            $crate::ffi::code(call, || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:
@@ -189,13 +194,16 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            let call = unipgas_core::prototype!(
+                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
+            );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
+                return $crate::native::returned(call, code);
             }
-            $crate::ffi::code(stringify!($prepare), || {
+            $crate::ffi::code(call, || {
                 let $vcq: &Vcq = vcq(vcq_hdl)?;
                 let first: Command = $make?;
                 // SAFETY:

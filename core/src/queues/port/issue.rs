@@ -70,7 +70,7 @@ pub struct Port {
     /// Of commands that need no look at peers.
     pub(super) pace: Pace,
     /// Commands that are delayed, under way or triggered.
-    waiting: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
     /// Moves commands on where they can be under way after their calls.
     pub(super) driver: Option<Arc<Driver>>,
     /// Of a session port that is not triggered.
