@@ -1,5 +1,5 @@
 /* For run-seen and run-hangs: the second process polls in vain many times before it lets the first one put; with "late" that never does. With "barrier" the
- * second process never starts the round that the first one polls; with "stopped" it answers no more, and the first one polls the TCQ; with "both" both poll two
+ * second process never starts the round that the first one polls; with "stopped" it answers no more, and the first one polls the TCQ ("unknown": it puts there for the first time); with "both" both poll two
  * queues in vain. */
 #define _DEFAULT_SOURCE
 
@@ -39,9 +39,9 @@ poll_barrier (struct job *job, uint64_t *memory, long other)
 {
   utofu_vbg_id_t gate;
   CHECK (utofu_alloc_vbg (job->tni, 1, 0, &gate));
-  POST (job, utofu_put_piggyback8 (job->queue, queue_of (job, other), gate, memory_of (job, other, STAG), 8, EDATA, UTOFU_ONESIDED_FLAG_STRONG_ORDER, NULL));
-  while (load_word (memory) == 0)
-    progress (job);
+  POST (job, utofu_put_piggyback8 (job->queue, queue_of (job, other), gate, memory_of (job, other, STAG), 8, EDATA, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
+  WAIT_UNTIL (job, job->notices.done[EDATA] == 1, "a gate's id");
+  meet (job);
   struct utofu_vbg_setting setting = { .vbg_id = gate, .src_lcl_vbg_id = gate, .dst_lcl_vbg_id = gate, .src_rmt_vbg_id = memory[0],
                                        .dst_rmt_vbg_id = memory[0], .dst_path_coords = { UTOFU_PATH_COORD_NULL } };
   CHECK (utofu_set_vbg (&setting, 1));
@@ -53,13 +53,19 @@ poll_barrier (struct job *job, uint64_t *memory, long other)
     ;
 }
 
-/* A put to a process that is stopped, over a network. */
+/* A put to a process that is stopped, over a network; to memory that this one has found before, if that is known. */
 static void
-poll_tcq (struct job *job, utofu_stadd_t local, long other)
+poll_tcq (struct job *job, utofu_stadd_t local, long other, int is_known)
 {
+  if (is_known)
+    {
+      POST (job, utofu_put (job->queue, queue_of (job, other), local, memory_of (job, other, STAG), 8, EDATA, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE, NULL));
+      WAIT_UNTIL (job, job->notices.done[EDATA] == 1, "the end of a put");
+      meet (job);
+    }
   if (job->rank == 1)
     raise (SIGSTOP);
-  sleep (1);
+  sleep (2);
   POST (job, utofu_put (job->queue, queue_of (job, other), local, memory_of (job, other, STAG), 4096, EDATA, UTOFU_ONESIDED_FLAG_TCQ_NOTICE, NULL));
   void *data;
   while (utofu_poll_tcq (job->queue, 0, &data) == UTOFU_ERR_NOT_FOUND)
@@ -78,8 +84,8 @@ main (int argc, char **argv)
   const long other = 1 - job.rank;
   if (strcmp (what, "barrier") == 0)
     poll_barrier (&job, memory, other);
-  if (strcmp (what, "stopped") == 0)
-    poll_tcq (&job, local, other);
+  if (strcmp (what, "stopped") == 0 || strcmp (what, "unknown") == 0)
+    poll_tcq (&job, local, other, strcmp (what, "stopped") == 0);
   while (strcmp (what, "both") == 0)
     progress (&job);
   if (job.rank == 1 && polled (&job, POLLS))

@@ -259,7 +259,7 @@ impl Code {
                 "give mapped memory; a STag wants multiples of 256, an atomic operation an aligned address",
             ),
             Code::InvalidSize => (
-                &["size", "length", "mtu", "num_bytes"],
+                &["size", "length", "mtu"],
                 "give more than 0 and no more than the caps allow; a STag wants multiples of 256",
             ),
             Code::InvalidStag => (
@@ -363,6 +363,34 @@ mod tests {
             named += 1;
         }
         assert_eq!(named, Code::ALL.len());
+    }
+
+    /// Each function of the header, with the codes that name an argument: some function has an argument that the reason suspects.
+    #[test]
+    fn reasons_name_arguments_of_the_header() {
+        let header = include_str!("../include/utofu.h");
+        let prototypes: String = header
+            .split("\nint utofu_")
+            .skip(1)
+            .filter_map(|rest| rest.split(';').next())
+            .collect();
+        for code in Code::ALL {
+            let reason = code.reason();
+            assert!(!reason.remedy.is_empty(), "{code:?}");
+            for suspect in reason
+                .suspects
+                .iter()
+                .filter(|suspect| **suspect != POINTERS)
+            {
+                assert!(
+                    prototypes.contains(suspect),
+                    "{code:?}: no function has {suspect}"
+                );
+            }
+            if code.c_name().starts_with("UTOFU_ERR_INVALID_") && *code != Code::InvalidArg {
+                assert!(!reason.suspects.is_empty(), "{code:?}");
+            }
+        }
     }
 
     #[test]

@@ -72,8 +72,11 @@ impl<'a> Prototype<'a> {
 
 fn line(call: &Prototype<'_>, code: &str, meaning: &str, reason: Reason) -> String {
     let names: Vec<_> = call.arguments.iter().map(|(name, _)| *name).collect();
-    let (name, meaning) = (call.name, meaning.trim_end_matches('.'));
-    let mut text = format!("{name}({}): {code}: {meaning}", names.join(", "));
+    let mut text = call.name.to_owned();
+    if !names.is_empty() {
+        text += &format!("({})", names.join(", "));
+    }
+    text += &format!(": {code}: {}", meaning.trim_end_matches('.'));
     match &call.suspects(reason)[..] {
         [] => {}
         [one] => text += &format!("; argument {one}"),

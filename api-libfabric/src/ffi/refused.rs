@@ -110,17 +110,21 @@ fn name(run: &str) -> String {
     }
 }
 
-/// What makes the call right; none for what is to be tried again, or read.
+/// What makes the call right; none for what is to be tried again, or read, and for hints: libfabric asks each provider.
 fn remedy(errno: Errno) -> Option<&'static str> {
     Some(match errno {
-        Errno::AGAIN | Errno::AVAIL | Errno::TIMEDOUT | Errno::NOMSG | Errno::CANCELED => {
+        Errno::AGAIN
+        | Errno::AVAIL
+        | Errno::TIMEDOUT
+        | Errno::NOMSG
+        | Errno::NODATA
+        | Errno::CANCELED => {
             return None;
         }
         Errno::INVAL => {
             "give no null pointer, objects of the same fabric and domain, and attributes within those of fi_getinfo"
         }
         Errno::BADFLAGS => "give flags that the manual page of this call names",
-        Errno::NODATA => "ask for less in the hints: FI_LOG_LEVEL=debug says which hint is not met",
         Errno::NOSYS | Errno::OPNOTSUPP => {
             "ask fi_getinfo for the capability, and query what it offers"
         }

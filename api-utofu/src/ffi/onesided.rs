@@ -3,6 +3,7 @@
 
 use libc::{c_ulong, c_void};
 use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
+use unipgas_core::waits;
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
@@ -111,7 +112,7 @@ macro_rules! both {
                     }
                 )?
                 // Moved: arguments that something points to would be kept in memory.
-                long_way(move || {
+                long_way(stringify!($name), move || {
                     let command: Command = $make?;
                     // SAFETY:
                     // - threads: the C contract (§2.5).
@@ -147,7 +148,8 @@ macro_rules! both {
 
 #[cold]
 #[inline(never)]
-fn long_way(way: impl FnOnce() -> Result<()>) -> Result<()> {
+fn long_way(name: &'static str, way: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _inside = waits::inside(name);
     way()
 }
 

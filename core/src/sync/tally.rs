@@ -114,7 +114,7 @@ pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
 fn leave(counts: &Counts, (rank, size): (u32, u32)) {
     let Ok(Some(path)) = variables::get("UNIPGAS_STATS_TO") else {
         return tell(&format!(
-            "rank {rank}: {} operations, {} bytes, {} waits of {} us",
+            "rank {rank}: operations {}, bytes {}, waits {}, waits us {}",
             counts.operations,
             counts.bytes,
             counts.waits,

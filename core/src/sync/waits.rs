@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::sync::caller::calling;
+use crate::sync::caller::{calling, is_call};
 use crate::sync::label::Label;
 use crate::sync::polls;
 use crate::sync::tally::{self, Ledger};
@@ -101,8 +101,25 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The seat of a thread whose wait is looking at who is needed just now.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    /// The call that a thread is in, where that has no symbol.
+    static INSIDE: Cell<&'static str> = const { Cell::new("") };
     /// When a thread has begun to wait in slices, and for whom.
     static SLICES: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
+}
+
+/// A thread is in a call that has no symbol of its own.
+pub struct Inside(());
+
+/// Until this is dropped the thread is in a call of this name, which its stack does not show.
+pub fn inside(name: &'static str) -> Inside {
+    INSIDE.set(name);
+    Inside(())
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set("");
+    }
 }
 
 /// Waits of this thread are parts of one.
@@ -141,9 +158,10 @@ pub fn tell_at(told: &'static Told, place: (u32, u32)) {
 #[inline]
 pub fn call(name: &str) {
     if let Some(seat) = ASKED.get() {
-        match seat.polled.load(Ordering::Relaxed) {
-            0 => seat.name.set(name),
-            _ => seat.also_in(name),
+        // A function of Rust on the stack is no name that C programs know.
+        match seat.polled.load(Ordering::Relaxed) != 0 && is_call(&seat.name.get()) {
+            true => seat.also_in(name),
+            false => seat.name.set(name),
         }
     }
 }
@@ -274,7 +292,10 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     if OWNER.load(Ordering::Relaxed) != std::process::id() {
         return None;
     }
-    let name = calling();
+    let mut name = calling();
+    if name.is_empty() {
+        name = INSIDE.get().to_owned();
+    }
     let thread = this_thread();
     let free = |seat: &&Seat| {
         let taken = seat
@@ -350,7 +371,8 @@ impl Seat {
     /// With the calls that are known so far, as long as there is room.
     fn also_in(&self, name: &str) {
         let known = self.name.get();
-        if name.is_empty() || known.split(", ").any(|call| call == name) {
+        let is_known = known.split(", ").any(|call| call == name);
+        if is_known || !known.is_empty() && !is_call(name) {
             return;
         }
         let all = match known.is_empty() {

@@ -23,7 +23,7 @@ use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::Found;
 use crate::transport::Life;
-use crate::{Error, Result, driver, tell_refusal};
+use crate::{Error, Result, driver, tell_refusal, waits};
 
 /// How often the lives of known processes are looked at while something is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -257,6 +257,7 @@ impl Network {
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteGates> {
         let (place, number) = self.place(place)?;
+        let _slices = waits::in_slices(number);
         let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         if let Some(gates) = place.gates() {
@@ -288,6 +289,7 @@ impl Network {
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
         let (place, number) = self.place(place)?;
+        let _slices = waits::in_slices(number);
         let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         let slot = neighbour
