@@ -37,6 +37,7 @@ compile_error!(
 pub mod descriptor;
 pub mod dynamic;
 pub mod error;
+pub mod exit;
 mod fabric;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]

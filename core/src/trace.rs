@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::sync::caller::calling;
 use crate::sync::polls;
-use crate::{process, tell, variables};
+use crate::{exit, process, tell, variables};
 
 /// Copies and transfers of so many bytes are told.
 pub const LARGE: usize = 64 << 10;
@@ -134,8 +134,11 @@ fn open(path: &str) -> std::io::Result<File> {
 }
 
 extern "C" fn at_exit() {
-    polls::end();
-    flush();
+    let polls = polls::take();
+    exit::run(|| {
+        drop(polls);
+        flush();
+    });
 }
 
 /// Writes what is still in memory.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unipgas_core::Deadline;
+use unipgas_core::biased::Reentered;
 
 use crate::status::{Errno, Result};
 use crate::sys::{fi_ops, fid};
@@ -42,12 +43,14 @@ mod wait;
 pub use library::{DupInfo, FreeInfo, stand_in};
 pub use provider::fi_prov_ini;
 
-/// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER.
+/// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER, and a call in a handler of a
+/// signal that has interrupted another one of the same object -FI_EBUSY.
 #[inline(always)]
 fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(value)) => value as isize,
         Ok(Err(errno)) => -(errno.0 as isize),
+        Err(payload) if payload.is::<Reentered>() => -(Errno::BUSY.0 as isize),
         Err(_) => -(Errno::OTHER.0 as isize),
     }
 }

@@ -104,7 +104,8 @@ macro_rules! both {
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
             $crate::ffi::code(call, || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 $(
                     let $context = cbdata as u64;
                     if let Some(done) = $now {
@@ -136,7 +137,8 @@ macro_rules! both {
                 return $crate::native::returned(call, code);
             }
             $crate::ffi::code(call, || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
@@ -183,7 +185,8 @@ macro_rules! both_strided {
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
             let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
             $crate::ffi::code(call, || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
@@ -206,7 +209,8 @@ macro_rules! both_strided {
                 return $crate::native::returned(call, code);
             }
             $crate::ffi::code(call, || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for a descriptor a block, by the C contract.

@@ -20,7 +20,7 @@ const NOTE: Duration = Duration::from_millis(10);
 const NAMES: u32 = 16;
 
 /// What a thread has polled in vain.
-struct Polls {
+pub(crate) struct Polls {
     told: Telling,
     traced: Option<trace::Wait>,
     call: String,
@@ -49,9 +49,15 @@ pub fn polled(came: bool, check: impl FnOnce()) {
     }
 }
 
-/// Ends what this thread has polled.
+/// Ends the polls of this thread.
 pub(crate) fn end() {
-    drop(POLLS.take().map(ManuallyDrop::into_inner));
+    drop(take());
+}
+
+/// The polls of this thread, which end with the result. None if a signal has come while they are changed.
+pub(crate) fn take() -> Option<Polls> {
+    let polls = POLLS.with(|polls| polls.try_borrow_mut().ok()?.take());
+    polls.map(ManuallyDrop::into_inner)
 }
 
 #[cold]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::sync::label::Label;
 use crate::sync::polls;
-use crate::{issued, process, tell, variables};
+use crate::{exit, issued, process, tell, variables};
 
 /// Issue contexts of a process that are listed, each with a name; of others nothing is told.
 pub const TALLIES: usize = 24;
@@ -98,9 +98,12 @@ pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
     static PLACE: OnceLock<(u32, u32)> = OnceLock::new();
     extern "C" fn at_exit() {
         if let (Some(ledger), Some(place)) = (mine(), PLACE.get()) {
-            polls::end();
-            issued::look();
-            leave(&ledger.read(), *place);
+            let polls = polls::take();
+            exit::run(|| {
+                drop(polls);
+                issued::look();
+                leave(&ledger.read(), *place);
+            });
         }
     }
     if matches!(variables::number("UNIPGAS_STATS"), Ok(Some(1..))) && PLACE.set(place).is_ok() {
