@@ -63,7 +63,7 @@ impl<'a> Prototype<'a> {
                 POINTERS => kind.starts_with('*'),
                 part => name.contains(part),
             };
-            reason.suspects.iter().any(|suspect| names(&suspect))
+            reason.suspects.iter().any(names)
         };
         let found = self.arguments.iter().filter(is_one);
         found.map(|(name, _)| *name).collect()

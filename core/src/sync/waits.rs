@@ -404,7 +404,7 @@ impl Seat {
         let since = used.unwrap_or(before).saturating_sub(before);
         let works = since > polls::WORK.as_nanos() as u64;
         let sleeps = descriptor::state_in(&stat) == Some('S');
-        !works && !(sleeps && now().saturating_sub(polled) > ASLEEP)
+        !(works || sleeps && now().saturating_sub(polled) > ASLEEP)
     }
 
     /// For a timeline.
