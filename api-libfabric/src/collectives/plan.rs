@@ -88,7 +88,7 @@ pub(super) struct Plan {
     pub store: Option<Span>,
 }
 
-/// Who takes part.
+/// A member's place among the members.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seat {
     pub me: u32,

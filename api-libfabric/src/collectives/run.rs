@@ -326,7 +326,7 @@ impl State {
             messages.unanswered -= 1;
             let left = messages.collectives.groups[running.group].left;
             match end {
-                // Nobody calls who could be told that nothing is bound.
+                // The call has returned: without a queue and a counter the failure has no receiver.
                 End::Report(report, _) => drop(reports.fail(&report, errno)),
                 End::Join(_) if left => {}
                 End::Join(joined) => joined(Err(errno)),

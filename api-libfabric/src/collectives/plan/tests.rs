@@ -41,7 +41,7 @@ fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> 
     let mut moved = true;
     while moved {
         moved = false;
-        // Later members first: earlier ones find messages that nobody has asked for.
+        // Later members first: earlier ones find messages before they receive.
         for me in (0..n).rev() {
             let walker = &mut walkers[me as usize];
             let Some(round) = walker.plan.rounds.get(walker.round) else {

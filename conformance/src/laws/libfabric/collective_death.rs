@@ -15,7 +15,7 @@ laws! {
     meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
     sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
-        "one who waits in fi_cq_sread learns of the death as well";
+        "a wait in fi_cq_sread ends with the failure, too";
 }
 
 /// What survivors close.
