@@ -9,8 +9,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
 use unipgas_core::pace::Pace;
-use unipgas_core::waits::{self, polled};
-use unipgas_core::{Deadline, Error, descriptor};
+use unipgas_core::{Deadline, Error, descriptor, trace, waits};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -460,7 +459,7 @@ impl CompletionQueue {
             if self.lives.is_due() {
                 self.attached.look();
             }
-            polled(vain < patience + OFFER, || waits::call("fi_cq_read"));
+            trace::polled_in_vain(vain < patience + OFFER);
             std::thread::yield_now();
         }
     }

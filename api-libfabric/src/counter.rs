@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
-use unipgas_core::waits::{self, polled};
-use unipgas_core::{Deadline, Error};
+use unipgas_core::{Deadline, Error, waits};
 
 use crate::completion::{Attached, Wait, event};
 use crate::domain::Domain;
@@ -149,8 +148,6 @@ impl Counter {
     fn attend(&self) {
         if self.pace.is_due() {
             self.attached.look();
-            let came = self.value() != self.known.load(Ordering::Acquire);
-            polled(came, || waits::call("fi_cntr_read"));
         }
         self.progress();
     }

@@ -37,7 +37,6 @@ compile_error!(
 pub mod descriptor;
 pub mod dynamic;
 pub mod error;
-pub mod exit;
 mod fabric;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
@@ -52,7 +51,6 @@ pub mod panics;
 pub mod process;
 mod queues;
 mod ranked;
-pub mod refused;
 pub mod stop;
 mod sync;
 mod tell;

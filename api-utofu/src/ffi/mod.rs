@@ -8,8 +8,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use unipgas_core::refused::Prototype;
-
 use crate::status::{Code, Result, SUCCESS};
 
 mod barrier;
@@ -43,10 +41,9 @@ macro_rules! functions {
                 unsafe {
                     match $crate::native::get() {
                         None => $name($($arg),*),
-                        Some(native) => $crate::native::returned(
-                            unipgas_core::prototype!($name($($arg: $ty),*)),
-                            (native.$name)($($arg as _),*),
-                        ),
+                        Some(native) => {
+                            $crate::native::returned(stringify!($name), (native.$name)($($arg as _),*))
+                        }
                     }
                 }
             }
@@ -55,7 +52,7 @@ macro_rules! functions {
                 // - the caller's word.
                 return unsafe { by_native($($arg),*) };
             }
-            $crate::ffi::code(unipgas_core::prototype!($name($($arg: $ty),*)), || $body)
+            $crate::ffi::code(stringify!($name), || $body)
         }
     )*};
 }
@@ -63,14 +60,14 @@ use functions;
 
 /// Runs a function; a panic (which would be a defect of the library) becomes `UTOFU_ERR_FATAL`.
 #[inline(always)]
-fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>) -> i32 {
+fn code(name: &'static str, function: impl FnOnce() -> Result<()>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => Code::Fatal,
     };
     if !code.asks_for_patience() {
-        remember(call, code);
+        remember(name, code);
     }
     code as i32
 }

@@ -2,7 +2,6 @@
 
 pub mod core;
 mod differential;
-mod exits;
 pub mod gaspi;
 pub mod libfabric;
 mod ranges;
@@ -21,7 +20,6 @@ pub fn all() -> Vec<&'static Law> {
     laws.extend(rcce::laws());
     laws.extend(libfabric::laws());
     laws.extend(differential::laws());
-    laws.extend(exits::laws());
     laws
 }
 
@@ -33,6 +31,5 @@ pub fn find(id: &str) -> Option<&'static Law> {
         .chain(core::BREAKABLE)
         .chain(rcce::VICTIMS)
         .chain(rcce::JOBS)
-        .chain(exits::JOBS)
         .find(|law| law.id == id)
 }

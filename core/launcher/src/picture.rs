@@ -102,7 +102,11 @@ fn program_of(pid: u32) -> String {
 
 /// What the kernel says of it.
 fn of_process(pid: u32) -> Doing {
-    match descriptor::state_in(&descriptor::stat_of(pid).unwrap_or_default()) {
+    let stat = descriptor::stat_of(pid).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    match state {
         Some('S' | 'D' | 'I') => Doing::Sleeps,
         Some('T' | 't') => Doing::Stopped,
         Some('R') => Doing::Runs,

@@ -132,18 +132,18 @@ impl Drop for Listing {
     }
 }
 
-/// Writes down what has been posted, unless another thread does; the operations of those issue contexts that are there now.
+/// Writes down what has been posted, unless another thread does.
 #[cold]
-pub fn look() -> Option<u64> {
+pub fn look() {
     if !tally::is_told() {
-        return None;
+        return;
     }
-    let known = KNOWN.try_lock()?;
-    let mut all = 0u64;
+    let Some(known) = KNOWN.try_lock() else {
+        return;
+    };
     let mut others = Issued::default();
     for one in &*known {
         let issued = one.issued();
-        all = all.wrapping_add(issued.operations);
         match &one.account {
             Some(account) => account.tell(issued.operations, issued.bytes),
             None => {
@@ -153,7 +153,6 @@ pub fn look() -> Option<u64> {
         }
     }
     tally::of_others(others.operations, others.bytes);
-    Some(all)
 }
 
 /// Writes down what is under way as well, for a wait that is a long one.

@@ -47,8 +47,7 @@ fn exported(address: *mut c_void) -> Option<String> {
     is_call(name).then(|| name.to_owned())
 }
 
-/// Whether it is a call of an interface in C.
-pub(super) fn is_call(name: &str) -> bool {
+fn is_call(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

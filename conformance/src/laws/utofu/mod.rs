@@ -13,7 +13,6 @@ mod delay;
 mod errors;
 mod failure;
 mod failure_gates;
-mod freed;
 mod full_queue;
 mod functions;
 mod growth;
@@ -81,7 +80,6 @@ pub fn laws() -> Vec<&'static Law> {
         model_armw::laws(),
         prepare::laws(),
         taken_away::laws(),
-        freed::laws(),
         tcq::laws(),
         full_queue::laws(),
         mrq::laws(),

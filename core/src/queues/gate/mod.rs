@@ -59,8 +59,7 @@ pub use packet::{
 };
 pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
 pub use run::{
-    Resolve, awaited, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for,
-    start,
+    Resolve, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for, start,
 };
 
 /// What can go wrong with gates.

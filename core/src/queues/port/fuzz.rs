@@ -12,7 +12,6 @@ use super::neighbour::Network;
 use super::remote::PLAIN_LEN;
 use super::trigger::{self, HEADER_LEN, TRIGGERED};
 use crate::cache::PAIR;
-use crate::calls::Call;
 use crate::directory::RegionEntry;
 use crate::fuzz::Fenced;
 use crate::gate::{self, Gate, Payload};
@@ -153,7 +152,6 @@ impl Process {
     }
 
     fn posts(&self, port: &Port, command: &Command) {
-        let _call = Call::begin(|| {});
         // SAFETY:
         // - one thread.
         let mut queues = unsafe { port.hold() };
@@ -169,7 +167,6 @@ impl Process {
         for _ in 0..3 {
             self.posts(&self.session, &to(PLAIN, CommandKind::Put, 0));
         }
-        let _call = Call::begin(|| {});
         for (index, port) in [(SESSION, &self.session), (PLAIN, &self.plain)] {
             // SAFETY:
             // - one thread.
@@ -184,10 +181,12 @@ impl Process {
             }
             let _ = (port.unread(), port.unread_notices(&mut queues));
         }
+        let turns = self.network.turns();
+        turns.begin();
         for place in 0..3 {
             for index in 0..=GATE_COUNT {
                 // SAFETY:
-                // - in a call.
+                // - between `begin` and `end`.
                 let (gate, known) = unsafe {
                     let network = &self.network;
                     (
@@ -201,6 +200,7 @@ impl Process {
                 }
             }
         }
+        turns.end();
     }
 }
 

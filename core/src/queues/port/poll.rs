@@ -8,8 +8,8 @@ use super::issue::{Port, Queues};
 use super::notice::{Packed, PortNotice};
 use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
-use crate::waits::polled;
-use crate::{Error, Result, issued, waits};
+use crate::issued;
+use crate::{Error, Result, trace};
 
 /// Notices at hand that are taken between two looks at networks.
 const TAKEN: u32 = 16;
@@ -121,10 +121,7 @@ impl Port {
         queues.idle = 0;
         queues.patience = self.network.engine().patience();
         issued::look();
-        polled(std::mem::take(&mut queues.came), || {
-            waits::needs(&queues.awaited());
-            waits::pending(self.waiting.load(Ordering::Relaxed));
-        });
+        trace::polled_in_vain(std::mem::take(&mut queues.came));
         std::thread::yield_now();
         queues.offers += 1;
         if queues.offers.is_multiple_of(OFFERS) {

@@ -1,5 +1,6 @@
 //! What ranks tell of their long waits, and of what they have done: on the board, behind the values that they publish.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
@@ -77,7 +78,7 @@ impl Board {
         // SAFETY:
         // - aligned, as ranks have whole lines behind whole slots; it stays mapped as long as the process, and is accessed through atomics only;
         // - whatever is there is what a rank tells.
-        waits::tell_at(unsafe { &*place }, (rank, self.size));
+        waits::tell_at(unsafe { &*place });
         *told = Some(this);
         Ok(())
     }
@@ -103,9 +104,10 @@ impl Board {
         let Some(told) = self.told(rank) else {
             return Vec::new();
         };
+        let mut found: Vec<Waiting> = told.seats.iter().filter_map(Seat::read).collect();
+        // One that was killed has not given its seat up.
         let pid = self.pid(rank).unwrap_or(0);
-        let held = told.seats.iter().filter(|seat| seat.is_held(pid));
-        let mut found: Vec<Waiting> = held.filter_map(Seat::read).collect();
+        found.retain(|wait| Path::new(&format!("/proc/{pid}/task/{}", wait.thread)).exists());
         found.sort_by_key(|wait| std::cmp::Reverse(wait.lasted));
         found
     }
