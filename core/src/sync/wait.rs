@@ -232,8 +232,9 @@ impl Patience<'_> {
                 issued::look();
             }
             loop {
-                told.check(began.elapsed(), &mut *check)?;
+                // A ring for what `check` looks at may come just after that.
                 let listening = self.bell.listen();
+                told.check(began.elapsed(), &mut *check)?;
                 if let Some(value) = poll() {
                     return Ok(value);
                 }
@@ -263,5 +264,28 @@ impl Patience<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_for_what_a_check_looks_at_is_heard() {
+        let (bell, company) = (Bell::default(), AtomicU32::new(1));
+        let patience = Patience {
+            bell: &bell,
+            crowded: false,
+            company: &company,
+        };
+        let mut check = || match bell.sleepers() {
+            0 => Ok(()),
+            _ => Err(Error::Ended),
+        };
+        let deadline = Deadline::after(Duration::from_millis(20));
+        let never = || None::<()>;
+        let waited = patience.wait(deadline, &mut check, || 1, || false, || false, never);
+        assert_eq!(waited, Err(Error::Ended));
     }
 }
