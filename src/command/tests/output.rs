@@ -130,10 +130,10 @@ fn very_long_lines_stay_whole_and_are_not_kept() {
     let output = run(&["-n", "2"], script);
     assert!(output.stdout.len() >= 200_000_000);
     let told = err(&output);
-    let most = told
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(1));
-    let most: Vec<u64> = most.map(|number| number.parse().unwrap()).collect();
+    let rest_of = |line: &str| Some(line.strip_prefix("VmHWM:")?.trim().to_owned());
+    let most = told.lines().filter_map(rest_of);
+    let kibibytes = |rest: String| rest.strip_suffix(" kB")?.parse::<u64>().ok();
+    let most: Vec<u64> = most.filter_map(kibibytes).collect();
     assert!(
         most.len() == 2 && most.iter().all(|most| *most < 60_000),
         "{told}"
