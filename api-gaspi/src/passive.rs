@@ -287,7 +287,7 @@ impl Passive {
         if !matches!(sent, Ok(Some(_))) {
             self.posted.fetch_sub(1, Ordering::AcqRel);
         }
-        sent.map_err(from_engine)
+        sent.map_err(|error| from_engine(messenger.world().blame(to, error)))
     }
 
     fn finish(
@@ -314,7 +314,8 @@ impl Passive {
             Ok(_) => {}
         }
         self.posted.fetch_sub(1, Ordering::AcqRel);
-        sent.and_then(|sent| sent).map_err(from_engine)
+        sent.and_then(|sent| sent)
+            .map_err(|error| from_engine(messenger.world().blame(needs[0], error)))
     }
 
     /// Ends requests after a timeout, those that `which` selects.

@@ -23,7 +23,7 @@ use crate::links::{Links, Telling, of_rank, put_out};
 use crate::passive::{self, Passive};
 use crate::queue_group::{QUEUE_GROUP_MAX, QueueGroup};
 use crate::segment::{Segment, Unfreed};
-use crate::status::{self, Result, Status, code_of, from_engine};
+use crate::status::{Result, Status, code_of, from_engine};
 
 /// See [`Process::at_once_max`].
 const AT_ONCE: u64 = 16 << 10;
@@ -256,9 +256,6 @@ impl Process {
     pub fn states(&self) -> Vec<bool> {
         for rank in self.world.returned() {
             self.welcome(rank);
-        }
-        if let Some(rank) = status::take_suspect() {
-            self.world.await_death(rank);
         }
         self.world
             .lives()

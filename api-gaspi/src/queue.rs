@@ -9,7 +9,7 @@ use unipgas_core::{Deadline, Endpoint, Error};
 use crate::config::QUEUE_MAX;
 use crate::process::{Process, deadline};
 use crate::segment::PATIENCE;
-use crate::status::{Result, Status, code_of, from_engine};
+use crate::status::{Result, Status, from_engine};
 
 /// What a queue is called for who looks at the process from the outside.
 fn name(id: usize) -> String {
@@ -189,9 +189,14 @@ impl Process {
 
     #[cold]
     pub(crate) fn not_drained(&self, error: &Error) -> Status {
-        match code_of(error) {
-            Status::Timeout => Status::Timeout,
-            _ => Status::Error,
+        match error {
+            Error::Timeout => Status::Timeout,
+            error => {
+                if *error == Error::PeerDead {
+                    self.world.some_rank_is_dead();
+                }
+                Status::Error
+            }
         }
     }
 

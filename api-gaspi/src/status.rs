@@ -1,8 +1,6 @@
 //! Return codes (GASPI 17.1 §3.11, §4.2.2; the specific codes are those of release 1.6), and the one table that maps the
 //! engine's errors to them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use unipgas_core::{Error, tell_refusal};
 use unipgas_gaspi_sys as sys;
 
@@ -115,27 +113,8 @@ pub fn from_engine(error: Error) -> Status {
     status
 }
 
-/// The rank plus one of the last error about a dead rank, or [`SOME_RANK`]. The state vector must show that death (§5.5.1), although the look that
-/// sees it may come later.
-static SUSPECT: AtomicU32 = AtomicU32::new(0);
-const SOME_RANK: u32 = u32::MAX;
-
-/// The rank of the last error about a dead one, or `Some(None)` if the error names none. The next call gives none.
-pub(crate) fn take_suspect() -> Option<Option<u32>> {
-    match SUSPECT.swap(0, Ordering::Relaxed) {
-        0 => None,
-        SOME_RANK => Some(None),
-        next => Some(Some(next - 1)),
-    }
-}
-
 /// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.
 pub(crate) fn code_of(error: &Error) -> Status {
-    match error {
-        Error::PeerDead => SUSPECT.store(SOME_RANK, Ordering::Relaxed),
-        Error::RankDead(rank) => SUSPECT.store(rank + 1, Ordering::Relaxed),
-        _ => {}
-    }
     match error {
         Error::Timeout => Status::Timeout,
         Error::QueueFull | Error::NotNow => Status::QueueFull,

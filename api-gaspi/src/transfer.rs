@@ -660,7 +660,7 @@ impl Process {
                     again = true;
                     import = self.import(rank, id, call, deadline(post.timeout));
                 }
-                Err(Error::PeerDead) => return Err(Error::RankDead(rank)),
+                Err(Error::PeerDead) => return Err(self.world.dead(rank)),
                 Err(error) => return Err(error),
             }
         }

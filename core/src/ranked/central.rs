@@ -136,7 +136,7 @@ impl CentralBarrier {
             .fetch_add(self.world.engine(), counter, value)
             .map_err(|error| match error {
                 // The counters go only with their process.
-                Error::StaleRegion | Error::PeerDead => Error::RankDead(self.places.home),
+                Error::StaleRegion | Error::PeerDead => self.world.dead(self.places.home),
                 other => other,
             })
     }

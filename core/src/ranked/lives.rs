@@ -20,6 +20,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Added for each rank of the job: where many ranks share few cores, a barrier still passes on notices after the first ranks have left.
 const GRACE_EACH: Duration = Duration::from_millis(50);
 
+/// See [`World::some_rank_is_dead`].
+const SOME_RANK: u32 = u32::MAX;
+
 pub(super) const HEALTHY: u8 = 0;
 const LEFT: u8 = 1;
 const DEAD: u8 = 2;
@@ -108,22 +111,45 @@ impl World {
         self.life(rank)
     }
 
-    /// Waits, for at most one second, until a look shows a death that an operation has met: that of `rank`, or of any rank.
-    pub fn await_death(&self, rank: Option<u32>) {
-        let news = || {
+    /// The error for a rank that the network reports as dead. The next [`World::lives`] shows the death.
+    #[cold]
+    pub fn dead(&self, rank: u32) -> Error {
+        self.suspect.store(rank + 1, Ordering::Release);
+        Error::RankDead(rank)
+    }
+
+    /// As [`World::dead`], for an error that does not name its rank.
+    #[cold]
+    pub fn some_rank_is_dead(&self) {
+        self.suspect.store(SOME_RANK, Ordering::Release);
+    }
+
+    /// Waits, for at most a second, until a look shows the death that an operation has met. A network may report it before the launcher does.
+    fn await_suspect(&self) {
+        let suspect = self.suspect.swap(0, Ordering::AcqRel);
+        if suspect == 0 {
+            return;
+        }
+        let seen = || {
             self.look(true);
-            let known = self.acknowledged.load(Ordering::Acquire);
-            let seen = rank.is_some_and(|rank| self.life(rank) != Life::Alive)
-                || self.deaths.load(Ordering::Acquire) != known;
+            let seen = match suspect {
+                SOME_RANK => {
+                    let known = self.acknowledged.load(Ordering::Acquire);
+                    self.deaths.load(Ordering::Acquire) != known
+                }
+                next => self.life(next - 1) != Life::Alive,
+            };
             seen.then_some(())
         };
         let soon = Deadline::after(NEWS_OF_DEATH);
         // A timeout: the program knows the death already.
-        let _ = self.engine.wait_for(soon, &mut || Ok(()), news);
+        let _ = self.engine.wait_for(soon, &mut || Ok(()), seen);
     }
 
-    /// The lives of all ranks, by rank. From now on the deaths among them end no wait for "anyone" any more: the program knows.
+    /// The lives of all ranks, by rank, with each death that an operation has met. From now on the deaths among them end no wait for "anyone" any more: the
+    /// program knows.
     pub fn lives(&self) -> Vec<Life> {
+        self.await_suspect();
         self.look(true);
         let known = self.deaths.load(Ordering::Acquire);
         self.acknowledged.store(known, Ordering::Release);

@@ -94,6 +94,9 @@ impl World {
             .store(incarnation, Ordering::Release);
         self.shown[rank as usize].store(false, Ordering::Release);
         self.lives[rank as usize].store(HEALTHY, Ordering::Release);
+        // That death is over.
+        let (suspect, order) = (rank + 1, Ordering::AcqRel);
+        let _ = (self.suspect).compare_exchange(suspect, 0, order, Ordering::Relaxed);
         drop(place);
         trace::happened(
             "a process has taken the place of a dead one",

@@ -59,6 +59,8 @@ pub struct World {
     /// Deaths known, and how many of them the program has been told.
     pub(super) deaths: AtomicU32,
     pub(super) acknowledged: AtomicU32,
+    /// An operation has met a death: that of the rank less one, or of some rank ([`SOME_RANK`]). 0: none.
+    pub(super) suspect: AtomicU32,
     pub(super) last_look: Mutex<Instant>,
     /// In directories.
     pub(super) looks: Looks,
@@ -117,6 +119,7 @@ impl World {
             changes_seen: AtomicU32::new(0),
             deaths: AtomicU32::new(0),
             acknowledged: AtomicU32::new(0),
+            suspect: AtomicU32::new(0),
             last_look: Mutex::new(Instant::now()),
             looks: Looks::default(),
         })
@@ -243,10 +246,10 @@ impl World {
     }
 
     /// A peer that has gone is named by its rank.
-    pub(super) fn blame(&self, rank: u32, error: Error) -> Error {
+    pub fn blame(&self, rank: u32, error: Error) -> Error {
         if error == Error::PeerDead {
             self.look(true);
-            Error::RankDead(rank)
+            self.dead(rank)
         } else {
             error
         }

@@ -545,7 +545,7 @@ impl Group {
     fn blame(&self, member: u32, error: Error) -> Error {
         match error {
             // An arena goes only with its process.
-            Error::StaleRegion | Error::PeerDead => Error::RankDead(self.members[member as usize]),
+            Error::StaleRegion | Error::PeerDead => self.world.dead(self.members[member as usize]),
             other => other,
         }
     }
