@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::domain::DomainObject;
 use super::event::{EventObject, EventQueue};
 use super::naming::{self, Format, Series};
-use super::{Object, code, fid_of, given, is_free, list, no, no_control, number, put};
+use super::{Object, code, fid_of, fid_ops, given, is_free, list, no_control, number, put};
 use crate::av::AddressVector;
 use crate::name::{Called, LEN};
 use crate::status::{Errno, Result};
@@ -25,15 +25,7 @@ pub(super) struct AvPart {
 
 pub(super) type AvObject = Object<fid_av, AvPart>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, bind, no_control);
 
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),

@@ -4,22 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::av::AvObject;
-use super::{Object, code, fid_of, given, no, no_bind, no_control, put};
+use super::{Object, code, fid_of, fid_ops, given, no_bind, no_control, put};
 use crate::collectives::{AvSet, Collective};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
 pub(super) type SetObject = Object<fid_av_set, Arc<AvSet>>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, no_control);
 
 static OPS: fi_ops_av_set = fi_ops_av_set {
     size: size_of::<fi_ops_av_set>(),

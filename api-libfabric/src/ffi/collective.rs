@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::av_set::SetObject;
 use super::domain::DomainObject;
 use super::endpoint::part;
-use super::{Object, code, fid_of, given, no, no_bind, no_control, posted, put};
+use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, posted, put};
 use crate::collectives::{Call, Collective, Elements, MOST_BYTES, MOST_MEMBERS};
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
@@ -35,15 +35,7 @@ pub(super) struct Membership {
 
 type MembershipObject = Object<fid_mc, Membership>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, no_control);
 
 /// `join` of the table of endpoints.
 pub(super) unsafe extern "C" fn join(

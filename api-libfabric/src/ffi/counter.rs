@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use super::domain::DomainObject;
-use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, put};
+use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, put};
 use crate::completion::Wait;
 use crate::counter::Counter;
 use crate::status::Errno;
@@ -17,15 +17,7 @@ pub(super) struct CounterPart {
 
 pub(super) type CounterObject = Object<fid_cntr, CounterPart>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, control);
 
 static OPS: fi_ops_cntr = fi_ops_cntr {
     size: size_of::<fi_ops_cntr>(),

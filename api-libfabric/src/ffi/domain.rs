@@ -7,7 +7,7 @@ use unipgas_core::variables;
 
 use super::fabric::{Fabric, FabricObject};
 use super::naming::Format;
-use super::{Object, code, fid_of, given, is_free, no, put};
+use super::{Object, code, fid_of, fid_ops, given, is_free, no, put};
 use crate::atomics::{Family, valid};
 use crate::domain::{Domain, DomainOptions};
 use crate::messages::MOST_TAGGED_BYTES;
@@ -23,15 +23,7 @@ pub(super) struct DomainPart {
 
 pub(super) type DomainObject = Object<fid_domain, DomainPart>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, bind, control);
 
 static OPS: fi_ops_domain = fi_ops_domain {
     size: size_of::<fi_ops_domain>(),

@@ -13,7 +13,7 @@ use super::naming::Format;
 use super::queue::QueueObject;
 use super::shared::{ReceivesObject, TransmitsObject};
 use super::trigger::{Lists, trigger};
-use super::{Object, code, fid_of, given, no, number, posted, put};
+use super::{Object, code, fid_of, fid_ops, given, no, number, posted, put};
 use crate::endpoint::{Endpoint, EndpointOptions, Posting};
 use crate::messages::{RECEIVE_OP_FLAGS, Tag};
 use crate::name::Called;
@@ -36,15 +36,7 @@ pub(super) struct EndpointPart {
 
 pub(super) type EndpointObject = Object<fid_ep, EndpointPart>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, bind, control);
 
 static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),

@@ -12,7 +12,7 @@ use unipgas_core::pace::Pace;
 use unipgas_core::{Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
-use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, number, put};
+use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
 use crate::completion::Attached;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
@@ -57,15 +57,7 @@ pub(super) struct EventQueue {
 
 pub(super) type EventObject = Object<fid_eq, Arc<EventQueue>>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, control);
 
 static OPS: fi_ops_eq = fi_ops_eq {
     size: size_of::<fi_ops_eq>(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::domain::open_domain;
 use super::event::open_event_queue;
 use super::queue::QueueObject;
-use super::{Object, code, fid_of, is_free, list, no, no_bind, no_control, put};
+use super::{Object, code, fid_of, fid_ops, is_free, list, no, no_bind, no_control, put};
 use crate::status::Errno;
 use crate::sys::*;
 
@@ -18,15 +18,7 @@ pub(super) struct Fabric {
 
 pub(super) type FabricObject = Object<fid_fabric, Arc<Fabric>>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, no_control);
 
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),

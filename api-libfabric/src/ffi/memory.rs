@@ -4,22 +4,14 @@ use std::ffi::{c_int, c_void};
 
 use super::counter::CounterObject;
 use super::domain::DomainObject;
-use super::{Object, code, fid_of, given, list, no, put};
+use super::{Object, code, fid_of, fid_ops, given, list, put};
 use crate::memory::MemoryRegion;
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
 type MemoryObject = Object<fid_mr, MemoryRegion>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, bind, control);
 
 /// What there is to know of memory to be registered.
 struct Wanted<'a> {

@@ -76,6 +76,23 @@ unsafe extern "C" fn no_control(_fid: *mut fid, _command: c_int, _arg: *mut c_vo
     -Errno::NOSYS.0
 }
 
+/// The table of functions that each object has.
+const fn fid_ops(
+    close: unsafe extern "C" fn(*mut fid) -> c_int,
+    bind: unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int,
+    control: unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int,
+) -> fi_ops {
+    fi_ops {
+        size: size_of::<fi_ops>(),
+        close,
+        bind,
+        control,
+        ops_open: no,
+        tostr: no,
+        ops_set: no,
+    }
+}
+
 /// An object: what C sees of it, and what it is.
 #[repr(C)]
 struct Object<Raw, T> {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::queue::QueueObject;
-use super::{Object, code, fid_of, given, no, no_bind, no_control, number, put};
+use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, number, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;
@@ -50,15 +50,7 @@ struct PollSet {
 
 type PollObject = Object<fid_poll, PollSet>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control: no_control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, no_control);
 
 static OPS: fi_ops_poll = fi_ops_poll {
     size: size_of::<fi_ops_poll>(),

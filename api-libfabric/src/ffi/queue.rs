@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::domain::DomainObject;
 use super::naming::Format;
-use super::{Object, code, deadline, fid_of, given, is_free, no, no_bind, number, put};
+use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
 use crate::completion::{CompletionQueue, Entry, Failure, Wait};
 use crate::name::Called;
 use crate::status::{Errno, Result};
@@ -39,15 +39,7 @@ const _: () = assert!(
         && offset_of!(Entry, tag) == offset_of!(fi_cq_tagged_entry, tag)
 );
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, control);
 
 static OPS: fi_ops_cq = fi_ops_cq {
     size: size_of::<fi_ops_cq>(),

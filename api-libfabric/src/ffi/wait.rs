@@ -11,7 +11,7 @@ use unipgas_core::Error;
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
 use super::poll::has_changed;
-use super::{Object, code, deadline, fid_of, given, no, no_bind, put};
+use super::{Object, code, deadline, fid_of, fid_ops, given, no, no_bind, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::process;
@@ -72,15 +72,7 @@ pub(super) struct WaitSet {
 
 type WaitObject = Object<fid_wait, WaitSet>;
 
-static FID: fi_ops = fi_ops {
-    size: size_of::<fi_ops>(),
-    close,
-    bind: no_bind,
-    control,
-    ops_open: no,
-    tostr: no,
-    ops_set: no,
-};
+static FID: fi_ops = fid_ops(close, no_bind, control);
 
 static OPS: fi_ops_wait = fi_ops_wait {
     size: size_of::<fi_ops_wait>(),
