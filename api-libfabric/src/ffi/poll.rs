@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::counter::CounterObject;
 use super::domain::DomainObject;
 use super::queue::QueueObject;
-use super::{Object, code, fid_of, fid_ops, given, no, no_bind, no_control, number, put};
+use super::{Object, code, fid_of, fid_ops, given, no_bind, no_control, number, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;

@@ -11,7 +11,7 @@ use unipgas_core::Error;
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
 use super::poll::has_changed;
-use super::{Object, code, deadline, fid_of, fid_ops, given, no, no_bind, put};
+use super::{Object, code, deadline, fid_of, fid_ops, given, no_bind, put};
 use crate::completion::CompletionQueue;
 use crate::counter::Counter;
 use crate::process;
