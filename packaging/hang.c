@@ -48,6 +48,12 @@ int main (int argc, char **argv)
       gaspi_notification_id_t first;
       CHECK (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_BLOCK));
     }
+  else if (!strcmp (what, "test"))
+    {
+      gaspi_notification_id_t first;
+      while (gaspi_notify_waitsome (0, 7, 1, &first, GASPI_TEST) == GASPI_TIMEOUT)
+        ;
+    }
   else if (!strcmp (what, "write"))
     {
       /* To one that answers no more, over a network. */

@@ -183,7 +183,7 @@ pub fn term(timeout: u64) -> Result<()> {
     if BEGUN_IN.load(Ordering::Relaxed) != std::process::id() {
         return Err(Status::ErrNoinit);
     }
-    if IN_USE_HERE.get() > 0 {
+    if IN_USE_HERE.get() > 0 || Call::is_under_way() {
         // Within a procedure: in the operation of a reduction, or in a signal handler.
         return Err(Status::Error);
     }

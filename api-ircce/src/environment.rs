@@ -6,8 +6,8 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::Error;
 use unipgas_core::transport::Life;
+use unipgas_core::{Error, exit};
 
 use crate::launch::Wishes;
 use crate::process::Ue;
@@ -117,9 +117,9 @@ fn leave_at_exit() {
         }
         if let Ok(ue) = current() {
             if status == 0 {
-                ue.messages.messenger.see_multicasts_through();
+                exit::run(|| ue.messages.messenger.see_multicasts_through());
             }
-            let _ = ue.world().leave();
+            exit::run(|| drop(ue.world().leave()));
         }
     }
     unsafe extern "C" {

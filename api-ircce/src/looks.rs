@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use unipgas_core::waits::{self, polled};
 use unipgas_core::{World, issued};
 
 use crate::mpb::{LINE, Place};
@@ -50,6 +51,9 @@ impl Ue {
     fn looked_often(&self, looks: u32) {
         if self.looks.crowded || looks.is_multiple_of(PATIENCE) {
             issued::look();
+            polled(false, || {
+                waits::needs(&self.messages.pending.lock().peers())
+            });
             std::thread::yield_now();
         }
     }

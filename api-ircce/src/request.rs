@@ -132,6 +132,19 @@ impl Pending {
         Ok(())
     }
 
+    /// Those without which requests do not end, as far as they are known.
+    pub fn peers(&self) -> Vec<u32> {
+        let sends = self.sends.iter().map(|(_, send)| send.dest);
+        let receives = self
+            .receives
+            .iter()
+            .filter_map(|(_, receive)| receive.source);
+        let mut peers: Vec<u32> = sends.chain(receives).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
     /// The receivers of sends that are not among these.
     pub fn receivers_beside(&self, known: &[u32]) -> Vec<u32> {
         let receivers = self.sends.iter().map(|(_, send)| send.dest);

@@ -1,6 +1,7 @@
 //! Return codes (RCCE.h), and what else can end a call.
 
 use unipgas_core::Error;
+use unipgas_core::refused::{POINTERS, Reason};
 use unipgas_ircce_sys as sys;
 
 pub use unipgas_ircce_sys::{
@@ -8,39 +9,131 @@ pub use unipgas_ircce_sys::{
     RCCE_SUCCESS as SUCCESS,
 };
 
-/// What a call can return beside success. The discriminants are the C values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(i32)]
-#[allow(missing_docs)]
-pub enum Code {
-    General = sys::iRCCE_ERROR,
-    Target = sys::RCCE_ERROR_TARGET,
-    Source = sys::RCCE_ERROR_SOURCE,
-    Id = sys::RCCE_ERROR_ID,
-    MessageLength = sys::RCCE_ERROR_MESSAGE_LENGTH,
-    FlagUndefined = sys::RCCE_ERROR_FLAG_UNDEFINED,
-    NumUes = sys::RCCE_ERROR_NUM_UES,
-    DataOverlap = sys::RCCE_ERROR_DATA_OVERLAP,
-    Alignment = sys::RCCE_ERROR_ALIGNMENT,
-    DebugFlag = sys::RCCE_ERROR_DEBUG_FLAG,
-    FlagNotInCommBuffer = sys::RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
-    FlagStatusUndefined = sys::RCCE_ERROR_FLAG_STATUS_UNDEFINED,
-    FlagNotAllocated = sys::RCCE_ERROR_FLAG_NOT_ALLOCATED,
-    ValUndefined = sys::RCCE_ERROR_VAL_UNDEFINED,
-    InvalidErrorCode = sys::RCCE_ERROR_INVALID_ERROR_CODE,
-    RpcNotAllocated = sys::RCCE_ERROR_RPC_NOT_ALLOCATED,
-    RpcInternal = sys::RCCE_ERROR_RPC_INTERNAL,
-    MultipleRpcRequests = sys::RCCE_ERROR_MULTIPLE_RPC_REQUESTS,
-    Fdivider = sys::RCCE_ERROR_FDIVIDER,
-    FrequencyExceeded = sys::RCCE_ERROR_FREQUENCY_EXCEEDED,
-    NoActiveRpcRequest = sys::RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
-    StaleRpcRequest = sys::RCCE_ERROR_STALE_RPC_REQUEST,
-    CommUndefined = sys::RCCE_ERROR_COMM_UNDEFINED,
-    IllegalOp = sys::RCCE_ERROR_ILLEGAL_OP,
-    IllegalType = sys::RCCE_ERROR_ILLEGAL_TYPE,
-    Malloc = sys::RCCE_ERROR_MALLOC,
-    CommInitialized = sys::RCCE_ERROR_COMM_INITIALIZED,
-    CoreNotInHostfile = sys::RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
+macro_rules! codes {
+    ($($name:ident = $c_name:ident,)*) => {
+        /// What a call can return beside success. The discriminants are the C values.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        #[allow(missing_docs)]
+        pub enum Code { $($name = sys::$c_name,)* }
+
+        impl Code {
+            /// Every code.
+            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+
+            /// Its name in C.
+            pub fn c_name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($c_name),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    General = iRCCE_ERROR,
+    Target = RCCE_ERROR_TARGET,
+    Source = RCCE_ERROR_SOURCE,
+    Id = RCCE_ERROR_ID,
+    MessageLength = RCCE_ERROR_MESSAGE_LENGTH,
+    FlagUndefined = RCCE_ERROR_FLAG_UNDEFINED,
+    NumUes = RCCE_ERROR_NUM_UES,
+    DataOverlap = RCCE_ERROR_DATA_OVERLAP,
+    Alignment = RCCE_ERROR_ALIGNMENT,
+    DebugFlag = RCCE_ERROR_DEBUG_FLAG,
+    FlagNotInCommBuffer = RCCE_ERROR_FLAG_NOT_IN_COMM_BUFFER,
+    FlagStatusUndefined = RCCE_ERROR_FLAG_STATUS_UNDEFINED,
+    FlagNotAllocated = RCCE_ERROR_FLAG_NOT_ALLOCATED,
+    ValUndefined = RCCE_ERROR_VAL_UNDEFINED,
+    InvalidErrorCode = RCCE_ERROR_INVALID_ERROR_CODE,
+    RpcNotAllocated = RCCE_ERROR_RPC_NOT_ALLOCATED,
+    RpcInternal = RCCE_ERROR_RPC_INTERNAL,
+    MultipleRpcRequests = RCCE_ERROR_MULTIPLE_RPC_REQUESTS,
+    Fdivider = RCCE_ERROR_FDIVIDER,
+    FrequencyExceeded = RCCE_ERROR_FREQUENCY_EXCEEDED,
+    NoActiveRpcRequest = RCCE_ERROR_NO_ACTIVE_RPC_REQUEST,
+    StaleRpcRequest = RCCE_ERROR_STALE_RPC_REQUEST,
+    CommUndefined = RCCE_ERROR_COMM_UNDEFINED,
+    IllegalOp = RCCE_ERROR_ILLEGAL_OP,
+    IllegalType = RCCE_ERROR_ILLEGAL_TYPE,
+    Malloc = RCCE_ERROR_MALLOC,
+    CommInitialized = RCCE_ERROR_COMM_INITIALIZED,
+    CoreNotInHostfile = RCCE_ERROR_CORE_NOT_IN_HOSTFILE,
+}
+
+impl Code {
+    /// What to look at in a call that gives it.
+    pub(crate) fn reason(self) -> Reason {
+        let (suspects, remedy): (&[&str], _) = match self {
+            Code::General => (
+                &["request", "list", "index"],
+                "give a request or list that iRCCE has filled, and that has not ended",
+            ),
+            Code::Target => (
+                &["target"],
+                "give memory of the MPB, from RCCE_malloc, with room for all bytes",
+            ),
+            Code::Source => (
+                &["source"],
+                "give memory of the MPB, from RCCE_malloc, with all bytes",
+            ),
+            Code::Id => (
+                &["id", "ue", "dest", "source", "root"],
+                "UEs go from 0 to RCCE_num_ues() - 1; RCCE_init comes first",
+            ),
+            Code::MessageLength => (
+                &["size", "num", "len", "bytes"],
+                "give no negative length; RCCE_put and RCCE_get want multiples of 32 bytes",
+            ),
+            Code::FlagUndefined => (
+                &["flag"],
+                "give a flag that RCCE_flag_alloc has filled; free MPB memory if none is left",
+            ),
+            Code::NumUes => (&["argc", "argv", "num"], "start at most 48 UEs"),
+            Code::DataOverlap => (
+                &["source", "target"],
+                "let source and target have no byte in common",
+            ),
+            Code::Alignment => (
+                &["source", "target", "size", "num"],
+                "begin at a multiple of 32 bytes, and move whole lines",
+            ),
+            Code::DebugFlag => (&["flag"], "take an RCCE_DEBUG_* flag"),
+            Code::FlagNotInCommBuffer => {
+                (&["flag"], "give a flag of the MPB, from RCCE_flag_alloc")
+            }
+            Code::FlagStatusUndefined => (&["val"], "take RCCE_FLAG_SET or RCCE_FLAG_UNSET"),
+            Code::FlagNotAllocated => (&["flag"], "call RCCE_flag_alloc first"),
+            Code::ValUndefined => (&[POINTERS], "give the address of a variable"),
+            Code::InvalidErrorCode => (
+                &["error", "code"],
+                "give a code that a function has returned",
+            ),
+            Code::RpcNotAllocated => (&[], "call RCCE_init first"),
+            Code::RpcInternal => (&[], "UNIPGAS_LOG=info says what has failed"),
+            Code::MultipleRpcRequests => (&[], "call RCCE_wait_power before the next request"),
+            Code::Fdivider => (&["divider"], "take a divider from 2 to 16"),
+            Code::FrequencyExceeded => (
+                &["divider"],
+                "take a larger divider, or raise the voltage first by RCCE_iset_power",
+            ),
+            Code::NoActiveRpcRequest | Code::StaleRpcRequest => {
+                (&["request"], "call RCCE_iset_power first, and wait once")
+            }
+            Code::CommUndefined => (&["comm"], "give the address of a communicator"),
+            Code::IllegalOp => (&["op"], "take RCCE_SUM, RCCE_MAX, RCCE_MIN or RCCE_PROD"),
+            Code::IllegalType => (
+                &["type"],
+                "take RCCE_INT, RCCE_LONG, RCCE_FLOAT or RCCE_DOUBLE",
+            ),
+            Code::Malloc => (&[], "free memory of the MPB by RCCE_free"),
+            Code::CommInitialized => (&["comm"], "make the communicator by RCCE_comm_split first"),
+            Code::CoreNotInHostfile => (
+                &["argc", "argv"],
+                "start the program by unipgas run, with numbers that are in the host file",
+            ),
+        };
+        Reason { suspects, remedy }
+    }
 }
 
 /// Why a call did not do what it was asked.

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
 use unipgas_core::pace::Pace;
-use unipgas_core::{Deadline, Error, descriptor, trace, waits};
+use unipgas_core::waits::{self, polled};
+use unipgas_core::{Deadline, Error, descriptor};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -459,7 +460,7 @@ impl CompletionQueue {
             if self.lives.is_due() {
                 self.attached.look();
             }
-            trace::polled_in_vain(vain < patience + OFFER);
+            polled(vain < patience + OFFER, || waits::call("fi_cq_read"));
             std::thread::yield_now();
         }
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
-use unipgas_core::{Deadline, Error, waits};
+use unipgas_core::waits::{self, polled};
+use unipgas_core::{Deadline, Error};
 
 use crate::completion::{Attached, Wait, event};
 use crate::domain::Domain;
@@ -148,6 +149,8 @@ impl Counter {
     fn attend(&self) {
         if self.pace.is_due() {
             self.attached.look();
+            let came = self.value() != self.known.load(Ordering::Acquire);
+            polled(came, || waits::call("fi_cntr_read"));
         }
         self.progress();
     }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use unipgas_core::job::{cores_of_a_job, tell_waits};
 use unipgas_core::registry::{Opening, is_default_alone, open_from_env};
 use unipgas_core::rendezvous::JobName;
-use unipgas_core::{Engine, Error, bootstrap, variables};
+use unipgas_core::{Engine, Error, bootstrap, exit, variables};
 
 use crate::status::Result;
 
@@ -92,11 +92,13 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
 }
 
 extern "C" fn leave() {
-    if let Some(opened) = OPENED.try_lock()
-        && let Some(opened) = &*opened
-        && opened.pid == std::process::id()
-    {
-        crate::service::leave();
-        opened.engine.leave();
-    }
+    exit::run(|| {
+        if let Some(opened) = OPENED.try_lock()
+            && let Some(opened) = &*opened
+            && opened.pid == std::process::id()
+        {
+            crate::service::leave();
+            opened.engine.leave();
+        }
+    });
 }

@@ -11,7 +11,7 @@ pub struct Errno(pub i32);
 pub type Result<T> = std::result::Result<T, Errno>;
 
 macro_rules! numbers {
-    ($($(#[$doc:meta])* $name:ident = $value:expr, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $value:ident, $text:literal;)*) => {
         #[allow(missing_docs, reason = "the names are those of the header")]
         impl Errno {
             $($(#[$doc])* pub const $name: Errno = Errno($value);)*
@@ -21,6 +21,14 @@ macro_rules! numbers {
                 match self.0 {
                     $(value if value == $value => $text,)*
                     _ => c"unknown error",
+                }
+            }
+
+            /// Its name in C.
+            pub(crate) fn name(self) -> &'static str {
+                match self.0 {
+                    $(value if value == $value => stringify!($value),)*
+                    _ => "unknown error",
                 }
             }
         }

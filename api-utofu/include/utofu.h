@@ -184,7 +184,10 @@ int utofu_create_vcq (utofu_tni_id_t tni_id, unsigned long int flags, utofu_vcq_
 int utofu_create_vcq_with_cmp_id (utofu_tni_id_t tni_id, utofu_cmp_id_t cmp_id, unsigned long int flags,
                                   utofu_vcq_hdl_t *vcq_hdl);
 
-/** Frees a VCQ of this process; once. No other thread is in a call with it: the memory that such a call uses is freed. §3.3.1.3. */
+/**
+ * Frees a VCQ of this process; once. It waits for the end of calls that other threads make with it; later ones give INVALID_VCQ_HDL.
+ * §3.3.1.3. Errors: BUSY (in a handler of a signal that has interrupted a call).
+ */
 int utofu_free_vcq (utofu_vcq_hdl_t vcq_hdl);
 
 /** Sets *vcq_id to the id by which peers reach a VCQ of this process. Its path is A, B, C of this node. §3.3.2.1. */
@@ -226,7 +229,10 @@ struct utofu_vbg_setting
  */
 int utofu_alloc_vbg (utofu_tni_id_t tni_id, size_t num_vbgs, unsigned long int flags, utofu_vbg_id_t vbg_ids[]);
 
-/** Frees the gates of one allocation, all of them together; once. No other thread is in a call with them. §3.4.1.2. */
+/**
+ * Frees the gates of one allocation, all of them together; once. It waits for the end of calls that other threads make with them; later
+ * ones give INVALID_VBG_ID. §3.4.1.2. Errors: BUSY (in a handler of a signal that has interrupted a call).
+ */
 int utofu_free_vbg (utofu_vbg_id_t vbg_ids[], size_t num_vbgs);
 
 /**

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use parking_lot::Once;
+use unipgas_core::refused::Prototype;
 use unipgas_core::registry;
 use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOFU_ERR_NOT_FOUND};
 
@@ -81,18 +82,18 @@ fn found() -> *mut Functions {
 
 /// What a call of its has returned, which is remembered as that of a call of ours.
 #[inline]
-pub fn returned(name: &'static str, code: i32) -> i32 {
+pub fn returned(call: &'static Prototype<'static>, code: i32) -> i32 {
     match code {
         SUCCESS | UTOFU_ERR_NOT_FOUND | UTOFU_ERR_NOT_COMPLETED | UTOFU_ERR_BUSY => {}
-        _ => note(name, code),
+        _ => note(call, code),
     }
     code
 }
 
 #[cold]
-fn note(name: &'static str, code: i32) {
+fn note(call: &'static Prototype<'static>, code: i32) {
     let known = Code::ALL.iter().find(|known| **known as i32 == code);
     if let Some(code) = known.filter(|code| !code.asks_for_patience()) {
-        ffi::remember(name, *code);
+        ffi::remember(call, *code);
     }
 }

@@ -9,7 +9,7 @@ use crate::command::Target;
 use crate::process::{Process, current};
 use crate::status::{Code, Result, from_fault};
 use crate::vbg::{Kind, VbgSetting, doubles, integers};
-use crate::vcq::{Vcq, VcqFlags, vcq};
+use crate::vcq::{InCall, Vcq, VcqFlags, vcq};
 use crate::{VbgId, VcqId};
 
 /// A VCQ of this process (guide §3.3). Freed when dropped.
@@ -47,7 +47,7 @@ impl VcqHandle {
         })
     }
 
-    fn vcq(&self) -> &'static Vcq {
+    fn vcq(&self) -> InCall {
         vcq(self.handle).expect("a VCQ lives as long as its handle")
     }
 
@@ -142,16 +142,17 @@ impl VcqHandle {
 
     /// What commands are made with.
     pub fn maker(&self) -> &Vcq {
-        self.vcq()
+        // It lives as long as the handle, which this borrows.
+        self.vcq().outside()
     }
 
     /// The next completion's context (§3.7.4.1): `None` for none. Errors: `UTOFU_ERR_TCQ_*` of the command.
     pub fn poll_tcq(&mut self) -> Result<Option<u64>> {
-        let port = self.vcq().port();
+        let vcq = self.vcq();
         // SAFETY:
-        // - this thread alone has the handle.
-        let mut queues = unsafe { port.hold() };
-        match port.poll_completion(&mut queues) {
+        // - in a call, and this thread alone has the handle.
+        let mut queues = unsafe { vcq.port().hold() };
+        match vcq.port().poll_completion(&mut queues) {
             None => Ok(None),
             Some(taken) => match taken.fault {
                 None => Ok(Some(taken.context)),

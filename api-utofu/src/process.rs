@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use unipgas_core::calls::Call;
 use unipgas_core::job::{cores_of_a_job, tell_waits};
 use unipgas_core::port::{Network, Places, Port, PortDirectory, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
-use unipgas_core::{Engine, bootstrap};
+use unipgas_core::{Engine, bootstrap, exit};
 
 use crate::asynchronous::tell;
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
@@ -18,7 +19,7 @@ use crate::ids::VcqId;
 use crate::shape::{Coords, MAX_NODES, Shape};
 use crate::status::{Code, Result, from_engine};
 use crate::vbg::Vbgs;
-use crate::vcq::{Vcq, VcqFlags, vcq, vcqs_of};
+use crate::vcq::{InCall, Vcq, VcqFlags, vcq, vcqs_of};
 
 /// Nodes of a network whose job does not say how many processes it has.
 const BY_HAND: u32 = 6144;
@@ -274,8 +275,11 @@ impl Process {
         Ok(handle)
     }
 
-    /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`].
+    /// Frees a VCQ (§3.3.1.3). Errors: [`Code::InvalidVcqHdl`]; [`Code::Busy`] in a signal handler that has interrupted a call.
     pub fn free_vcq(&self, handle: usize) -> Result<()> {
+        if Call::is_under_way() {
+            return Err(Code::Busy);
+        }
         let mut cqs = self.cqs.lock();
         let id = vcq(handle)?.id();
         Vcq::remove(id)?;
@@ -290,22 +294,10 @@ impl Process {
     }
 
     /// Commands of all VCQs of a VCQ's CQ whose completions have not been looked at (§3.7.5.1).
-    pub fn unread(&self, vcq: &Vcq) -> usize {
+    pub fn unread(&self, vcq: &InCall) -> usize {
         let id = vcq.id();
-        let others = (0..CMP_IDS)
-            .filter(|cmp| *cmp != id.cmp())
-            .map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp))
-            .filter(|other| Vcq::exists(*other));
-        let mut others = others.peekable();
-        let own = vcq.port().unread();
-        if others.peek().is_none() {
-            return own;
-        }
-        // Whoever frees one of the others meanwhile, as §2.5 allows, waits.
-        let _cqs = self.cqs.lock();
-        own + vcqs_of(others)
-            .map(|vcq| vcq.port().unread())
-            .sum::<usize>()
+        let all = (0..CMP_IDS).map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp));
+        vcqs_of(vcq, all).map(|vcq| vcq.port().unread()).sum()
     }
 }
 
@@ -421,9 +413,9 @@ fn leave_at_exit(network: &Arc<Network>) {
             && !is_child()
         {
             if let Some(Ok(process)) = PROCESS.get() {
-                process.drain_gates();
+                exit::run(|| process.drain_gates());
             }
-            network.leave();
+            exit::run(|| network.leave());
         }
     }
     if LEAVING.set(network.clone()).is_ok() {

@@ -6,11 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use unipgas_core::calls::{self, Call};
 use unipgas_core::gate::{
     self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
 };
-use unipgas_core::port::{Gates, LOOK_PART, Names, Turns};
-use unipgas_core::{Region, Rights, trace};
+use unipgas_core::port::{Gates, LOOK_PART, Names};
+use unipgas_core::waits::{self, polled};
+use unipgas_core::{Region, Rights};
 use unipgas_utofu_sys::*;
 
 use crate::asynchronous::asynchronous_error;
@@ -55,10 +57,13 @@ struct Set {
     idle: AtomicU32,
     came: AtomicBool,
     looks: Mutex<Looks>,
-    /// Rounds that are being started.
-    starts: Arc<Turns>,
-    /// Walks along the circuit, one at a time by the lock above.
-    walks: Arc<Turns>,
+}
+
+/// A set in a call of this thread: it is freed after the end of the call.
+struct InCall<'a> {
+    set: &'a Set,
+    id: VbgId,
+    _call: Call,
 }
 
 /// What somebody who polls in vain has looked at.
@@ -112,13 +117,18 @@ impl Vbgs {
 impl Process {
     /// The set that begins with this VBG. Errors: [`Code::InvalidVbgId`].
     #[inline]
-    fn set(&self, bits: u64) -> Result<(&Set, VbgId)> {
+    fn set(&self, bits: u64) -> Result<InCall<'_>> {
         let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
         let place = self.vbgs().place(id).ok_or(Code::InvalidVbgId)?;
+        let call = Call::begin(|| {});
         // SAFETY:
-        // - null, or made by Box::into_raw in `alloc_vbg`; using VBGs while they are freed is not allowed (§3.4.1.2).
+        // - null, or made by Box::into_raw in `alloc_vbg`; `free_vbg` waits for the end of this call before it frees the set.
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
-            Some(set) if set.ids[0] == id => Ok((set, id)),
+            Some(set) if set.ids[0] == id => Ok(InCall {
+                set,
+                id,
+                _call: call,
+            }),
             _ if is_child() => Err(Code::NotAvailable),
             _ => Err(Code::InvalidVbgId),
         }
@@ -209,47 +219,56 @@ impl Process {
                 place: self.place(),
                 deaths: 0,
             }),
-            starts: self.network().turns(),
-            walks: self.network().turns(),
         });
         place.store(Box::into_raw(set), Ordering::Release);
         Ok(bits)
     }
 
     /// Frees what one call has allocated (§3.4.1.2). Errors: [`Code::InvalidVbgId`], [`Code::InvalidNumber`] if these are not all
-    /// of one call's.
+    /// of one call's; [`Code::Busy`] in a signal handler that has interrupted a call.
     pub fn free_vbg(&self, ids: &[u64]) -> Result<()> {
+        if Call::is_under_way() {
+            return Err(Code::Busy);
+        }
         let vbgs = self.vbgs();
         let _changing = vbgs.changes.lock();
-        let (set, first) = self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
+        let first = self.check_ids(ids)?;
+        let place = vbgs.place(first).ok_or(Code::InvalidVbgId)?;
+        let set = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        let alone = calls::wait_for_others();
+        self.drain_gates();
+        let here = self.network().job().here();
+        let released = ids.iter().try_for_each(|bits| {
+            let id = VbgId::from_bits(*bits).ok_or(Code::InvalidVbgId)?;
+            gate::clear(self.own_gate(id)?);
+            here.release(self.own_node(), word(id)).map_err(from_engine)
+        });
+        // Else it stays: a call may be using it.
+        if alone {
+            // SAFETY:
+            // - made by Box::into_raw in `alloc_vbg`; the swap, under the lock, gave it to this thread alone, and the calls that had found it
+            //   before have ended.
+            drop(unsafe { Box::from_raw(set) });
+        }
+        released
+    }
+
+    /// Whether these are all of one allocation; the first. Errors: those of [`free_vbg`](Self::free_vbg).
+    fn check_ids(&self, ids: &[u64]) -> Result<VbgId> {
+        let InCall { set, id, .. } = &self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
         if ids.len() != set.ids.len() {
             return Err(Code::InvalidNumber);
         }
         if set.ids.iter().zip(ids).any(|(id, bits)| id.bits() != *bits) {
             return Err(Code::InvalidVbgId);
         }
-        let place = vbgs.place(first).ok_or(Code::InvalidVbgId)?;
-        self.drain_gates();
-        for id in &set.ids {
-            gate::clear(self.own_gate(*id)?);
-            let released = self
-                .network()
-                .job()
-                .here()
-                .release(self.own_node(), word(*id));
-            released.map_err(from_engine)?;
-        }
-        let set = place.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY:
-        // - made by Box::into_raw in `alloc_vbg`; the swap, under the lock, gave it to this thread alone.
-        drop(unsafe { Box::from_raw(set) });
-        Ok(())
+        Ok(*id)
     }
 
     /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`Code::InvalidNumber`], [`Code::InvalidVbgId`],
     /// [`Code::InvalidPath`]; then nothing is set.
     pub fn set_vbg(&self, settings: &[VbgSetting]) -> Result<()> {
-        let (set, _) = self.set(settings.first().ok_or(Code::InvalidNumber)?.vbg_id)?;
+        let InCall { set, .. } = &self.set(settings.first().ok_or(Code::InvalidNumber)?.vbg_id)?;
         if settings.len() > set.ids.len() {
             return Err(Code::InvalidNumber);
         }
@@ -311,12 +330,8 @@ impl Process {
 
     /// Starts barrier communication (§3.8.1). Errors: [`Code::InvalidVbgId`], [`Code::Busy`], [`Code::BarrierOther`].
     pub fn start_barrier(&self, vbg: u64, payload: &Payload) -> Result<()> {
-        let (set, id) = self.set(vbg)?;
-        let circuit = Circuit {
-            process: self,
-            starts: &set.starts,
-        };
-        if let Err(error) = gate::start(self.own_gate(id)?, vbg, payload, &circuit) {
+        let InCall { set, id, .. } = &self.set(vbg)?;
+        if let Err(error) = gate::start(self.own_gate(*id)?, vbg, payload, &Circuit(self)) {
             self.end_if_input_lost(set)?;
             return Err(from_gate(error));
         }
@@ -327,8 +342,8 @@ impl Process {
     /// Looks whether it has ended (§3.8.2). Errors: [`Code::NotCompleted`]; [`Code::Busy`] if nothing of this kind was started;
     /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
-        let (set, id) = self.set(vbg)?;
-        match gate::poll_for(self.own_gate(id)?, |op| Kind::of(op) == kind, result) {
+        let InCall { set, id, .. } = &self.set(vbg)?;
+        match gate::poll_for(self.own_gate(*id)?, |op| Kind::of(op) == kind, result) {
             Ok(true) => {
                 set.came.store(true, Ordering::Relaxed);
                 Ok(())
@@ -370,7 +385,9 @@ impl Process {
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
-        trace::polled_in_vain(set.came.swap(false, Ordering::Relaxed));
+        polled(set.came.swap(false, Ordering::Relaxed), || {
+            waits::needs(&self.awaited(set));
+        });
         std::thread::yield_now();
         let Some(mut looks) = set.looks.try_lock() else {
             return Ok(());
@@ -398,15 +415,19 @@ impl Process {
         Ok(())
     }
 
-    /// Whoever dies stops the whole circuit, which is followed from gate to gate. Under the lock of looks.
-    fn a_participant_died(&self, set: &Set) -> bool {
-        set.walks.begin();
-        let died = self.walk(set);
-        set.walks.end();
-        died
+    /// Those whose inputs the gates of the set lack.
+    fn awaited(&self, set: &Set) -> Vec<u32> {
+        let gates = set.ids.iter().filter_map(|id| self.own_gate(*id).ok());
+        let sources = gates.flat_map(gate::awaited).filter_map(VbgId::from_bits);
+        let places = sources.filter_map(|id| self.place_of_gate(id));
+        let mut places: Vec<u32> = places.filter(|place| *place != self.place()).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
     }
 
-    fn walk(&self, set: &Set) -> bool {
+    /// A process that dies stops the whole circuit, which is followed from gate to gate. Under the lock of looks, in a call.
+    fn a_participant_died(&self, set: &Set) -> bool {
         let mut names: Vec<u64> = set.ids.iter().map(|id| id.bits()).collect();
         let mut seen: HashSet<u64> = names.iter().copied().collect();
         let mut places = HashSet::new();
@@ -419,7 +440,7 @@ impl Process {
                 return true;
             }
             // SAFETY:
-            // - within a walk, which is counted.
+            // - in a call, by which the set has been found.
             let neighbours = unsafe { self.gate_neighbours(name) };
             let neighbours = neighbours.unwrap_or_default().into_iter();
             names.extend(neighbours.filter(|other| seen.insert(*other)));
@@ -493,38 +514,25 @@ impl Names for Nodes {
     }
 }
 
-/// The gates that a round leads to.
-struct Circuit<'a> {
-    process: &'a Process,
-    starts: &'a Turns,
-}
+/// The gates that a round leads to, in the call that starts it.
+struct Circuit<'a>(&'a Process);
 
 impl Resolve for Circuit<'_> {
     #[inline]
     fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
         // SAFETY:
-        // - asked for between `begin` and `end` only, as the trait says.
-        unsafe { self.process.gate(name) }
+        // - in a call.
+        unsafe { self.0.gate(name) }
     }
 
     #[cold]
     fn send(&self, packet: &Packet, sender: Sender) -> unipgas_core::Result<()> {
-        let gates = self.process.vbgs().unmapped.get();
+        let gates = self.0.vbgs().unmapped.get();
         let gates = gates.ok_or(unipgas_core::Error::Unsupported)?;
         gates.settle(sender.name);
         // SAFETY:
         // - as for `gate`.
         unsafe { gates.send(packet, sender) }
-    }
-
-    #[inline(always)]
-    fn begin(&self) {
-        self.starts.begin();
-    }
-
-    #[inline(always)]
-    fn end(&self) {
-        self.starts.end();
     }
 
     /// Nobody sleeps: uTofu knows no waiting.

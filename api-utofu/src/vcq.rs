@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use unipgas_core::calls::{self, Call};
 use unipgas_core::port::{PORTS, Port, Queues, RemotePort, ShortKey};
 use unipgas_core::{Error, Rights};
 use unipgas_utofu_sys::{
@@ -75,17 +76,51 @@ pub struct Vcq {
 
 static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
 
+/// A VCQ in a call of this thread, one at a time: it is freed after the end of the call.
+pub struct InCall {
+    vcq: &'static Vcq,
+    _call: Call,
+}
+
+impl InCall {
+    /// The VCQ, for the thread that alone may free it, also after this call.
+    pub(crate) fn outside(&self) -> &'static Vcq {
+        self.vcq
+    }
+
+    /// Takes a registration back (§3.6.1.4), and waits for calls of this process that may be using the memory: the program may unmap it. Errors:
+    /// [`Code::InvalidStadd`].
+    pub fn dereg_mem(self, stadd: u64) -> Result<()> {
+        self.release(stadd)?;
+        drop(self);
+        // In a handler of a signal that has interrupted a call it would wait for that.
+        if !Call::is_under_way() {
+            calls::wait_for_others();
+        }
+        Ok(())
+    }
+}
+
+impl std::ops::Deref for InCall {
+    type Target = Vcq;
+    #[inline(always)]
+    fn deref(&self) -> &Vcq {
+        self.vcq
+    }
+}
+
 /// The VCQ behind a handle. Errors: [`Code::InvalidVcqHdl`]; [`Code::NotAvailable`] in the child of a fork.
 #[inline(always)]
-pub fn vcq(handle: usize) -> Result<&'static Vcq> {
+pub fn vcq(handle: usize) -> Result<InCall> {
+    let call = Call::begin(|| {});
     if let Some(place) = VCQS.get(handle & 0xffff) {
         let vcq = place.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by Box::into_raw in `enter`; using a VCQ while it is freed is not allowed (§3.3.1.3).
+        // - null, or made by Box::into_raw in `enter`; `remove` waits for the end of this call before it frees the VCQ.
         if let Some(vcq) = unsafe { vcq.as_ref() }
             && vcq.handle == handle
         {
-            return Ok(vcq);
+            return Ok(InCall { vcq, _call: call });
         }
     }
     Err(no_vcq())
@@ -107,11 +142,14 @@ pub(crate) fn disinherit() {
     }
 }
 
-/// Those of these VCQs that there are, while nobody can create or free one.
-pub(crate) fn vcqs_of(ids: impl Iterator<Item = VcqId>) -> impl Iterator<Item = &'static Vcq> {
+/// Those of these VCQs that there are, in the call in which `_vcq` is used.
+pub(crate) fn vcqs_of(
+    _vcq: &InCall,
+    ids: impl Iterator<Item = VcqId>,
+) -> impl Iterator<Item = &Vcq> {
     ids.filter_map(|id| {
         // SAFETY:
-        // - null, or a VCQ that nobody may free meanwhile.
+        // - null, or a VCQ that is not freed before the end of the call.
         unsafe {
             VCQS[usize::from(id.port())]
                 .load(Ordering::Acquire)
@@ -146,24 +184,24 @@ impl Vcq {
         VCQS[index].store(Box::into_raw(Box::new(self)), Ordering::Release);
     }
 
-    /// Whether this process has a VCQ of this id, at the moment.
-    pub(crate) fn exists(id: VcqId) -> bool {
-        !VCQS[usize::from(id.port())]
-            .load(Ordering::Acquire)
-            .is_null()
-    }
-
-    /// Takes it away and frees it. Errors: [`Code::InvalidVcqHdl`].
+    /// Takes it away, and frees it when calls of other threads have left it. Errors: [`Code::InvalidVcqHdl`].
     pub(crate) fn remove(id: VcqId) -> Result<()> {
         let vcq = VCQS[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
         if vcq.is_null() {
             return Err(Code::InvalidVcqHdl);
         }
-        // SAFETY:
-        // - made by Box::into_raw in `enter`, and the swap gave it to this thread alone; using a VCQ while it is freed is not
-        //   allowed (§3.3.1.3).
-        let vcq = unsafe { Box::from_raw(vcq) };
-        vcq.port.close();
+        if calls::wait_for_others() {
+            // SAFETY:
+            // - made by Box::into_raw in `enter`; the swap gave it to this thread alone, and the calls that had found it before have ended.
+            let vcq = unsafe { Box::from_raw(vcq) };
+            vcq.port.close();
+            // Nor does a call with another VCQ use memory that was registered with this one.
+            calls::wait_for_others();
+        } else {
+            // SAFETY:
+            // - as above, and it stays for good: calls may be using it.
+            unsafe { (*vcq).port.clone() }.leave_behind();
+        }
         Ok(())
     }
 
@@ -276,13 +314,12 @@ impl Vcq {
         Ok(key.0)
     }
 
-    /// Takes a registration back (§3.6.1.4). Errors: [`Code::InvalidStadd`].
-    pub fn dereg_mem(&self, stadd: u64) -> Result<()> {
-        let released = self.port.release(ShortKey(stadd)).map_err(from_engine);
-        if let (Ok(()), Some(locked)) = (&released, &self.locked) {
+    fn release(&self, stadd: u64) -> Result<()> {
+        self.port.release(ShortKey(stadd)).map_err(from_engine)?;
+        if let Some(locked) = &self.locked {
             locked.remove(stadd);
         }
-        released
+        Ok(())
     }
 }
 

@@ -131,6 +131,8 @@ pub const PINS: &[Pin] = &[
         "utofu.resources.environment",
         "the mock has a number of VCQs of its own (MOCK_TOFU)",
     ),
+    inapplicable("tofu-mock", "utofu.freed.*", UNDEFINED),
+    inapplicable("tofu-mock", "utofu.exit.*", UNDEFINED),
     inapplicable("tofu-mock", "utofu.session.refused", UNDEFINED),
     inapplicable("tofu-mock", "utofu.vbg.foreign", UNDEFINED),
     inapplicable("tofu-mock", "utofu.vcq.freed", UNDEFINED),

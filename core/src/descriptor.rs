@@ -124,6 +124,11 @@ pub fn stat_of(pid: u32) -> Result<String> {
     proc_text(&format!("/proc/{pid}/stat"))?.ok_or(Error::PeerDead)
 }
 
+/// The state in what /proc/PID/stat says.
+pub fn state_in(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
 /// The text of a file of /proc, if there is such a one; the kernel cuts names of programs within a character, perhaps. Errors: [`Error::Os`] where it cannot be read, with the remedy.
 pub fn proc_text(name: &str) -> Result<Option<String>> {
     match read_bytes(name) {

@@ -37,6 +37,7 @@ compile_error!(
 pub mod descriptor;
 pub mod dynamic;
 pub mod error;
+pub mod exit;
 mod fabric;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
@@ -51,6 +52,7 @@ pub mod panics;
 pub mod process;
 mod queues;
 mod ranked;
+pub mod refused;
 pub mod stop;
 mod sync;
 mod tell;

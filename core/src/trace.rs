@@ -1,10 +1,8 @@
 //! The timeline of a job: what its processes did when, as events of the Trace Event Format, which Perfetto, Chrome and speedscope show. Each process appends
 //! to the file that UNIPGAS_TRACE names. Where nothing names one, a look at a flag is all that it costs.
 
-use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,14 +11,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::sync::caller::calling;
-use crate::{process, tell, variables};
+use crate::sync::polls;
+use crate::{exit, process, tell, variables};
 
 /// Copies and transfers of so many bytes are told.
 pub const LARGE: usize = 64 << 10;
 /// Waits are told that have lasted so long.
 const LONG: Duration = Duration::from_micros(10);
-/// Polls in vain that are further apart are no wait.
-const APART: Duration = Duration::from_millis(100);
 /// What has been told stays in memory for so long, or until there is so much of it.
 const KEPT: Duration = Duration::from_millis(500);
 const MUCH: usize = 64 << 10;
@@ -137,10 +134,11 @@ fn open(path: &str) -> std::io::Result<File> {
 }
 
 extern "C" fn at_exit() {
-    if let Some(polls) = POLLS.take() {
-        polls.end();
-    }
-    flush();
+    let polls = polls::take();
+    exit::run(|| {
+        drop(polls);
+        flush();
+    });
 }
 
 /// Writes what is still in memory.
@@ -312,64 +310,20 @@ impl Wait {
         }
     }
 
-    fn ends_at(self, end: Instant, call: &str, args: Value) {
+    /// It is polled in vain, and has been for so long.
+    pub fn polls_on(&mut self, lasted: Duration, call: &str) {
+        if lasted >= KEPT {
+            self.stays(call, || Value::Null);
+        }
+    }
+
+    pub fn ends_at(self, end: Instant, call: &str, args: Value) {
         if self.is_open {
             record_at(("", "E"), (end, None), None, Value::Null);
         } else if end - self.began >= LONG {
             let span = (self.began, Some(end - self.began));
             record_at((named(call), "X"), span, None, args);
         }
-    }
-}
-
-/// A thread that waits by calls of its own, as it has polled in vain: since when, and when last.
-struct Polls {
-    wait: Wait,
-    last: Instant,
-    /// The call that has polled. Nothing is to be dropped with the thread: what is open is told at exit, after that.
-    call: ManuallyDrop<String>,
-}
-
-thread_local! {
-    static POLLS: RefCell<Option<Polls>> = const { RefCell::new(None) };
-}
-
-/// This thread has polled in vain for a while: that is told as one wait, until something `came` before that, or it does something else.
-#[inline]
-pub fn polled_in_vain(came: bool) {
-    if is_on() {
-        note_polls(came);
-    }
-}
-
-#[cold]
-fn note_polls(came: bool) {
-    let now = Instant::now();
-    let earlier = POLLS.take().and_then(|mut polls| {
-        if came || now - polls.last > APART {
-            polls.end();
-            return None;
-        }
-        polls.last = now;
-        if now - polls.wait.began >= KEPT {
-            polls.wait.stays(&polls.call, || Value::Null);
-        }
-        Some(polls)
-    });
-    let begun = || {
-        Some(Polls {
-            wait: Wait::begins()?,
-            last: now,
-            call: ManuallyDrop::new(calling()),
-        })
-    };
-    POLLS.set(earlier.or_else(begun));
-}
-
-impl Polls {
-    fn end(self) {
-        let call = ManuallyDrop::into_inner(self.call);
-        self.wait.ends_at(self.last, &call, Value::Null);
     }
 }
 

@@ -106,15 +106,15 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_CHECK",
-        "GASPI: 1: a line for each call that is refused, with its arguments and what would be right (0)",
+        "1: a line for each call that is refused, with argument, reason and remedy (0)",
     ),
     variable(
         "UNIPGAS_STATS",
-        "GASPI: the level of its statistics at the start, which gaspi_proc_term tells then: --stats (0)",
+        "1: each rank tells at its end what it has counted; the level of GASPI's statistics at the start: --stats (0)",
     ),
     variable(
         "UNIPGAS_STATS_TO",
-        "GASPI: the file to which each rank appends them, a record of JSON; without it they are printed; set by unipgas run",
+        "the file to which each rank appends them, a record of JSON; without it they are printed; set by unipgas run",
     ),
     variable(
         "UNIPGAS_TOFU_LIBRARY",

@@ -8,6 +8,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use unipgas_core::refused::{self, Prototype};
+
 use crate::environment::{Debug, current, debugging, give_up, is_running, tell_on_stderr};
 use crate::status::{Code, Failure, Result, SUCCESS, text};
 
@@ -59,7 +61,8 @@ macro_rules! functions {
     ($(fn [$class:ident] $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
-            $crate::ffi::code(stringify!($name), $crate::environment::Debug::$class, || $body)
+            let call = unipgas_core::prototype!($name($($arg: $ty),*));
+            $crate::ffi::code(call, $crate::environment::Debug::$class, || $body)
         }
     )*};
 }
@@ -70,7 +73,7 @@ macro_rules! others {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $out:ty, or $default:expr; $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> $out {
-            $crate::ffi::other(stringify!($name), $default, || $body)
+            $crate::ffi::other(unipgas_core::prototype!($name($($arg: $ty),*)), $default, || $body)
         }
     )*};
 }
@@ -79,23 +82,27 @@ pub(crate) use others;
 /// Runs a function; a panic (which would be a defect of the library) becomes `iRCCE_ERROR`.
 #[inline(always)]
 pub(crate) fn code<A: Answer>(
-    name: &str,
+    call: &Prototype<'_>,
     class: Debug,
     function: impl FnOnce() -> Result<A>,
 ) -> i32 {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(answer)) => answer.code(),
-        Ok(Err(failure)) => failed(name, class, failure),
+        Ok(Err(failure)) => failed(call, class, failure),
         Err(_) => Code::General as i32,
     }
 }
 
 #[inline(always)]
-pub(crate) fn other<T>(name: &str, default: T, function: impl FnOnce() -> Result<T>) -> T {
+pub(crate) fn other<T>(
+    call: &Prototype<'_>,
+    default: T,
+    function: impl FnOnce() -> Result<T>,
+) -> T {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(value)) => value,
         Ok(Err(failure)) => {
-            failed(name, Debug::Comm, failure);
+            failed(call, Debug::Comm, failure);
             default
         }
         Err(_) => default,
@@ -103,16 +110,19 @@ pub(crate) fn other<T>(name: &str, default: T, function: impl FnOnce() -> Result
 }
 
 #[cold]
-fn failed(name: &str, class: Debug, failure: Failure) -> i32 {
+fn failed(call: &Prototype<'_>, class: Debug, failure: Failure) -> i32 {
     let code = match failure {
         Failure::Engine(error) if is_running() => give_up(&error),
         // Another thread may have ended it during the call.
         Failure::NotRunning | Failure::Engine(_) => {
             let failure = Failure::NotRunning;
-            tell_on_stderr(&format!("{name}: {failure}"));
+            tell_on_stderr(&format!("{}: {failure}", call.name));
             return Code::Id as i32;
         }
-        Failure::Code(code) => code as i32,
+        Failure::Code(code) => {
+            refused::explain(call, code.c_name(), &code.to_string(), code.reason());
+            code as i32
+        }
     };
     if debugging(class) {
         print(code);

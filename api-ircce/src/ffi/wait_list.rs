@@ -204,7 +204,7 @@ macro_rules! procedures {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) {
-            $crate::ffi::other(stringify!($name), (), || $body)
+            $crate::ffi::other(unipgas_core::prototype!($name($($arg: $ty),*)), (), || $body)
         }
     )*};
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use unipgas_core::Deadline;
+use unipgas_core::biased::Reentered;
 
 use crate::status::{Errno, Result};
 use crate::sys::{fi_ops, fid};
@@ -32,6 +33,7 @@ mod naming;
 mod poll;
 mod provider;
 mod queue;
+mod refused;
 mod rma;
 mod shared;
 mod told;
@@ -41,20 +43,26 @@ mod wait;
 pub use library::{DupInfo, FreeInfo, stand_in};
 pub use provider::fi_prov_ini;
 
-/// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER.
+/// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER, and a call in a handler of a
+/// signal that has interrupted another one of the same object -FI_EBUSY.
 #[inline(always)]
 fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(value)) => value as isize,
         Ok(Err(errno)) => -(errno.0 as isize),
+        Err(payload) if payload.is::<Reentered>() => -(Errno::BUSY.0 as isize),
         Err(_) => -(Errno::OTHER.0 as isize),
     }
 }
 
-/// Runs a function that gives nothing.
+/// Runs a function that gives nothing. Why it refuses a call is told where that is asked for.
 #[inline(always)]
-fn posted(function: impl FnOnce() -> Result<()>) -> isize {
-    number(|| function().map(|()| 0))
+fn posted<F: FnOnce() -> Result<()>>(function: F) -> isize {
+    match catch_unwind(AssertUnwindSafe(function)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(errno)) => refused::told(std::any::type_name::<F>(), errno),
+        Err(_) => -(Errno::OTHER.0 as isize),
+    }
 }
 
 /// The same for functions of type int.

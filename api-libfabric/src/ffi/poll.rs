@@ -4,6 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use unipgas_core::pace::Pace;
+use unipgas_core::waits::{self, polled};
 
 use super::counter::CounterObject;
 use super::domain::DomainObject;
@@ -46,6 +48,8 @@ pub(super) fn has_changed(counter: &Counter, seen: &mut (u64, u64)) -> bool {
 struct PollSet {
     domain: Arc<Domain>,
     members: Mutex<Vec<Member>>,
+    /// Of polls, for notes of those that are in vain.
+    pace: Pace,
 }
 
 type PollObject = Object<fid_poll, PollSet>;
@@ -79,6 +83,7 @@ pub(super) unsafe extern "C" fn open_poll(
         let set = PollSet {
             domain: domain.inner.domain.clone(),
             members: Mutex::default(),
+            pace: Pace::default(),
         };
         // SAFETY:
         // - not null, so a place for a pointer.
@@ -194,6 +199,10 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 }
                 found += 1;
             }
+        }
+        drop(members);
+        if set.pace.is_due() {
+            polled(found > 0, || waits::call("fi_poll"));
         }
         Ok(found)
     });

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::Error;
+use unipgas_core::{Error, waits};
 
 use super::event::EventQueue;
 use super::fabric::{Fabric, FabricObject};
@@ -156,6 +156,7 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
         let set = &unsafe { WaitObject::at(set) }?.inner;
         let _inside = set.waiters.enter();
         let mut check = || {
+            waits::call("fi_wait");
             set.members.lock().iter().for_each(Member::look_at_peers);
             set.waiters.check()
         };

@@ -89,7 +89,7 @@ functions! {
 
     fn utofu_query_num_unread_tcq(vcq_hdl: usize, count: *mut usize) {
         let process = current()?;
-        let unread = process.unread(vcq(vcq_hdl)?);
+        let unread = process.unread(&vcq(vcq_hdl)?);
         // SAFETY:
         // - null or valid, by the C contract.
         unsafe { put(count, unread) }

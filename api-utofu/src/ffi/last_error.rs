@@ -5,18 +5,21 @@ use std::fmt::Write as _;
 
 use libc::c_char;
 
+use unipgas_core::refused::{self, Prototype};
+
 use crate::status::Code;
 
 thread_local! {
-    static LAST: Cell<Option<(&'static str, Code)>> = const { Cell::new(None) };
+    static LAST: Cell<Option<(&'static Prototype<'static>, Code)>> = const { Cell::new(None) };
 }
 
-/// Keeps what a function has returned. Not on the way of calls that succeed or have to be repeated.
+/// Keeps what a function has returned, and explains it where that is asked for. Not on the way of calls that succeed or have to be repeated.
 #[cold]
 #[inline(never)]
-pub(crate) fn remember(function: &'static str, code: Code) {
+pub(crate) fn remember(call: &'static Prototype<'static>, code: Code) {
     // While the thread ends there is no place for it.
-    let _ = LAST.try_with(|last| last.set(Some((function, code))));
+    let _ = LAST.try_with(|last| last.set(Some((call, code))));
+    refused::explain(call, code.c_name(), code.meaning(), code.reason());
 }
 
 /// Bytes that programs have room for at least, with the zero at the end; the header tells them.
@@ -27,7 +30,8 @@ fn text() -> String {
     let last = LAST.try_with(Cell::get).ok().flatten();
     let _ = match last {
         None => write!(text, "no error"),
-        Some((function, code)) => {
+        Some((call, code)) => {
+            let function = call.name;
             let meaning = code.meaning().trim_end_matches('.');
             write!(
                 text,

@@ -8,6 +8,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use unipgas_core::refused::Prototype;
+
 use crate::status::{Code, Result, SUCCESS};
 
 mod barrier;
@@ -41,9 +43,10 @@ macro_rules! functions {
                 unsafe {
                     match $crate::native::get() {
                         None => $name($($arg),*),
-                        Some(native) => {
-                            $crate::native::returned(stringify!($name), (native.$name)($($arg as _),*))
-                        }
+                        Some(native) => $crate::native::returned(
+                            unipgas_core::prototype!($name($($arg: $ty),*)),
+                            (native.$name)($($arg as _),*),
+                        ),
                     }
                 }
             }
@@ -52,7 +55,7 @@ macro_rules! functions {
                 // - the caller's word.
                 return unsafe { by_native($($arg),*) };
             }
-            $crate::ffi::code(stringify!($name), || $body)
+            $crate::ffi::code(unipgas_core::prototype!($name($($arg: $ty),*)), || $body)
         }
     )*};
 }
@@ -60,14 +63,14 @@ use functions;
 
 /// Runs a function; a panic (which would be a defect of the library) becomes `UTOFU_ERR_FATAL`.
 #[inline(always)]
-fn code(name: &'static str, function: impl FnOnce() -> Result<()>) -> i32 {
+fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => return SUCCESS,
         Ok(Err(code)) => code,
         Err(_) => Code::Fatal,
     };
     if !code.asks_for_patience() {
-        remember(name, code);
+        remember(call, code);
     }
     code as i32
 }

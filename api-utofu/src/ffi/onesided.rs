@@ -3,6 +3,7 @@
 
 use libc::{c_ulong, c_void};
 use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
+use unipgas_core::waits;
 
 use super::{functions, given};
 use crate::command::{Packets, Stride, Target, armw_op, blocks, check_packets, is_delayed};
@@ -101,8 +102,10 @@ macro_rules! both {
             }
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+            $crate::ffi::code(call, || {
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 $(
                     let $context = cbdata as u64;
                     if let Some(done) = $now {
@@ -110,7 +113,7 @@ macro_rules! both {
                     }
                 )?
                 // Moved: arguments that something points to would be kept in memory.
-                long_way(move || {
+                long_way(stringify!($name), move || {
                     let command: Command = $make?;
                     // SAFETY:
                     // - threads: the C contract (§2.5).
@@ -124,14 +127,18 @@ macro_rules! both {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            let call = unipgas_core::prototype!(
+                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
+            );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
+                return $crate::native::returned(call, code);
             }
-            $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+            $crate::ffi::code(call, || {
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let command: Command = $make?;
                 // SAFETY:
                 // - room for one descriptor, by the C contract.
@@ -143,7 +150,8 @@ macro_rules! both {
 
 #[cold]
 #[inline(never)]
-fn long_way(way: impl FnOnce() -> Result<()>) -> Result<()> {
+fn long_way(name: &'static str, way: impl FnOnce() -> Result<()>) -> Result<()> {
+    let _inside = waits::inside(name);
     way()
 }
 
@@ -175,8 +183,10 @@ macro_rules! both_strided {
             }
 
             unsafe extern "C" fn by_engine(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
-            $crate::ffi::code(stringify!($name), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+            let call = unipgas_core::prototype!($name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void));
+            $crate::ffi::code(call, || {
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let first: Command = $make?;
                 // SAFETY:
                 // - threads: the C contract (§2.5).
@@ -189,14 +199,18 @@ macro_rules! both_strided {
         pub unsafe extern "C" fn $prepare(
             vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize,
         ) -> i32 {
+            let call = unipgas_core::prototype!(
+                $prepare(vcq_hdl: usize, $($arg: $ty,)* desc: *mut c_void, desc_size: *mut usize)
+            );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
                 // - as above.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
-                return $crate::native::returned(stringify!($prepare), code);
+                return $crate::native::returned(call, code);
             }
-            $crate::ffi::code(stringify!($prepare), || {
-                let $vcq: &Vcq = vcq(vcq_hdl)?;
+            $crate::ffi::code(call, || {
+                let held = vcq(vcq_hdl)?;
+                let $vcq: &Vcq = &held;
                 let first: Command = $make?;
                 // SAFETY:
                 // - room for a descriptor a block, by the C contract.

@@ -2,6 +2,7 @@
 
 pub mod core;
 mod differential;
+mod exits;
 pub mod gaspi;
 pub mod libfabric;
 mod ranges;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<&'static Law> {
     laws.extend(rcce::laws());
     laws.extend(libfabric::laws());
     laws.extend(differential::laws());
+    laws.extend(exits::laws());
     laws
 }
 
@@ -31,5 +33,6 @@ pub fn find(id: &str) -> Option<&'static Law> {
         .chain(core::BREAKABLE)
         .chain(rcce::VICTIMS)
         .chain(rcce::JOBS)
+        .chain(exits::JOBS)
         .find(|law| law.id == id)
 }

@@ -102,11 +102,7 @@ fn program_of(pid: u32) -> String {
 
 /// What the kernel says of it.
 fn of_process(pid: u32) -> Doing {
-    let stat = descriptor::stat_of(pid).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    match state {
+    match descriptor::state_in(&descriptor::stat_of(pid).unwrap_or_default()) {
         Some('S' | 'D' | 'I') => Doing::Sleeps,
         Some('T' | 't') => Doing::Stopped,
         Some('R') => Doing::Runs,

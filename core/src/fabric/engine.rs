@@ -20,8 +20,8 @@ use crate::wait::{BURST, Patience, SHORT_BURST};
 use crate::{Deadline, Error, Result, log, user_memory};
 
 /// See [`Engine::patience`].
-const PATIENCE: u32 = 1024;
-const PATIENCE_SHORT: u32 = 8;
+const PATIENCE: u32 = 1021;
+const PATIENCE_SHORT: u32 = 7;
 
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {

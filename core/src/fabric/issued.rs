@@ -132,18 +132,18 @@ impl Drop for Listing {
     }
 }
 
-/// Writes down what has been posted, unless another thread does.
+/// Writes down what has been posted, unless another thread does; the operations of those issue contexts that are there now.
 #[cold]
-pub fn look() {
+pub fn look() -> Option<u64> {
     if !tally::is_told() {
-        return;
+        return None;
     }
-    let Some(known) = KNOWN.try_lock() else {
-        return;
-    };
+    let known = KNOWN.try_lock()?;
+    let mut all = 0u64;
     let mut others = Issued::default();
     for one in &*known {
         let issued = one.issued();
+        all = all.wrapping_add(issued.operations);
         match &one.account {
             Some(account) => account.tell(issued.operations, issued.bytes),
             None => {
@@ -153,6 +153,7 @@ pub fn look() {
         }
     }
     tally::of_others(others.operations, others.bytes);
+    Some(all)
 }
 
 /// Writes down what is under way as well, for a wait that is a long one.

@@ -3,10 +3,10 @@
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::time::Duration;
+use std::panic::resume_unwind;
 
 use crate::driver;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{RawMutex, fence, this_thread};
 
 /// A value that threads use one at a time. The thread that made it is its owner: for it, locking is two stores and a load. The first other
@@ -19,6 +19,8 @@ pub struct Biased<T> {
     inside: AtomicBool,
     shared: AtomicBool,
     others: RawMutex,
+    /// The thread that has the mutex; 0: none.
+    holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
@@ -38,6 +40,16 @@ pub struct BiasedGuard<'a, T> {
     _here: PhantomData<*const ()>,
 }
 
+/// With this a call unwinds to its entry, which gives an error, where its thread is inside a call that holds the same lock.
+#[derive(Debug)]
+pub struct Reentered;
+
+/// No defect: it is not told on standard error.
+#[cold]
+fn reentered() -> ! {
+    resume_unwind(Box::new(Reentered))
+}
+
 impl<T> Biased<T> {
     /// The calling thread becomes the owner.
     pub fn new(value: T) -> Self {
@@ -46,18 +58,18 @@ impl<T> Biased<T> {
             inside: AtomicBool::new(false),
             shared: AtomicBool::new(!fence::register()),
             others: RawMutex::new(),
+            holder: AtomicUsize::new(0),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Waits for whoever is inside. Panics if that is this very thread.
+    /// Waits for the thread that is inside. If that is this very thread, as in a handler of a signal, unwinds with [`Reentered`].
     #[inline(always)]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         if this_thread::number() == self.owner {
-            assert!(
-                !self.inside.load(Ordering::Relaxed),
-                "locked twice by one thread"
-            );
+            if self.inside.load(Ordering::Relaxed) {
+                reentered();
+            }
             self.inside.store(true, Ordering::Relaxed);
             fence::light();
             if !self.shared.load(Ordering::Acquire) {
@@ -66,27 +78,6 @@ impl<T> Biased<T> {
             self.inside.store(false, Ordering::Release);
         }
         self.lock_shared()
-    }
-
-    /// Whether [`lock`](Biased::lock) would not wait for this very thread: false if it is inside, as a handler of a signal may be, or if somebody has been inside
-    /// for a second.
-    pub fn comes_free(&self) -> bool {
-        const LOOKS: u32 = 1000;
-        if this_thread::number() == self.owner && self.inside.load(Ordering::Relaxed) {
-            return false;
-        }
-        (0..LOOKS).any(|look| {
-            if look > 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let free = self.others.try_lock();
-            if free {
-                // SAFETY:
-                // - this thread has just taken it.
-                unsafe { self.unlock_shared() };
-            }
-            free
-        })
     }
 
     #[inline(always)]
@@ -99,9 +90,13 @@ impl<T> Biased<T> {
 
     #[cold]
     fn lock_shared(&self) -> BiasedGuard<'_, T> {
+        if self.holder.load(Ordering::Relaxed) == this_thread::number() {
+            reentered();
+        }
         if !driver::serve_until(|| self.others.try_lock()) {
             self.others.lock();
         }
+        self.holder.store(this_thread::number(), Ordering::Relaxed);
         if !self.shared.load(Ordering::Relaxed) {
             self.shared.store(true, Ordering::SeqCst);
             // A child of the process that registered has to do so itself.
@@ -121,6 +116,7 @@ impl<T> Biased<T> {
     /// The calling thread holds the mutex, and gives it up.
     #[cold]
     unsafe fn unlock_shared(&self) {
+        self.holder.store(0, Ordering::Relaxed);
         // SAFETY:
         // - the caller's word.
         unsafe { self.others.unlock() }
@@ -163,6 +159,8 @@ impl<T> Drop for BiasedGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     /// Two words that must always be equal, counted up by several threads.
@@ -203,10 +201,16 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "locked twice")]
-    fn whoever_holds_it_cannot_take_it_again() {
+    fn a_thread_that_holds_it_unwinds() {
+        let again = |lock: &Biased<()>| {
+            let _held = lock.lock();
+            let again = catch_unwind(AssertUnwindSafe(|| drop(lock.lock())));
+            assert!(again.is_err_and(|payload| payload.is::<Reentered>()));
+        };
         let lock = Biased::new(());
-        let _held = lock.lock();
+        again(&lock);
+        std::thread::scope(|scope| scope.spawn(|| again(&lock)).join()).unwrap();
+        again(&lock);
         drop(lock.lock());
     }
 }

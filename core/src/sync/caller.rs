@@ -47,7 +47,8 @@ fn exported(address: *mut c_void) -> Option<String> {
     is_call(name).then(|| name.to_owned())
 }
 
-fn is_call(name: &str) -> bool {
+/// Whether it is a call of an interface in C.
+pub(super) fn is_call(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 

@@ -5,6 +5,8 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+#[cfg(not(loom))]
+use crate::exit;
 use crate::limbo::Reader;
 use crate::pace::{MOST, Pace, now};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +49,15 @@ impl Call {
         Call {
             _thread: PhantomData,
         }
+    }
+
+    /// Whether this thread is in a call, as in a signal handler: a wait for all calls would wait for its own.
+    #[cold]
+    pub fn is_under_way() -> bool {
+        // SAFETY:
+        // - the count of this thread.
+        let count = unsafe { (*count::Place::of_this_thread().word()).load(Ordering::Relaxed) };
+        count.is_multiple_of(2)
     }
 
     /// Whether [`begin_fast`](Call::begin_fast) gave `None` in this thread, and [`begun`](Call::begun) is due.
@@ -273,7 +284,10 @@ impl Thread {
 #[cfg(not(loom))]
 impl Drop for Thread {
     fn drop(&mut self) {
-        self.leave();
+        // A signal whose handler ends the process may have come while this thread held the locks.
+        if !exit::is_in_signal_handler() {
+            self.leave();
+        }
     }
 }
 
@@ -311,8 +325,8 @@ fn begin_count(count: count::Place) -> bool {
     due
 }
 
-/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before then have no readers.
-/// False: the system lacks `membarrier`, or a thread is unknown.
+/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before then have no readers. The calling
+/// thread is in no call. False: the system lacks `membarrier`, or a thread is unknown.
 pub fn wait_for_others() -> bool {
     if !(fence::register() && fence::heavy()) {
         return false;

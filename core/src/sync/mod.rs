@@ -12,6 +12,7 @@ pub mod limbo;
 mod model;
 pub mod nap;
 pub mod pace;
+pub(crate) mod polls;
 pub mod posted;
 pub mod published;
 pub mod tally;

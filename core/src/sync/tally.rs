@@ -1,12 +1,18 @@
 //! What a process does, and what it meets on its way, told where others read it: operations and bytes of each issue context, those under way, how often one found
 //! no room, and how often a wait yielded or slept. Fast paths tell nothing: what they count is written down now and then ([`issued`](crate::issued)).
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::process;
 use crate::sync::label::Label;
+use crate::sync::polls;
+use crate::{exit, issued, process, tell, variables};
 
 /// Issue contexts of a process that are listed, each with a name; of others nothing is told.
 pub const TALLIES: usize = 24;
@@ -32,6 +38,8 @@ pub struct Ledger {
     retries: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
+    /// Waits that have left their cores to others, and how long they took, in nanoseconds.
+    waits: [AtomicU64; 2],
     /// Of issue contexts that are no more, or had other names.
     ended: [AtomicU64; 2],
     /// Of those that have found no room among `each`.
@@ -52,6 +60,12 @@ pub struct Counts {
     pub yields: u64,
     /// How often a wait slept.
     pub sleeps: u64,
+    /// Waits that have left their cores to others, by calls that wait or by polls in vain.
+    #[serde(default)]
+    pub waits: u64,
+    /// How long those took, in nanoseconds.
+    #[serde(default)]
+    pub waited: u64,
     /// Of what is there now.
     pub queues: Vec<QueueCounts>,
 }
@@ -75,12 +89,62 @@ static MINE: AtomicPtr<Ledger> = AtomicPtr::new(std::ptr::null_mut());
 /// The process whose it is, and no child of a fork.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Has this process told here from now on.
-pub(super) fn tell_at(ledger: &'static Ledger) {
+/// Has this process, which is a rank of so many, told here from now on. What it has counted is left at its end, where statistics are asked for.
+pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
     // Another process may have had it, and has died.
     ledger.empty();
     OWNER.store(process::id(), Ordering::Relaxed);
     MINE.store(std::ptr::from_ref(ledger).cast_mut(), Ordering::Release);
+    static PLACE: OnceLock<(u32, u32)> = OnceLock::new();
+    extern "C" fn at_exit() {
+        if let (Some(ledger), Some(place)) = (mine(), PLACE.get()) {
+            let polls = polls::take();
+            exit::run(|| {
+                drop(polls);
+                issued::look();
+                leave(&ledger.read(), *place);
+            });
+        }
+    }
+    if matches!(variables::number("UNIPGAS_STATS"), Ok(Some(1..))) && PLACE.set(place).is_ok() {
+        // SAFETY:
+        // - the handler takes no argument, and all that it uses is static.
+        unsafe { libc::atexit(at_exit) };
+    }
+}
+
+/// Leaves what was counted as a record of JSON, or as a line.
+fn leave(counts: &Counts, (rank, size): (u32, u32)) {
+    let Ok(Some(path)) = variables::get("UNIPGAS_STATS_TO") else {
+        return tell(&format!(
+            "rank {rank}: operations {}, bytes {}, waits {}, waits us {}",
+            counts.operations,
+            counts.bytes,
+            counts.waits,
+            counts.waited / 1000
+        ));
+    };
+    let record = json!({
+        "interface": "unipgas",
+        "rank": rank,
+        "size": size,
+        "calls": {
+            "operations": counts.operations,
+            "retries": counts.retries,
+            "waits": counts.waits,
+            "yields": counts.yields,
+            "sleeps": counts.sleeps,
+        },
+        "bytes": { "bytes": counts.bytes },
+        "nanoseconds": { "waits": counts.waited },
+    });
+    let file = OpenOptions::new().append(true).open(&path);
+    let appended = file.and_then(|mut file| file.write_all(format!("{record}\n").as_bytes()));
+    if let Err(error) = appended {
+        tell(&format!(
+            "the statistics cannot be written to {path}: {error}"
+        ));
+    }
 }
 
 fn mine() -> Option<&'static Ledger> {
@@ -117,9 +181,17 @@ pub(super) fn slept() {
     }
 }
 
-fn add(to: &[AtomicU64; 2], operations: u64, bytes: u64) {
-    to[0].fetch_add(operations, Ordering::Relaxed);
-    to[1].fetch_add(bytes, Ordering::Relaxed);
+/// A wait that has left its core to others is over.
+#[cold]
+pub(super) fn waited(span: Duration) {
+    if let Some(ledger) = mine() {
+        add(&ledger.waits, 1, span.as_nanos() as u64);
+    }
+}
+
+fn add(to: &[AtomicU64; 2], many: u64, sum: u64) {
+    to[0].fetch_add(many, Ordering::Relaxed);
+    to[1].fetch_add(sum, Ordering::Relaxed);
 }
 
 /// So much has been posted in an issue context that is no more, or has another name now.
@@ -177,6 +249,7 @@ impl Ledger {
             retries: AtomicU64::new(0),
             yields: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
+            waits: [const { AtomicU64::new(0) }; 2],
             ended: [const { AtomicU64::new(0) }; 2],
             others: [const { AtomicU64::new(0) }; 2],
             each: [const { Tally::new() }; TALLIES],
@@ -185,7 +258,8 @@ impl Ledger {
 
     fn empty(&self) {
         let words = [&self.retries, &self.yields, &self.sleeps];
-        for word in (words.into_iter()).chain(&self.ended).chain(&self.others) {
+        let pairs = [&self.waits, &self.ended, &self.others];
+        for word in (words.into_iter()).chain(pairs.into_iter().flatten()) {
             word.store(0, Ordering::Relaxed);
         }
         for tally in &self.each {
@@ -208,6 +282,8 @@ impl Ledger {
             retries: self.retries.load(Ordering::Relaxed),
             yields: self.yields.load(Ordering::Relaxed),
             sleeps: self.sleeps.load(Ordering::Relaxed),
+            waits: self.waits[0].load(Ordering::Relaxed),
+            waited: self.waits[1].load(Ordering::Relaxed),
             queues,
         }
     }

@@ -8,10 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::sync::caller::calling;
+use crate::sync::caller::{calling, is_call};
 use crate::sync::label::Label;
+use crate::sync::polls;
 use crate::sync::tally::{self, Ledger};
-use crate::{issued, trace};
+use crate::{descriptor, issued, trace};
+
+pub use crate::sync::polls::polled;
 
 /// A wait is told of when it has lasted so long.
 pub const LONG: Duration = Duration::from_millis(200);
@@ -21,6 +24,8 @@ pub const SEATS: usize = 4;
 pub const NAMED: usize = 48;
 /// Bytes of a call's name.
 const NAME: usize = 40;
+/// A thread that has slept for longer since it polled does something else.
+const ASLEEP: Duration = Duration::from_secs(2);
 
 /// What one thread tells.
 #[repr(C)]
@@ -36,6 +41,9 @@ pub struct Seat {
     pending: AtomicU32,
     /// How often the thread has slept.
     sleeps: AtomicU32,
+    /// Of a thread that polls: when it did last, on the same clock, and its processor time then. 0: it waits inside a call.
+    polled: AtomicU64,
+    used: AtomicU64,
     name: Label<{ NAME / 8 }>,
     ranks: [AtomicU32; NAMED],
 }
@@ -93,8 +101,25 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 thread_local! {
     /// The seat of a thread whose wait is looking at who is needed just now.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
+    /// The call that a thread is in, where that has no symbol.
+    static INSIDE: Cell<&'static str> = const { Cell::new("") };
     /// When a thread has begun to wait in slices, and for whom.
     static SLICES: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
+}
+
+/// A thread is in a call that has no symbol of its own.
+pub struct Inside(());
+
+/// Until this is dropped the thread is in a call of this name, which its stack does not show.
+pub fn inside(name: &'static str) -> Inside {
+    INSIDE.set(name);
+    Inside(())
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set("");
+    }
 }
 
 /// Waits of this thread are parts of one.
@@ -114,8 +139,8 @@ impl Drop for Slices {
     }
 }
 
-/// Has this process tell here from now on.
-pub fn tell_at(told: &'static Told) {
+/// Has this process, which is a rank of so many, tell here from now on.
+pub fn tell_at(told: &'static Told, place: (u32, u32)) {
     // Another process may have had them, and has died.
     for seat in &told.seats {
         seat.since.store(0, Ordering::Relaxed);
@@ -126,14 +151,18 @@ pub fn tell_at(told: &'static Told) {
         std::ptr::from_ref(&told.seats).cast_mut(),
         Ordering::Release,
     );
-    tally::tell_at(&told.ledger);
+    tally::tell_at(&told.ledger, place);
 }
 
 /// For checks of waits: they are in a call of this name, which has no symbol of its own, as those behind tables of functions.
 #[inline]
 pub fn call(name: &str) {
     if let Some(seat) = ASKED.get() {
-        seat.name.set(name);
+        // A function of Rust on the stack is no name that C programs know.
+        match seat.polled.load(Ordering::Relaxed) != 0 && is_call(&seat.name.get()) {
+            true => seat.also_in(name),
+            false => seat.name.set(name),
+        }
     }
 }
 
@@ -160,6 +189,8 @@ pub(crate) struct Telling {
     seat: Option<&'static Seat>,
     tried: bool,
     traced: Option<trace::Wait>,
+    /// Since when the wait leaves its core to others.
+    yields: Option<Instant>,
 }
 
 impl Telling {
@@ -171,12 +202,46 @@ impl Telling {
         }
     }
 
+    /// The wait has begun then, and leaves its core to others from now on: it is counted.
+    pub fn yields(&mut self, began: Instant) {
+        self.yields = Some(began);
+    }
+
+    /// The same as [`check`](Self::check) for a thread that polls, with its processor time; whether others learn of it.
+    pub fn polls(&mut self, lasted: Duration, used: Duration, check: impl FnOnce()) -> bool {
+        if lasted < LONG {
+            return false;
+        }
+        if self.seat.is_none_or(|seat| !seat.is_of_this_thread()) {
+            self.seat = take(lasted);
+        }
+        let Some(seat) = self.seat else {
+            return false;
+        };
+        seat.used.store(used.as_nanos() as u64, Ordering::Relaxed);
+        let now = now().as_nanos() as u64;
+        seat.polled.store(now.max(1), Ordering::Release);
+        issued::look_closely();
+        let before = ASKED.replace(Some(seat));
+        check();
+        ASKED.set(before);
+        true
+    }
+
+    /// The thread polls by this call, too.
+    pub fn also_in(&self, name: &str) {
+        if let Some(seat) = self.seat {
+            seat.also_in(name);
+        }
+    }
+
     /// Does `check`. Of a wait that has lasted `lasted`, others learn who is needed.
     pub fn check<T>(&mut self, lasted: Duration, check: impl FnOnce() -> T) -> T {
         let slices = SLICES.get();
         let lasted = slices.map_or(lasted, |(since, _)| lasted.max(since.elapsed()));
         if lasted >= LONG && !self.tried {
             self.tried = true;
+            polls::end();
             self.seat = take(lasted);
         }
         let own = || self.traced.is_some().then(Seat::of_this_thread);
@@ -209,9 +274,11 @@ impl Drop for Telling {
             });
             Seat::of_this_thread().empty();
         }
-        if let Some(seat) = self.seat {
-            seat.since.store(0, Ordering::Release);
-            seat.thread.store(0, Ordering::Release);
+        if let Some(seat) = self.seat.filter(|seat| seat.is_of_this_thread()) {
+            seat.give_up();
+        }
+        if let Some(began) = self.yields {
+            tally::waited(began.elapsed());
         }
     }
 }
@@ -225,20 +292,33 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
     if OWNER.load(Ordering::Relaxed) != std::process::id() {
         return None;
     }
-    let name = calling();
-    let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    let mut name = calling();
+    if name.is_empty() {
+        name = INSIDE.get().to_owned();
+    }
+    let thread = this_thread();
     let free = |seat: &&Seat| {
         let taken = seat
             .thread
             .compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed);
         taken.is_ok()
     };
-    let seat = seats.iter().find(free)?;
+    let seat = seats.iter().find(free).or_else(|| {
+        // Threads that polled give their seats up when they poll again.
+        let pid = std::process::id();
+        let stale = |seat: &&Seat| !seat.is_held(pid);
+        seats.iter().filter(stale).for_each(Seat::give_up);
+        seats.iter().find(free)
+    })?;
     seat.empty();
     let began = now().saturating_sub(lasted);
     seat.name.set(&name);
     seat.since.store(began.as_nanos() as u64, Ordering::Release);
     Some(seat)
+}
+
+fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
 /// Of the host: the same for all processes on it.
@@ -260,6 +340,8 @@ impl Seat {
             since: AtomicU64::new(0),
             pending: AtomicU32::new(0),
             sleeps: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
+            used: AtomicU64::new(0),
             name: Label::empty(),
             ranks: [const { AtomicU32::new(0) }; NAMED],
         }
@@ -274,6 +356,55 @@ impl Seat {
         self.needed.store(0, Ordering::Relaxed);
         self.pending.store(0, Ordering::Relaxed);
         self.sleeps.store(0, Ordering::Relaxed);
+        self.polled.store(0, Ordering::Relaxed);
+    }
+
+    fn give_up(&self) {
+        self.since.store(0, Ordering::Release);
+        self.thread.store(0, Ordering::Release);
+    }
+
+    fn is_of_this_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// With the calls that are known so far, as long as there is room.
+    fn also_in(&self, name: &str) {
+        let known = self.name.get();
+        let is_known = known.split(", ").any(|call| call == name);
+        if is_known || !known.is_empty() && !is_call(name) {
+            return;
+        }
+        let all = match known.is_empty() {
+            true => name.to_owned(),
+            false => format!("{known}, {name}"),
+        };
+        if all.len() <= NAME {
+            self.name.set(&all);
+        }
+    }
+
+    /// Whether the thread of this process still waits. One that was killed has not given its seat up; one that polls tells nothing when it has found something.
+    pub(crate) fn is_held(&self, pid: u32) -> bool {
+        let thread = self.thread.load(Ordering::Acquire);
+        let read = |name| {
+            let text = descriptor::proc_text(&format!("/proc/{pid}/task/{thread}/{name}"));
+            text.ok().flatten()
+        };
+        let Some(stat) = read("stat") else {
+            return false;
+        };
+        let polled = Duration::from_nanos(self.polled.load(Ordering::Acquire));
+        if polled.is_zero() {
+            return true;
+        }
+        let times = read("schedstat").unwrap_or_default();
+        let used = times.split(' ').next().and_then(|used| used.parse().ok());
+        let before = self.used.load(Ordering::Relaxed);
+        let since = used.unwrap_or(before).saturating_sub(before);
+        let works = since > polls::WORK.as_nanos() as u64;
+        let sleeps = descriptor::state_in(&stat) == Some('S');
+        !(works || sleeps && now().saturating_sub(polled) > ASLEEP)
     }
 
     /// For a timeline.
@@ -339,7 +470,7 @@ mod tests {
             seats: [const { Seat::free() }; SEATS],
             ledger: Ledger::new(),
         }));
-        tell_at(all);
+        tell_at(all, (0, 1));
         let told = || all.seats.iter().find_map(Seat::read);
         {
             let mut wait = Telling::default();
@@ -359,6 +490,7 @@ mod tests {
             assert!(seen.lasted >= LONG);
         }
         assert_eq!(told(), None);
+        polls_in_vain_are_told(&all.seats);
         {
             let _slices = in_slices(5);
             std::thread::sleep(LONG);
@@ -377,5 +509,59 @@ mod tests {
         wait.check(LONG, || needs(&many));
         let seen = told().unwrap();
         assert_eq!((seen.needed, seen.ranks.len()), (100, NAMED));
+    }
+
+    fn polls_in_vain_are_told(seats: &[Seat]) {
+        let pid = std::process::id();
+        let told = || {
+            let held = seats.iter().filter(|seat| seat.is_held(pid));
+            // Tests beside this one may wait long, too.
+            held.filter_map(Seat::read)
+                .find(|seen| seen.call.ends_with("fi_cq_read") || seen.ranks == [5])
+        };
+        let poll = |came| {
+            polled(came, || {
+                call("fi_cq_read");
+                needs(&[2]);
+            });
+        };
+        let poll_long = || {
+            poll(false);
+            assert_eq!(told(), None, "a wait begins");
+            std::thread::sleep(LONG);
+            poll(false);
+            let seen = told().expect("a long wait");
+            assert!(seen.call.ends_with("fi_cq_read"), "{}", seen.call);
+            assert_eq!((seen.needed, seen.ranks), (1, vec![2]));
+            assert!(seen.lasted >= LONG);
+        };
+        poll_long();
+        poll(true);
+        assert_eq!(told(), None, "something has come");
+        polls::end();
+        poll_long();
+        Telling::default().check(LONG, || {
+            needs(&[5]);
+            assert_eq!(told().expect("another wait").ranks, [5]);
+        });
+        assert_eq!(told(), None, "the other wait has ended it");
+        poll_long();
+        let used = || clock_gettime(ClockId::ThreadCPUTime).tv_nsec;
+        let began = Instant::now();
+        let mut turn = 0u64;
+        while told().is_some() {
+            turn = std::hint::black_box(turn + u64::from(used() > 0));
+            assert!(began.elapsed() < Duration::from_secs(600), "it computes");
+        }
+        poll_long();
+        polls::end();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * SEATS {
+                scope
+                    .spawn(poll_long)
+                    .join()
+                    .expect("a seat of a thread that has ended");
+            }
+        });
     }
 }

@@ -60,7 +60,7 @@ pub struct Args {
     /// The job of --rank: the process id of its launcher or of one of its processes
     #[arg(long, value_name = "PID", conflicts_with_all = ["processes", "spares", "hosts", "hostfile"])]
     job: Option<u32>,
-    /// Tells at the end what the ranks of GASPI have called, how often and how long, and how many bytes they have moved
+    /// Tells at the end operations, bytes and waits of each rank; of GASPI also each call, how often and how long
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "table")]
     stats: Option<Form>,
     /// Writes a timeline of the job into FILE: waits, large transfers, messages, deaths; Perfetto, Chrome and speedscope show it

@@ -1,4 +1,4 @@
-//! `unipgas run --stats`: what the ranks of GASPI have counted, told when the job has ended.
+//! `unipgas run --stats`: what the ranks have counted, told when the job has ended: operations, bytes and waits, and of GASPI each call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -76,10 +76,11 @@ impl Form {
                 .for_each(|(_, line)| tell_lines(&format!("{line}\n"))),
             Form::Table => tell_lines(&table(&records)),
         }
-        if records.len() < processes as usize {
-            let missing = processes as usize - records.len();
+        let ranks: BTreeSet<u32> = records.iter().map(|record| record.rank).collect();
+        if ranks.len() < processes as usize {
+            let missing = processes as usize - ranks.len();
             tell(&format!(
-                "{missing} of {processes} ranks have left no statistics: GASPI has them, at the end of gaspi_proc_term"
+                "{missing} of {processes} ranks have left no statistics: a process that uses unipgas leaves them when it returns from main, or by exit"
             ));
         }
     }
@@ -87,11 +88,14 @@ impl Form {
 
 /// A row for each counter: the sum, the least and the most with their ranks, and each rank where there are few.
 fn table(records: &[Record]) -> String {
-    let values: Vec<(u32, BTreeMap<String, u64>)> = records
-        .iter()
-        .map(|record| (record.rank, record.values()))
-        .collect();
-    let names: BTreeSet<&String> = values.iter().flat_map(|(_, of)| of.keys()).collect();
+    let mut values: BTreeMap<u32, BTreeMap<String, u64>> = BTreeMap::new();
+    for record in records {
+        values
+            .entry(record.rank)
+            .or_default()
+            .extend(record.values());
+    }
+    let names: BTreeSet<&String> = values.values().flat_map(BTreeMap::keys).collect();
     let mut text = String::new();
     if names.is_empty() {
         return text;
@@ -101,7 +105,7 @@ fn table(records: &[Record]) -> String {
         "{:<30} {:>14} {:>20} {:>20}",
         "counter", "sum", "least (rank)", "most (rank)"
     );
-    for (rank, _) in values.iter().filter(|_| few) {
+    for rank in values.keys().filter(|_| few) {
         text += &format!(" {:>12}", format!("rank {rank}"));
     }
     text.push('\n');
@@ -154,6 +158,20 @@ mod tests {
             ["gaspi_write", "us", "10", "5", "(0)", "5", "(1)", "5", "5"]
         );
         assert_eq!(table(&[]), "");
+        let counted = r#"{"interface":"unipgas","rank":1,"size":2,"calls":{"waits":6},"bytes":{"bytes":9},"nanoseconds":{"waits":7000}}"#;
+        let both = table(&[
+            record(0, 3),
+            record(1, 4),
+            serde_json::from_str(counted).unwrap(),
+        ]);
+        let row = |name: &str| {
+            both.lines()
+                .find_map(|row| row.strip_prefix(name)?.split_whitespace().next())
+        };
+        assert_eq!(
+            ["gaspi_write ", "waits ", "waits us ", "bytes "].map(row),
+            ["7", "6", "7", "9"].map(Some)
+        );
         let most = [record(0, u64::MAX), record(1, u64::MAX)];
         assert!(table(&most).contains("36893488147419103230"));
     }

@@ -14,6 +14,9 @@ laws! {
     busy: "deleted.busy", "§7.3.1, §8.5.2, §5.4.2", 2,
         [gaspi_segment_delete, gaspi_queue_delete, gaspi_disconnect, gaspi_write, gaspi_read, gaspi_notify, gaspi_write_notify, gaspi_atomic_fetch_add, gaspi_wait, gaspi_notify_waitsome, gaspi_notify_reset],
         "segments, queues and connections end and come again while other threads use them: each call ends well, with a timeout or an error";
+    disconnected: "deleted.disconnected", "§5.4.2, §9.2.1, §11.2.1", 2,
+        [gaspi_disconnect, gaspi_connect, gaspi_passive_send, gaspi_barrier, gaspi_allreduce],
+        "a call that waits for a rank goes on when another thread disconnects from it and connects again";
 }
 
 type Call = fn(u8) -> i32;
@@ -124,6 +127,36 @@ fn waiting(ctx: &Ctx) -> Verdict {
                 ensure_eq!(call(group), SUCCESS, "{name} of the other member");
             }
             ok!(gaspi_group_delete(group));
+        }
+        barrier()?;
+    }
+    Ok(())
+}
+
+fn disconnected(ctx: &Ctx) -> Verdict {
+    segment(1, 4096)?;
+    let group_calls = OF_GROUPS.map(|(name, call)| (name, call, call));
+    let sends: (_, Call, Call) = (OF_SEGMENTS[3].0, OF_SEGMENTS[3].1, |_| receive(64));
+    // A commit needs a group of its own.
+    for (name, call, answer) in [sends, group_calls[0], group_calls[1]] {
+        if ctx.rank == 0 {
+            let apart = || {
+                let both = || match c!(gaspi_disconnect(1, LONG)) {
+                    SUCCESS => c!(gaspi_connect(1, LONG)),
+                    code => code,
+                };
+                (0..5).map(|_| both()).find(|code| *code != SUCCESS)
+            };
+            let end = || apart().unwrap_or(SUCCESS);
+            let then = |_| {
+                ctx.sync();
+                Ok(())
+            };
+            let codes = beside(ctx, name, || call(ALL), end, then)?;
+            ensure_eq!(codes, (SUCCESS, SUCCESS), "gaspi_connect, and {name}");
+        } else {
+            ctx.sync();
+            ensure_eq!(answer(ALL), SUCCESS, "{name} of the other rank");
         }
         barrier()?;
     }

@@ -357,11 +357,21 @@ fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
     Ok(())
 }
 
-/// Runs a hidden law in a job of its own, in which everybody goes on when one has ended.
+/// Runs a hidden law in a job of its own, in which all others go on when one has ended.
 pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
+    job_of(ctx, law, size, ctx.seed)
+}
+
+/// The same under another seed.
+pub(in crate::laws) fn job_of(
+    ctx: &Ctx,
+    law: &str,
+    size: u32,
+    seed: u64,
+) -> Result<Outcome, String> {
     let program = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
     let mut launch = Launch::new(size, program);
-    let item = format!("{law}@{}+1", ctx.seed);
+    let item = format!("{law}@{seed}+1");
     let library = library().path.to_string_lossy();
     launch.args = [
         "--worker",
@@ -375,7 +385,7 @@ pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
     ]
     .map(Into::into)
     .to_vec();
-    launch.seed = Some(ctx.seed);
+    launch.seed = Some(seed);
     launch.backend = std::env::var("UNIPGAS_BACKEND").ok();
     launch.keep_going = true;
     launch.output = Output::Capture;

@@ -30,6 +30,7 @@ mod wildcard;
 
 pub use ending::JOBS;
 pub use failure::VICTIMS;
+pub(super) use failure::job_of;
 
 use crate::law::Law;
 

@@ -13,6 +13,7 @@ mod delay;
 mod errors;
 mod failure;
 mod failure_gates;
+mod freed;
 mod full_queue;
 mod functions;
 mod growth;
@@ -80,6 +81,7 @@ pub fn laws() -> Vec<&'static Law> {
         model_armw::laws(),
         prepare::laws(),
         taken_away::laws(),
+        freed::laws(),
         tcq::laws(),
         full_queue::laws(),
         mrq::laws(),

@@ -40,7 +40,7 @@ pub const MAX_KEY: usize = 31;
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
-const VERSION: u32 = 10;
+const VERSION: u32 = 11;
 
 const HEADER_BYTES: usize = 4096;
 const RANK_BYTES: usize = 64;

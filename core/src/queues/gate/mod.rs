@@ -59,7 +59,8 @@ pub use packet::{
 };
 pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
 pub use run::{
-    Resolve, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for, start,
+    Resolve, awaited, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for,
+    start,
 };
 
 /// What can go wrong with gates.

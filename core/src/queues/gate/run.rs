@@ -93,6 +93,16 @@ pub fn neighbours(gate: &Gate) -> impl Iterator<Item = u64> {
     })
 }
 
+/// The gates whose inputs this one lacks in its round.
+pub fn awaited(gate: &Gate) -> impl Iterator<Item = u64> {
+    let state = gate.state();
+    let lacks = move |port: &Port| state.waits_for(*port) && state.unused(*port) == 0;
+    let missing = PORTS.into_iter().filter(lacks);
+    missing
+        .filter(move |_| state.is_configured())
+        .map(|port| gate.source(port))
+}
+
 /// Starts a round on the owner's start/end gate, whose name is `name`: sends the payload, and executes whatever gates
 /// thereby have all of their inputs, whosever they are.
 ///

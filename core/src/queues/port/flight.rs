@@ -43,6 +43,20 @@ impl Flight {
     }
 }
 
+impl Queues {
+    /// Where commands go that are under way.
+    pub(super) fn awaited(&self) -> Vec<u32> {
+        let places = self
+            .flights
+            .iter()
+            .map(|flight| flight.command.place().into());
+        let mut places: Vec<u32> = places.collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+}
+
 impl Port {
     #[cold]
     pub(super) fn fly(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {

@@ -12,6 +12,7 @@ use super::neighbour::Network;
 use super::remote::PLAIN_LEN;
 use super::trigger::{self, HEADER_LEN, TRIGGERED};
 use crate::cache::PAIR;
+use crate::calls::Call;
 use crate::directory::RegionEntry;
 use crate::fuzz::Fenced;
 use crate::gate::{self, Gate, Payload};
@@ -152,6 +153,7 @@ impl Process {
     }
 
     fn posts(&self, port: &Port, command: &Command) {
+        let _call = Call::begin(|| {});
         // SAFETY:
         // - one thread.
         let mut queues = unsafe { port.hold() };
@@ -167,6 +169,7 @@ impl Process {
         for _ in 0..3 {
             self.posts(&self.session, &to(PLAIN, CommandKind::Put, 0));
         }
+        let _call = Call::begin(|| {});
         for (index, port) in [(SESSION, &self.session), (PLAIN, &self.plain)] {
             // SAFETY:
             // - one thread.
@@ -181,12 +184,10 @@ impl Process {
             }
             let _ = (port.unread(), port.unread_notices(&mut queues));
         }
-        let turns = self.network.turns();
-        turns.begin();
         for place in 0..3 {
             for index in 0..=GATE_COUNT {
                 // SAFETY:
-                // - between `begin` and `end`.
+                // - in a call.
                 let (gate, known) = unsafe {
                     let network = &self.network;
                     (
@@ -200,7 +201,6 @@ impl Process {
                 }
             }
         }
-        turns.end();
     }
 }
 

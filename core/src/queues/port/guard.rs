@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::limbo::Turns;
 
 /// A value for one thread at a time. Interfaces whose objects are not thread-safe by default (uTofu guide §2.5) must not pay for
-/// a lock: a locked instruction costs as much as half a put.
+/// a lock: a locked instruction costs as much as half a put. A program's threads hold it within [calls](crate::calls::Call).
 pub struct Guarded<T> {
     lock: Option<Mutex<()>>,
     turns: Arc<Turns>,
@@ -21,7 +21,7 @@ pub struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// With a lock if `shared`. Whenever it is held, `turns` count that.
+    /// With a lock if `shared`. `turns` count how often the progress thread holds it, which makes no calls.
     pub fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
         Guarded {
             lock: shared.then(|| Mutex::new(())),
@@ -47,31 +47,39 @@ impl<T> Guarded<T> {
     #[inline(always)]
     pub unsafe fn hold(&self) -> Held<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
-        // SAFETY:
-        // - the lock is held, or the caller promises that nobody else is here.
-        unsafe { self.held(lock) }
-    }
-
-    /// The value, unless another thread has it, or could without a lock.
-    pub fn try_hold(&self) -> Option<Held<'_, T>> {
-        let lock = self.lock.as_ref()?.try_lock()?;
-        // SAFETY:
-        // - the lock is held.
-        Some(unsafe { self.held(Some(lock)) })
-    }
-
-    /// # Safety
-    /// `lock` is this value's, or nobody else is here.
-    #[inline(always)]
-    unsafe fn held<'a>(&'a self, lock: Option<MutexGuard<'a, ()>>) -> Held<'a, T> {
-        self.turns.begin();
         Held {
             // SAFETY:
-            // - the caller's word.
+            // - the lock is held, or the caller promises that no other thread is here.
             value: unsafe { &mut *self.value.get() },
-            turns: &self.turns,
             _lock: lock,
         }
+    }
+
+    /// Does something with the value, unless another thread has it, or could without a lock. For the progress thread.
+    pub fn try_with(&self, work: impl FnOnce(&mut T)) {
+        let Some(_lock) = self.lock.as_ref().and_then(Mutex::try_lock) else {
+            return;
+        };
+        let _turn = Turn::begin(&self.turns);
+        // SAFETY:
+        // - the lock is held.
+        work(unsafe { &mut *self.value.get() });
+    }
+}
+
+/// It ends also by a panic.
+struct Turn<'a>(&'a Turns);
+
+impl<'a> Turn<'a> {
+    fn begin(turns: &'a Turns) -> Self {
+        turns.begin();
+        Turn(turns)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -83,8 +91,6 @@ fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
 /// See [`Guarded::hold`].
 pub struct Held<'a, T> {
     value: &'a mut T,
-    turns: &'a Turns,
-    /// Let go of when the turn is over.
     _lock: Option<MutexGuard<'a, ()>>,
 }
 
@@ -100,12 +106,5 @@ impl<T> DerefMut for Held<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         self.value
-    }
-}
-
-impl<T> Drop for Held<'_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.turns.end();
     }
 }

@@ -70,7 +70,7 @@ pub struct Port {
     /// Of commands that need no look at peers.
     pub(super) pace: Pace,
     /// Commands that are delayed, under way or triggered.
-    waiting: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
     /// Moves commands on where they can be under way after their calls.
     pub(super) driver: Option<Arc<Driver>>,
     /// Of a session port that is not triggered.
@@ -230,6 +230,14 @@ impl Port {
         }
     }
 
+    /// Takes it off the list, and its registrations back, where calls may use the rest of it for ever: that stays.
+    #[cold]
+    pub fn leave_behind(self: Arc<Self>) {
+        self.keys.release_all(&self.table);
+        let _ = self.directory.unlist(self.options.index.into());
+        std::mem::forget(self);
+    }
+
     pub(super) fn header(&self) -> &trigger::Header {
         // SAFETY:
         // - the table region is page-aligned and larger than a header, which is made of atomics.
@@ -295,7 +303,8 @@ impl Port {
     /// The queues, for this thread alone.
     ///
     /// # Safety
-    /// Unless the port was opened for several threads: no other thread holds them meanwhile.
+    /// This thread is in a [call](crate::calls::Call), or no other thread closes ports. Unless the port was opened for several threads: no
+    /// other thread holds them meanwhile.
     #[inline(always)]
     pub unsafe fn hold(&self) -> guard::Held<'_, Queues> {
         // SAFETY:
@@ -494,10 +503,8 @@ impl Driven for Port {
     fn drive(&self) {
         let roused = self.arrivals.as_ref().is_some_and(|new| new.are_new());
         // Who holds the queues moves them on, and may wait for what this thread brings.
-        if (self.waiting.load(Ordering::Relaxed) > 0 || roused)
-            && let Some(mut queues) = self.queues.try_hold()
-        {
-            self.progress(&mut queues);
+        if self.waiting.load(Ordering::Relaxed) > 0 || roused {
+            self.queues.try_with(|queues| self.progress(queues));
         }
     }
 }

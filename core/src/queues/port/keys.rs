@@ -262,6 +262,18 @@ impl KeyTable {
         Ok(())
     }
 
+    /// Takes all registrations back.
+    pub fn release_all(&self, table: &Region) {
+        let mut all = self.registrations.lock();
+        for index in all.by_index.keys() {
+            let own = &self.own[*index];
+            own.name.store(0, Ordering::Release);
+            own.len.store(0, Ordering::Release);
+            let _ = write_listed(table, &self.writing, entry(*index), &KeyEntry::zeroed());
+        }
+        *all = Registrations::default();
+    }
+
     /// `len` bytes at `key` as an operand of a command of this process.
     #[inline(always)]
     pub fn local(&self, key: ShortKey, len: usize, write: bool) -> Result<Local, Reach> {

@@ -23,7 +23,7 @@ use crate::op::{Flags, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::rendezvous::Found;
 use crate::transport::Life;
-use crate::{Error, Result, driver, tell_refusal};
+use crate::{Error, Result, driver, tell_refusal, waits};
 
 /// How often the lives of known processes are looked at while something is waited for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,8 +63,8 @@ pub(super) struct RemoteGates {
 // - the pointer is the region's, which is Send, or null.
 unsafe impl Send for RemoteGates {}
 
-/// The processes of a job that have taken a place. Ports are found and used by calls that hold the queues of a port of this process:
-/// they stay as long as the call, whatever becomes of them.
+/// The processes of a job that have taken a place. Ports are found and used in [calls](crate::calls::Call), and by the progress
+/// thread while it holds the queues of a port of this process: they stay as long, whatever becomes of them.
 pub struct Network {
     engine: Engine,
     job: Places,
@@ -101,7 +101,7 @@ impl Network {
             finding: (0..places).map(|_| Mutex::default()).collect(),
             engine,
             job,
-            limbo: Limbo::of_ports(),
+            limbo: Limbo::of_threads(),
             pid: std::process::id(),
             next_look: Mutex::new(Instant::now() + LOOK),
             own_gates: OnceLock::new(),
@@ -119,7 +119,7 @@ impl Network {
         &self.job
     }
 
-    /// Counts the calls of somebody who uses gates, one thread at a time.
+    /// Counts the turns of a user of ports or gates that makes no [calls](crate::calls::Call), one thread at a time.
     pub fn turns(&self) -> Arc<Turns> {
         self.limbo.turns()
     }
@@ -161,10 +161,10 @@ impl Network {
         port.is_current().then_some(port)
     }
 
-    /// The same, for whoever keeps it longer than this call.
+    /// The same, for callers that keep it longer than this call.
     ///
     /// # Safety
-    /// The queues of a port of this process are held.
+    /// This thread is in a call, or holds the queues of a port of this process in a turn.
     #[cold]
     pub(super) unsafe fn share(&self, place: u16, index: u16) -> Option<Arc<RemotePort>> {
         self.port(place, index).ok()?;
@@ -186,7 +186,8 @@ impl Network {
     /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here, and not this process's.
     ///
     /// # Safety
-    /// This thread has begun a call that is counted by [`turns`](Self::turns), and is done with the gate before it ends that.
+    /// This thread is in a [call](crate::calls::Call), or in a turn that is counted by [`turns`](Self::turns), and is done with the gate before
+    /// the end of either.
     #[inline]
     pub unsafe fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
         // SAFETY:
@@ -257,6 +258,7 @@ impl Network {
     #[cold]
     fn find_gates(&self, place: u16) -> Result<&RemoteGates> {
         let (place, number) = self.place(place)?;
+        let _slices = waits::in_slices(number);
         let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         if let Some(gates) = place.gates() {
@@ -288,6 +290,7 @@ impl Network {
     #[cold]
     fn find(&self, place: u16, index: u16) -> Result<&RemotePort> {
         let (place, number) = self.place(place)?;
+        let _slices = waits::in_slices(number);
         let _finding = driver::lock(&self.finding[number as usize]);
         let neighbour = self.neighbour(place, number)?;
         let slot = neighbour

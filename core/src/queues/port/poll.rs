@@ -8,8 +8,8 @@ use super::issue::{Port, Queues};
 use super::notice::{Packed, PortNotice};
 use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
-use crate::issued;
-use crate::{Error, Result, trace};
+use crate::waits::polled;
+use crate::{Error, Result, issued, waits};
 
 /// Notices at hand that are taken between two looks at networks.
 const TAKEN: u32 = 16;
@@ -121,7 +121,10 @@ impl Port {
         queues.idle = 0;
         queues.patience = self.network.engine().patience();
         issued::look();
-        trace::polled_in_vain(std::mem::take(&mut queues.came));
+        polled(std::mem::take(&mut queues.came), || {
+            waits::needs(&queues.awaited());
+            waits::pending(self.waiting.load(Ordering::Relaxed));
+        });
         std::thread::yield_now();
         queues.offers += 1;
         if queues.offers.is_multiple_of(OFFERS) {

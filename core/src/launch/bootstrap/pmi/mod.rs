@@ -18,7 +18,7 @@ use super::environment::{Environment, neighbours};
 use super::launched::Server;
 use crate::job::check_size;
 use crate::rendezvous::{JobName, launcher_above};
-use crate::{Deadline, Error, Result, variables};
+use crate::{Deadline, Error, Result, exit, variables};
 use connection::{Connection, Version};
 
 /// The job of the PMI server that has started this process, if one has.
@@ -110,11 +110,13 @@ fn connection(fd: i32, rank: u32) -> Result<Shared> {
 }
 
 extern "C" fn at_exit() {
-    if let Some((of, connection)) = CONNECTION.lock().take()
-        && of == std::process::id()
-    {
-        connection.lock().finalize();
-    }
+    exit::run(|| {
+        if let Some((of, connection)) = CONNECTION.lock().take()
+            && of == std::process::id()
+        {
+            connection.lock().finalize();
+        }
+    });
 }
 
 struct Pmi {

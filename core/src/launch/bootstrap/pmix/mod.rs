@@ -22,7 +22,7 @@ use super::host;
 use super::launched::Server;
 use crate::job::check_size;
 use crate::rendezvous::JobName;
-use crate::{Deadline, Error, Result, variables};
+use crate::{Deadline, Error, Result, exit, variables};
 use asked::Asked;
 use library::{
     Bytes, Data, Done, ERR_NOT_FOUND, Handled, Info, Library, NAMESPACE_LEN, Proc, SCOPE_GLOBAL,
@@ -456,12 +456,14 @@ fn affected(infos: &[Info]) -> Option<*const Proc> {
 }
 
 extern "C" fn at_exit() {
-    let client = CLIENT.lock().take();
-    if let Some(client) = client
-        && client.pid == std::process::id()
-    {
-        // SAFETY:
-        // - initialised once, and not used any more.
-        unsafe { (client.library.finalize)(null(), 0) };
-    }
+    exit::run(|| {
+        let client = CLIENT.lock().take();
+        if let Some(client) = client
+            && client.pid == std::process::id()
+        {
+            // SAFETY:
+            // - initialised once, and not used any more.
+            unsafe { (client.library.finalize)(null(), 0) };
+        }
+    });
 }

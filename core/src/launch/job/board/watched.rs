@@ -1,6 +1,5 @@
 //! What ranks tell of their long waits, and of what they have done: on the board, behind the values that they publish.
 
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
@@ -78,7 +77,7 @@ impl Board {
         // SAFETY:
         // - aligned, as ranks have whole lines behind whole slots; it stays mapped as long as the process, and is accessed through atomics only;
         // - whatever is there is what a rank tells.
-        waits::tell_at(unsafe { &*place });
+        waits::tell_at(unsafe { &*place }, (rank, self.size));
         *told = Some(this);
         Ok(())
     }
@@ -104,10 +103,9 @@ impl Board {
         let Some(told) = self.told(rank) else {
             return Vec::new();
         };
-        let mut found: Vec<Waiting> = told.seats.iter().filter_map(Seat::read).collect();
-        // One that was killed has not given its seat up.
         let pid = self.pid(rank).unwrap_or(0);
-        found.retain(|wait| Path::new(&format!("/proc/{pid}/task/{}", wait.thread)).exists());
+        let held = told.seats.iter().filter(|seat| seat.is_held(pid));
+        let mut found: Vec<Waiting> = held.filter_map(Seat::read).collect();
         found.sort_by_key(|wait| std::cmp::Reverse(wait.lasted));
         found
     }

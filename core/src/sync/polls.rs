@@ -1,0 +1,130 @@
+//! Waits by calls that look and return at once. Such calls tell of themselves now and then, off their fast paths; so the waits are shown as those inside a
+//! call are.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::sync::caller::calling;
+use crate::sync::tally;
+use crate::sync::waits::Telling;
+use crate::{issued, trace};
+
+/// A thread that uses its processor for longer between two notes does something else.
+pub(super) const WORK: Duration = Duration::from_millis(100);
+/// Between two notes, at least.
+const NOTE: Duration = Duration::from_millis(10);
+/// Notes that ask for the name of the call: a program may poll several queues in turn.
+const NAMES: u32 = 16;
+
+/// What a thread has polled in vain.
+pub(crate) struct Polls {
+    told: Telling,
+    traced: Option<trace::Wait>,
+    call: String,
+    began: Instant,
+    /// The last time that the thread polled.
+    last: Instant,
+    noted: Instant,
+    /// Processor time of the thread at the last note.
+    used: Duration,
+    /// Operations that the process had posted by then.
+    posted: Option<u64>,
+    names: u32,
+}
+
+thread_local! {
+    /// Nothing is dropped with the thread: what is open is told at exit, after that.
+    static POLLS: RefCell<Option<ManuallyDrop<Polls>>> = const { RefCell::new(None) };
+}
+
+/// This thread has polled in vain for a while: that is one wait, until something `came` before that, or the process posts an operation, or the thread
+/// computes. `check` says who is needed, as checks of waits do.
+#[inline]
+pub fn polled(came: bool, check: impl FnOnce()) {
+    if trace::is_on() || tally::is_told() {
+        note(came, check);
+    }
+}
+
+/// Ends the polls of this thread.
+pub(crate) fn end() {
+    drop(take());
+}
+
+/// The polls of this thread, which end with the result. None if a signal has come while they are changed.
+pub(crate) fn take() -> Option<Polls> {
+    let polls = POLLS.with(|polls| polls.try_borrow_mut().ok()?.take());
+    polls.map(ManuallyDrop::into_inner)
+}
+
+#[cold]
+fn note(came: bool, check: impl FnOnce()) {
+    let now = Instant::now();
+    let earlier = POLLS.take().map(ManuallyDrop::into_inner);
+    let mut polls = match earlier.filter(|_| !came) {
+        Some(mut polls) if now - polls.noted < NOTE => {
+            polls.last = now;
+            POLLS.set(Some(ManuallyDrop::new(polls)));
+            return;
+        }
+        earlier => {
+            let (used, posted) = (used(), issued::look());
+            let goes_on = |polls: &Polls| {
+                let same = posted.is_none() || polls.posted.is_none() || polls.posted == posted;
+                same && used.saturating_sub(polls.used) < WORK
+            };
+            let mut polls = (earlier.filter(goes_on)).unwrap_or_else(|| Polls::begin(now));
+            (polls.used, polls.posted) = (used, posted.or(polls.posted));
+            polls
+        }
+    };
+    (polls.last, polls.noted) = (now, now);
+    polls.tell(check);
+    POLLS.set(Some(ManuallyDrop::new(polls)));
+}
+
+impl Polls {
+    fn begin(now: Instant) -> Self {
+        let traced = trace::Wait::begins();
+        Polls {
+            told: Telling::default(),
+            call: traced.as_ref().map_or_else(String::new, |_| calling()),
+            traced,
+            began: now,
+            last: now,
+            noted: now,
+            used: Duration::ZERO,
+            posted: None,
+            names: 0,
+        }
+    }
+
+    fn tell(&mut self, check: impl FnOnce()) {
+        let lasted = self.last - self.began;
+        if self.told.polls(lasted, self.used, check) && self.names < NAMES {
+            self.names += 1;
+            self.told.also_in(&calling());
+        }
+        if let Some(traced) = &mut self.traced {
+            traced.polls_on(lasted, &self.call);
+        }
+    }
+}
+
+impl Drop for Polls {
+    fn drop(&mut self) {
+        if let Some(traced) = self.traced.take() {
+            traced.ends_at(self.last, &self.call, serde_json::Value::Null);
+        }
+        tally::waited(self.last - self.began);
+    }
+}
+
+/// Processor time of this thread.
+fn used() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
+}
