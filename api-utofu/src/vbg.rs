@@ -116,7 +116,7 @@ impl Vbgs {
 
 impl Process {
     /// The set that begins with this VBG. Errors: [`Code::InvalidVbgId`].
-    #[inline]
+    #[inline(always)]
     fn set(&self, bits: u64) -> Result<InCall<'_>> {
         let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
         let place = self.vbgs().place(id).ok_or(Code::InvalidVbgId)?;
@@ -495,13 +495,15 @@ impl Process {
     /// As for [`Network::gate`](unipgas_core::port::Network::gate).
     #[inline]
     unsafe fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
-        let unknown = unipgas_core::Error::StaleRegion;
-        let id = VbgId::from_bits(name).ok_or(unknown.clone())?;
-        let place = self.place_of_gate(id).ok_or(unknown)?;
+        let id = VbgId::from_bits(name);
+        let place = id.and_then(|id| Some((self.place_of_gate(id)?, word(id))));
+        let Some((place, word)) = place else {
+            return Err(unipgas_core::Error::StaleRegion);
+        };
         let place = u16::try_from(place).map_err(|_| unipgas_core::Error::StaleRegion)?;
         // SAFETY:
         // - the caller's word.
-        unsafe { self.network().gate(place, word(id) as usize) }
+        unsafe { self.network().gate(place, word as usize) }
     }
 }
 

@@ -364,13 +364,10 @@ impl InboxWriter {
     }
 
     /// Delivers a record to this inbox, or to `second` what this one has no room for. What is in that one is never overtaken: until it has
-    /// been emptied, all goes there. Errors: as [`push`](InboxWriter::push), of the second.
+    /// been emptied, all goes there. False: neither has room.
     #[inline(always)]
-    pub fn push_or(&self, second: &InboxWriter, record: Record) -> Result<()> {
-        if !second.is_drained() || self.push(record).is_err() {
-            second.push(record)?;
-        }
-        Ok(())
+    pub fn push_or(&self, second: &InboxWriter, record: Record) -> bool {
+        second.is_drained() && self.try_push(record) || second.try_push(record)
     }
 
     /// Asks for the line that the next record will go to, so that it comes while other stores are under way.
@@ -408,6 +405,15 @@ impl InboxWriter {
     /// [`Error::InboxFull`]: nothing was delivered; try again when the consumer has had time.
     #[inline]
     pub fn push(&self, record: Record) -> Result<()> {
+        match self.try_push(record) {
+            true => Ok(()),
+            false => Err(Error::InboxFull),
+        }
+    }
+
+    /// As [`push`](InboxWriter::push). False: there is no room.
+    #[inline(always)]
+    fn try_push(&self, record: Record) -> bool {
         let ring = &self.ring;
         let tail = &ring.header().tail.0;
         // Every turn but the last means that another producer got on. So many in one call can only come from a tail that
@@ -422,7 +428,7 @@ impl InboxWriter {
                 continue;
             }
             if !self.has_room(position) {
-                return Err(Error::InboxFull);
+                return false;
             }
             let own = Claim::new(lap, self.producer);
             if claim
@@ -431,10 +437,10 @@ impl InboxWriter {
             {
                 fill(ring.slot(position), lap, record);
                 move_on(tail, position);
-                return Ok(());
+                return true;
             }
         }
-        Err(Error::InboxFull)
+        false
     }
 }
 

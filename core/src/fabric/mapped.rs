@@ -509,7 +509,10 @@ impl Channel for MappedChannel {
         let first = writer(inbox.first)?;
         let delivered = match inbox.second {
             None => first.push(record),
-            Some(second) => first.push_or(&writer(second)?, record),
+            Some(second) => match first.push_or(&writer(second)?, record) {
+                true => Ok(()),
+                false => Err(Error::InboxFull),
+            },
         };
         if let (Err(Error::InboxFull), Some(overflow)) = (&delivered, inbox.overflow) {
             let word = aligned_word(overflow)?;

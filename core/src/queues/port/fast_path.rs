@@ -228,7 +228,7 @@ impl Port {
     pub(super) fn tell_mapped(&self, target: &RemotePort, notice: PortNotice) {
         if !target.has_mapped_inbox() {
             self.network.tell(target, notice);
-        } else if target.push(notice).is_err() {
+        } else if !target.push(notice) {
             target.overflowed();
         }
     }

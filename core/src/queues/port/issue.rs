@@ -14,7 +14,7 @@ use super::guard::{self, Guarded};
 use super::held::{Arrivals, Held};
 use super::keys::{KeyTable, RESERVED_KEYS, ShortKey};
 use super::neighbour::Network;
-use super::notice::{Packed, PortNotice};
+use super::notice::{Notices, PortNotice};
 use super::remote::{PLAIN_LEN, RemotePort};
 use super::trigger::{self, HELD, PLAIN, SESSION, SESSION_LEN, TRIGGERED, Trigger};
 use crate::driver::{Driven, Driver, Waits};
@@ -80,7 +80,7 @@ pub struct Port {
 /// What one thread at a time may use.
 pub struct Queues {
     pub(super) completions: Completions,
-    pub(super) notices: VecDeque<Packed>,
+    pub(super) notices: Notices,
     /// Of the small and of the large part of the inbox.
     pub(super) readers: [InboxReader; 2],
     /// More than these are an overflow.
@@ -165,7 +165,7 @@ impl Port {
             queues: Guarded::new(
                 Queues {
                     completions: Completions::new(),
-                    notices: VecDeque::new(),
+                    notices: Notices::default(),
                     readers,
                     most_notices: options.inbox,
                     delayed: VecDeque::new(),
@@ -567,7 +567,7 @@ impl Queues {
         if self.notices.len() >= self.most_notices {
             return Err(Error::InboxFull);
         }
-        self.notices.push_back(notice.pack());
+        self.notices.push(notice);
         Ok(())
     }
 

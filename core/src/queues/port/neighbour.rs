@@ -317,6 +317,7 @@ impl Network {
         let mut kind = [0; 4];
         self.read(&table, Header::KIND, &mut kind)?;
         let port = RemotePort::new(
+            number,
             neighbour.connection.clone(),
             u32::from_ne_bytes(kind),
             table,

@@ -98,13 +98,13 @@ pub struct PortNotice {
 }
 
 /// A notice as it waits in the port's own queue: whole words, since a word that was stored in parts is slow to load.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Packed([u64; 4]);
+#[derive(Debug, Clone, Copy, Default)]
+struct Packed([u64; 4]);
 
 impl Packed {
     /// Takes the words one by one: two at once would be loaded before they are stored.
     #[inline(always)]
-    pub fn open(waiting: &Self) -> PortNotice {
+    fn open(waiting: &Self) -> PortNotice {
         let [head, peer, value, remote] = &waiting.0;
         let [kind, fault, edata, ..] = head.to_le_bytes();
         PortNotice {
@@ -118,9 +118,58 @@ impl Packed {
     }
 }
 
+/// Notices in the order of arrival. Its calls are inlined, which those of `VecDeque` need not be.
+#[derive(Default)]
+pub(super) struct Notices {
+    /// As many as a power of two, or none.
+    ring: Vec<Packed>,
+    first: usize,
+    len: usize,
+}
+
+impl Notices {
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub fn push(&mut self, notice: PortNotice) {
+        if self.len == self.ring.len() {
+            self.grow();
+        }
+        let mask = self.ring.len() - 1;
+        self.ring[self.first.wrapping_add(self.len) & mask] = notice.pack();
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<PortNotice> {
+        if self.len == 0 {
+            return None;
+        }
+        let mask = self.ring.len() - 1;
+        let notice = Packed::open(&self.ring[self.first & mask]);
+        self.first = self.first.wrapping_add(1);
+        self.len -= 1;
+        Some(notice)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        if let Some(mask) = self.ring.len().checked_sub(1) {
+            self.ring.rotate_left(self.first & mask);
+        }
+        self.first = 0;
+        let more = (2 * self.ring.len()).max(16);
+        self.ring.resize(more, Packed::default());
+    }
+}
+
 impl PortNotice {
     #[inline(always)]
-    pub(super) fn pack(self) -> Packed {
+    fn pack(self) -> Packed {
         let fault = match self.fault {
             None => 0,
             Some(fault) => fault as u64,
@@ -152,5 +201,40 @@ impl PortNotice {
             value: record.value,
             remote: record.offset,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_keep_their_order_while_their_ring_grows() {
+        let mut notices = Notices::default();
+        let (mut next, mut taken) = (0, 0);
+        for round in 0..100 {
+            for _ in 0..round {
+                notices.push(PortNotice {
+                    kind: NoticeKind::LocalPut,
+                    fault: None,
+                    edata: 0,
+                    peer: next,
+                    value: 0,
+                    remote: 0,
+                });
+                next += 1;
+            }
+            for _ in 0..round / 2 {
+                let notice = notices.pop().expect("a notice");
+                assert_eq!(notice.peer, taken);
+                taken += 1;
+            }
+            assert_eq!(notices.len() as u64, next - taken);
+        }
+        while let Some(notice) = notices.pop() {
+            assert_eq!(notice.peer, taken);
+            taken += 1;
+        }
+        assert_eq!(taken, next);
     }
 }

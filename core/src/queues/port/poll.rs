@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::command::CommandFlags;
 use super::completion::Completed;
 use super::issue::{Port, Queues};
-use super::notice::{Packed, PortNotice};
+use super::notice::PortNotice;
 use super::trigger::TRIGGERED;
 use crate::inbox::{InboxReader, Record};
 use crate::waits::polled;
@@ -143,9 +143,7 @@ impl Port {
 /// One that can be taken without a look at anything else.
 #[inline(always)]
 fn notice_at_hand(queues: &mut Queues) -> Option<PortNotice> {
-    if let Some(waiting) = queues.notices.front() {
-        let notice = Packed::open(waiting);
-        queues.notices.pop_front();
+    if let Some(notice) = queues.notices.pop() {
         return Some(notice);
     }
     let record = queues.readers[0].take()?;

@@ -14,7 +14,7 @@ use crate::inbox::InboxWriter;
 use crate::op::{Inbox, Remote};
 use crate::region::{RemoteRegion, Rights};
 use crate::transport::Life;
-use crate::{Error, Result};
+use crate::{Error, Result, waits};
 
 struct KnownKey {
     name: u32,
@@ -27,6 +27,8 @@ pub struct RemotePort {
     left: AtomicBool,
     /// Arrivals are told to its owner's process.
     holds: bool,
+    /// Of its owner.
+    place: u32,
     connection: Connection,
     table: RemoteRegion,
     inbox: RemoteRegion,
@@ -54,6 +56,7 @@ pub(super) fn is_table(region: &RemoteRegion) -> bool {
 impl RemotePort {
     /// Of a region that [`is_table`].
     pub(super) fn new(
+        place: u32,
         connection: Connection,
         kind: u32,
         table: RemoteRegion,
@@ -73,6 +76,7 @@ impl RemotePort {
         RemotePort {
             left: AtomicBool::new(false),
             holds: kind == HELD,
+            place,
             connection,
             table,
             writers,
@@ -137,17 +141,19 @@ impl RemotePort {
     }
 
     /// Delivers a notice where the inbox is mapped. It has two parts: a small one, whose lines stay in the caches, and a large one
-    /// for what the small one has no room for. Errors: [`Error::InboxFull`].
+    /// for what the small one has no room for. False: neither has room, or the inbox is not mapped.
     #[inline(always)]
-    pub(super) fn push(&self, notice: PortNotice) -> Result<()> {
+    pub(super) fn push(&self, notice: PortNotice) -> bool {
         let Some([small, large]) = &self.writers else {
-            return Err(Error::Unsupported);
+            return false;
         };
-        small.push_or(large, notice.to_record())?;
+        if !small.push_or(large, notice.to_record()) {
+            return false;
+        }
         if let Some(bell) = self.inbox.bell() {
             bell.ring_if_heard();
         }
-        Ok(())
+        true
     }
 
     /// Both parts of the inbox, as [`RemotePort::push`] has them.
@@ -218,6 +224,7 @@ impl RemotePort {
 
     #[cold]
     fn look_up(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
+        let _slices = waits::in_slices(self.place);
         let listed: Option<KeyEntry> = read_listed(entry(key.index()), |offset, into| {
             network.read(&self.table, offset, into)
         })
