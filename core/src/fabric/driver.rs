@@ -1,5 +1,5 @@
-//! The progress thread: one for a process, which moves on while the program computes what needs it. It sleeps on the descriptors of networks, and
-//! is woken from there when a bell is rung that it listens at ([`alarm`](crate::alarm)). While nothing is under way it uses no processor.
+//! The progress thread: one for a process. It makes progress while the program computes. It sleeps on the descriptors of networks; a ring of a
+//! bell that it listens at wakes it there ([`alarm`](crate::alarm)). While no operation is under way it uses no processor.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -19,46 +19,46 @@ use crate::{Error, Result, own_thread, pace};
 
 /// Time between two looks at what is under way and has no descriptor.
 const BEAT: Duration = Duration::from_micros(200);
-/// Time between two looks whether others still move on what is left to them: at first, and later. Once they do not, peers are served within a millisecond
-/// all the same. Each look is a timer, which interrupts the program where both have one core.
+/// Time between two looks at work that is left to other threads: at first, and later. If they stop, peers are served within a millisecond. Each look
+/// is a timer, which interrupts the program where both share a core.
 const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(700));
 
-/// After something has come it looks for more for so long before it sleeps, where threads sleep that wait and nobody else wants their processor.
+/// After an event the thread polls for so long before it sleeps. Condition: other threads sleep, and their processor is free.
 const LINGER: Duration = Duration::from_micros(100);
-/// The longest time for which a processor is offered to others that do not want it.
+/// A yield that takes longer found another thread for the processor.
 const UNWANTED: Duration = Duration::from_micros(20);
 
-/// Something that needs somebody to move it on.
+/// An object that makes progress only when it is driven.
 pub trait Driven: Send + Sync {
-    /// Moves it on; called by the progress thread while anything of the process is under way, and after events.
+    /// Makes progress. The progress thread calls it while an operation of the process is under way, and after events.
     fn drive(&self);
-    /// Whether other threads moved it on when it was last driven: so this need not be woken for it.
+    /// Whether other threads made its progress before the last [`drive`](Self::drive). Events then need not wake the progress thread.
     fn is_left_to_others(&self) -> bool {
         false
     }
-    /// It is to be driven from time to time, and not when something comes for it; or that is over.
+    /// True: it is driven from time to time, and not after its events. False: that is over.
     fn leave_to_others(&self, leaves: bool) {
         let _ = leaves;
     }
-    /// Whether threads sleep for which it may bring something, or which may serve peers themselves.
+    /// Whether threads sleep that it may wake, or that may serve peers themselves.
     fn has_sleepers(&self) -> bool {
         false
     }
 }
 
-/// The driver of this process. Those who need it share it; the last one to let go of it ends its thread.
+/// The driver of this process. Its users share it; the last drop ends its thread.
 pub struct Driver {
     shared: Arc<Shared>,
     process: u32,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Whether something that is driven may wait for something itself.
+/// Whether [`Driven::drive`] may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// It is driven in turns of its own.
     Maybe,
-    /// It is driven also while something else waits.
+    /// It is driven also while another one waits.
     Never,
 }
 
@@ -86,21 +86,21 @@ struct Shared {
     driven: Mutex<Vec<Enrolled>>,
     bells: Mutex<Vec<Heard>>,
     under_way: AtomicUsize,
-    /// It sleeps, or is about to, and looks at no beat.
+    /// The thread sleeps without a beat, or is about to.
     sleeps_long: AtomicBool,
     stop: AtomicBool,
-    /// A turn in which something else waited may have been begun by what it did not drive.
+    /// A turn within a wait may have taken an event of an object that it did not drive.
     missed: AtomicBool,
     /// Of the alarm, and of networks.
     events: OwnedFd,
-    /// Both ends of a pipe: other processes can open the one to write to, which they cannot with an eventfd.
+    /// Both ends of a pipe. Other processes can open its write end, which an eventfd does not allow.
     alarm: (OwnedFd, OwnedFd),
 }
 
 static CURRENT: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
-/// Something is left to others just now.
+/// An object is left to other threads now.
 static DOZES: AtomicBool = AtomicBool::new(false);
-/// When a thread that waits began to sleep last, in [nanoseconds](pace::now).
+/// When a waiting thread last began to sleep, in [nanoseconds](pace::now).
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -108,7 +108,7 @@ thread_local! {
     static MINE: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
-/// How the progress thread itself waits: nobody else would move on what it waits for. `None` in any other thread.
+/// How the progress thread itself waits: it drives the other objects meanwhile. `None` in any other thread.
 pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
     // SAFETY:
     // - null, or what `run` borrows as long as this thread calls anything.
@@ -120,9 +120,9 @@ pub fn is_this_thread() -> bool {
     !MINE.get().is_null()
 }
 
-/// A thread that waits, and moved networks on, begins to sleep: the progress thread does it from now on.
+/// A waiting thread that made progress begins to sleep. The progress thread takes over.
 pub(crate) fn waiter_sleeps() {
-    // Either this is seen before the thread dozes, or the thread is seen to doze.
+    // The progress thread sees this before it dozes, or this thread sees it doze.
     SLEPT.store(pace::now(), Ordering::SeqCst);
     if DOZES.load(Ordering::SeqCst)
         && let Some(driver) = CURRENT.lock().upgrade()
@@ -131,13 +131,13 @@ pub(crate) fn waiter_sleeps() {
     }
 }
 
-/// Whether a thread that waits has begun to sleep after that time.
+/// Whether a waiting thread has begun to sleep after that time.
 pub(crate) fn slept_since(time: u64) -> bool {
     SLEPT.load(Ordering::SeqCst) > time
 }
 
-/// Locks what others may hold while they wait for something that the progress thread brings, or that a peer brings whom this thread serves:
-/// it goes on with that meanwhile.
+/// Locks a mutex whose holder may wait for the progress thread, or for a peer that this thread serves. The progress thread makes progress while it
+/// waits for the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if let Some(guard) = mutex.try_lock() {
         return guard;
@@ -163,8 +163,8 @@ pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
 pub(crate) struct Waiting<'a>(&'a Shared);
 
 impl Waiting<'_> {
-    /// Moves on what never waits itself, and sleeps until there is something to do, but not longer than `longest`, and not if what is waited
-    /// for is `done`: it may have been rung for before, or have come just now. Whether it is.
+    /// Drives the objects that never wait, then sleeps until an event, for at most `longest`. No sleep if `done` gives true; returns that. The ring for
+    /// it may have come before.
     pub fn turn(&self, longest: Duration, done: &mut dyn FnMut() -> bool) -> bool {
         if longest > BEAT && self.0.arm() {
             armed_are_seen();
@@ -179,7 +179,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Leaves the processor to others for a moment. The progress thread serves peers meanwhile: who is waited for may wait for that.
+/// Yields the processor once. The progress thread serves peers first, since the awaited thread may need that.
 pub fn give_way() {
     if let Some(progress) = of_this_thread() {
         progress.turn(Duration::ZERO, &mut || false);
@@ -283,17 +283,17 @@ impl Driver {
         let _ = epoll::delete(&self.shared.events, events);
     }
 
-    /// One more operation is under way that ends without an event, or for which nobody may wait.
+    /// One more operation is under way that ends without an event, or that may have no waiter.
     pub fn more(&self) {
         if self.shared.under_way.fetch_add(1, Ordering::AcqRel) == 0 {
             self.shared.wake();
         }
     }
 
-    /// As [`more`](Driver::more), for whose caller it is enough that the progress thread looks soon, within a beat if nobody else moves networks on: it is not woken for that if it does so anyway.
+    /// As [`more`](Driver::more), with a look of the progress thread within a beat. It is woken only if it sleeps longer.
     #[inline]
     pub fn more_in_time(&self) {
-        // Either this is seen before the thread sleeps, or the thread is seen to sleep.
+        // The progress thread sees this before it sleeps, or this thread sees it sleep.
         let before = self.shared.under_way.fetch_add(1, Ordering::SeqCst);
         if before == 0 && self.shared.sleeps_long.load(Ordering::SeqCst) {
             self.shared.wake();
@@ -319,7 +319,7 @@ impl Drop for Driver {
         }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake();
-        // What is driven may have been the last to hold it.
+        // A driven object may hold the last reference; then this is the progress thread.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -357,7 +357,7 @@ impl Shared {
         let data = epoll::EventData::new_u64(0);
         let mut flags = epoll::EventFlags::IN;
         if cfg!(miri) {
-            // It knows nothing else. The alarm is all that is watched there, and is read each time.
+            // Miri supports edge-triggered events only. The alarm is the one descriptor there, and is read each time.
             flags |= epoll::EventFlags::ET;
         }
         epoll::add(&self.events, what, data, flags).map_err(|e| Error::os("epoll_ctl", e))
@@ -379,7 +379,7 @@ impl Shared {
         let (mut woken, mut came) = (false, false);
         let mut doze = DOZE.0;
         while !self.stopped() {
-            // Then there may be something for which a bell was rung before.
+            // A ring before `arm` sounded no alarm.
             let armed = self.arm();
             if woken || armed {
                 self.drive(Waits::Maybe);
@@ -392,14 +392,14 @@ impl Shared {
                 self.doze(&left, &mut doze, armed);
             } else {
                 doze = DOZE.0;
-                // That processors of all processes are stopped for, so not before each of many short sleeps.
+                // The barrier interrupts the processors of all processes: not before each short sleep.
                 let hears = armed && self.under_way.load(Ordering::SeqCst) == 0;
                 if hears {
                     armed_are_seen();
                     self.drive(Waits::Maybe);
                 }
                 let missed = self.missed.swap(false, Ordering::Relaxed);
-                // What has been left meanwhile has not been asked whether its descriptors may be slept at.
+                // An object that was left meanwhile may not allow a sleep at its descriptors.
                 if !missed && self.left_to_others().is_empty() {
                     came = came && self.lingers() || self.sleep(None, hears || !armed);
                 }
@@ -422,7 +422,7 @@ impl Shared {
         bells.iter().for_each(|heard| heard.bell().disarm());
     }
 
-    /// Looks for what comes next, instead of being woken for it. Whether something has come.
+    /// Polls for the next event, which saves a wake-up. Whether an event has come.
     fn lingers(&self) -> bool {
         let began = Instant::now();
         while began.elapsed() < LINGER
@@ -452,7 +452,7 @@ impl Shared {
         came
     }
 
-    /// Until there is something to do, but not longer than `longest`; where it does not hear every bell, not longer than a beat. Whether something has come.
+    /// Sleeps until an event, for at most `longest`, and for at most a beat unless it hears every bell. Whether an event has come.
     fn sleep(&self, longest: Option<Duration>, hears: bool) -> bool {
         self.sleeps_long.store(true, Ordering::SeqCst);
         let short = !hears || self.under_way.load(Ordering::SeqCst) > 0;
@@ -460,18 +460,18 @@ impl Shared {
         if beat.is_some() {
             self.sleeps_long.store(false, Ordering::SeqCst);
         }
-        // Who rings may fail to sound the alarm.
+        // A notifier may fail to sound the alarm.
         let slice = (!self.bells.lock().is_empty()).then(|| slice_of(1));
         let longest = [beat, slice, longest].into_iter().flatten().min();
         let longest = longest.and_then(|span| Timespec::try_from(span).ok());
-        // Interrupted or not: what there is to do is seen by those who are driven.
+        // An interruption needs no case: driven objects look for their work themselves.
         let came = self.rests(longest.as_ref());
         self.sleeps_long.store(false, Ordering::SeqCst);
         came
     }
 
-    /// Until something else than what is left to others has to be driven, or that is left no more. `armed`: there are bells. They are not heard meanwhile, as
-    /// the program is rung for, too, and looks; what listens there is driven after each sleep, when descriptors are watched again.
+    /// Sleeps until another object has events, or until `left` is left to other threads no more. `armed`: there are bells. They are not heard meanwhile,
+    /// since the waiting threads hear them; their listeners are driven after each sleep.
     fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
         if armed {
             self.disarm();
@@ -495,14 +495,14 @@ impl Shared {
         left.iter().for_each(|one| one.leave_to_others(false));
     }
 
-    /// Those that are.
+    /// The objects that are left to other threads.
     fn left_to_others(&self) -> Vec<Arc<dyn Driven>> {
         let mut left = self.present(Waits::Maybe);
         left.retain(|one| one.is_left_to_others());
         left
     }
 
-    /// `who`: those who may wait, too, or those only who never do.
+    /// `who`: all objects, or only those that never wait.
     fn drive(&self, who: Waits) {
         for driven in self.present(who) {
             driven.drive();
@@ -522,8 +522,8 @@ impl Shared {
     }
 }
 
-/// Waits until `events` or `alarm` can be read; whether one of them can, and whether that is the alarm. Not by epoll_wait: valgrind takes what rustix gives it for
-/// uninitialised.
+/// Waits until `events` or `alarm` can be read. Gives whether one of them can, and whether the alarm can. Not by epoll_wait: valgrind reports rustix's
+/// event buffer as uninitialised.
 #[cfg(not(miri))]
 fn readable(events: &OwnedFd, alarm: &OwnedFd, longest: Option<&Timespec>) -> (bool, bool) {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -532,7 +532,7 @@ fn readable(events: &OwnedFd, alarm: &OwnedFd, longest: Option<&Timespec>) -> (b
     (came, came && !both[1].revents().is_empty())
 }
 
-/// Miri knows nothing else.
+/// Miri supports epoll only.
 #[cfg(miri)]
 fn readable(events: &OwnedFd, _: &OwnedFd, longest: Option<&Timespec>) -> (bool, bool) {
     let mut ready = [epoll::Event {

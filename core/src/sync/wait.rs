@@ -1,4 +1,4 @@
-//! Adaptive waiting: spin while an answer is nanoseconds away, yield while somebody else needs the core, then sleep.
+//! Adaptive waiting: a waiter spins, then yields its core, then sleeps.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -12,19 +12,19 @@ use crate::{Deadline, Error, Result, driver, on_line};
 
 /// Polls between two looks at the clock while spinning.
 pub const BURST: u32 = 128;
-/// Where what is waited for may come by a network, which is asked in between.
+/// The same if the wait also needs progress of networks.
 pub const SHORT_BURST: u32 = 4;
-/// How long a waiter keeps its core when every process has one.
+/// How long a waiter keeps its core if each process has one.
 const SPIN: Duration = Duration::from_micros(20);
-/// How long it then offers its core to others before it sleeps. Beyond the round trip of a barrier of processes that share a
-/// core, so that such a barrier never sleeps.
+/// How long it then yields its core before it sleeps. Longer than the round trip of a barrier between processes that share a core: such a barrier never
+/// sleeps.
 const YIELD: Duration = Duration::from_micros(300);
 
-/// How often waits lately outlasted [`SPIN`], weighed: where most do, others may need the core, whatever is known of them, as in containers that share cores.
+/// Weighted count of recent waits that outlasted [`SPIN`]. If most do, other processes may need the core, as in containers that share cores.
 static OUTLASTED: AtomicU32 = AtomicU32::new(0);
 const MOST_OUTLASTED: u32 = 8;
 
-/// A wait has taken so long.
+/// Counts a wait of this length.
 fn note_wait(took: Duration) {
     let before = OUTLASTED.load(Ordering::Relaxed);
     let now = match took < SPIN {
@@ -42,14 +42,13 @@ fn spins() -> bool {
 }
 
 on_line! {
-    /// What a process tells somebody who wants to know whether a job still moves: kept in memory that both see.
+    /// Progress of a process, in memory that the launcher reads.
     #[repr(C)]
     #[derive(Debug, Default)]
     pub struct Watch {
-        /// Microseconds that this process has meant to sleep, or to leave its core to others, while it waited in vain and nobody rang. No clock
-        /// runs here: a process that gets no core waits no longer for that.
+        /// Sum of the intended sleeps and yields that ended without a ring, in microseconds. Not measured: a process without a core adds nothing.
         pub in_vain: AtomicU64,
-        /// Waits that have ended after that.
+        /// Waits that ended after such a sleep.
         pub ended: AtomicU64,
     }
 }
@@ -57,7 +56,7 @@ on_line! {
 static WATCH: AtomicPtr<Watch> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Watch {
-    /// Has this process's long waits counted here from now on.
+    /// Long waits of this process count here from now on.
     pub fn begin(watch: &'static Watch) {
         WATCH.store(std::ptr::from_ref(watch).cast_mut(), Ordering::Release);
     }
@@ -68,7 +67,7 @@ impl Watch {
         unsafe { WATCH.load(Ordering::Acquire).as_ref() }
     }
 
-    /// This process has waited so long and seen nothing.
+    /// Adds a sleep that ended without a ring.
     pub fn waited(span: Duration) {
         if let Some(watch) = Watch::current() {
             let span = span.as_micros() as u64;
@@ -76,14 +75,14 @@ impl Watch {
         }
     }
 
-    /// How long it has so far, if that is counted.
+    /// The sum of such sleeps, if it is counted.
     pub fn in_vain_so_far() -> Duration {
         let watch = Watch::current();
         let span = watch.map_or(0, |watch| watch.in_vain.load(Ordering::Relaxed));
         Duration::from_micros(span)
     }
 
-    /// A wait that has been in vain for a while has ended.
+    /// A wait has ended after such a sleep.
     pub fn moved() {
         if let Some(watch) = Watch::current() {
             watch.ended.fetch_add(1, Ordering::Relaxed);
@@ -91,12 +90,10 @@ impl Watch {
     }
 }
 
-// Where a processor can sleep until a line changes (x86's `umwait`, Arm's `wfe` behind an exclusive load), that is not done: `poll` may look
-// at many words, of which one could be watched. A change of another one would be seen when `wfe`'s event stream comes round, every 100 µs,
-// which is more than all of a barrier; and whoever waits longer than `SPIN` sleeps in the kernel.
+// Instructions that sleep until a line changes (x86's `umwait`, Arm's `wfe`) are not used: `poll` may read many words, and they watch one. `wfe`'s event
+// stream would show another change after 100 µs, which is longer than a barrier.
 
-/// A few nanoseconds between two looks: a core that looks without a pause takes the line away from the writer more often, and
-/// has more loads in flight that the write then throws away.
+/// A few nanoseconds between two polls. Polls without a pause take the line from its writer more often, and leave more loads in flight to discard.
 #[inline(always)]
 fn pace() {
     let mut turn = 0u64;
@@ -105,10 +102,10 @@ fn pace() {
     }
 }
 
-/// Waits that end at once, between two notes of them.
+/// Waits without a timeout between two notes of them.
 const TESTS: u32 = 64;
 
-/// A wait ends at once, and in vain. A program that waits by many of them is shown as one that waits.
+/// A wait without a timeout gives no value. A program that repeats it is shown as waiting.
 fn tested(check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     thread_local! {
         static TESTED: Cell<u32> = const { Cell::new(0) };
@@ -126,20 +123,21 @@ fn tested(check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
 /// How this process waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience<'a> {
-    /// Where it sleeps.
+    /// The bell at which it sleeps.
     pub bell: &'a Bell,
     /// More processes than cores: spinning would keep the awaited peer from running.
     pub crowded: bool,
-    /// Processes that take part: the longest sleep between two looks at the world is [theirs](slice_of).
+    /// Processes that take part; the longest sleep between two checks [depends on it](slice_of).
     pub company: &'a AtomicU32,
 }
 
 impl Patience<'_> {
-    /// Polls until it gives a value, or the deadline passes ([`Error::Timeout`]). `check` is called now and then while nothing
-    /// happens (at the latest after the longest sleep); its error ends the wait: it is where the liveness of peers is watched. `burst` says how many
-    /// polls are made without a look at anything else. `progress` moves on what stores of peers are not all of, and says whether peers are
-    /// served by that, who may soon ask for more; it may take longer than a poll. `moved` says whether a part of what is waited for has come since it was
-    /// asked: the next one is nanoseconds away again.
+    /// Polls until `poll` gives a value, or until the deadline ([`Error::Timeout`]).
+    ///
+    /// - `check` runs now and then, at the latest after the longest sleep. Its error ends the wait. It watches the liveness of peers.
+    /// - `burst`: polls between two calls of `progress`.
+    /// - `progress` drives networks, and may take longer than a poll. True: it serves peers, which may soon send more.
+    /// - `moved`: a part of the awaited message has come since the last call. The next part is nanoseconds away.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -154,7 +152,7 @@ impl Patience<'_> {
             return Ok(value);
         }
         if deadline != Deadline::Now && !self.crowded {
-            // The clock is not read at all for answers that come within the first burst.
+            // A value within the first burst costs no reading of the clock.
             for _ in 0..burst() {
                 if let Some(value) = poll() {
                     return Ok(value);
@@ -204,7 +202,7 @@ impl Patience<'_> {
         let began = Instant::now();
         let mut told = Telling::begins();
         let slice = slice_of(self.company.load(Ordering::Relaxed));
-        // When it began, or the last part came.
+        // Start of the wait, or arrival of the last part.
         let mut since = began;
         'parts: loop {
             while !self.crowded && spins() && since.elapsed() < SPIN {
@@ -252,7 +250,7 @@ impl Patience<'_> {
                 issued::look();
             }
             loop {
-                // A ring for what `check` looks at may come just after that.
+                // Before `check`, or a ring right after it is lost.
                 let listening = self.bell.listen();
                 told.check(began.elapsed(), &mut *check)?;
                 if let Some(value) = poll() {
@@ -275,7 +273,7 @@ impl Patience<'_> {
                 if !rung {
                     Watch::waited(span);
                 } else if progress() && !self.crowded {
-                    // Who has asked for something may soon ask for more, which this thread serves sooner than one that has to be woken.
+                    // A peer that has sent a request may send more. A thread that is awake serves it sooner.
                     break;
                 }
                 if moved() {

@@ -1,4 +1,4 @@
-//! What everything of one process shares.
+//! The state that all streams of a process share.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,12 +26,12 @@ use crate::transport::{Limits, Transport};
 use crate::wait::{BURST, Patience};
 use crate::{Deadline, Error, Result, driver, pace, process};
 
-/// For who does not take what is sent to him: nobody waits longer for him, who leaves or gives memory back.
+/// The longest wait for a peer that reads nothing, when this process leaves or releases memory.
 const PARTING: Duration = Duration::from_secs(5);
-/// For the others, when a peer has not taken anything for so long, or this process has no time.
+/// The wait for each further peer after [`PARTING`] has passed once, or if this process has no time.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(20);
 
-/// Between two turns while others move the network on, in nanoseconds: strangers have to be greeted.
+/// Time between two turns while waiting threads drive the network, in nanoseconds. A turn greets new peers.
 const TURNS: u64 = Duration::from_millis(10).as_nanos() as u64;
 
 /// Marks of descriptors.
@@ -42,7 +42,7 @@ const TIMER: u64 = 4;
 /// A frame has room for the operands and the comparands of an atomic operation.
 const LARGEST: usize = wire::LONGEST / 2;
 
-/// This process among its peers: its agent and its streams. Its turns are taken by who [drives](Driven) it, when its [descriptor](AsFd) can be read.
+/// The agent and the streams of this process. The [driver](Driven) takes a turn when the [descriptor](AsFd) can be read.
 pub struct Home {
     network: Arc<dyn Network>,
     faults: Option<Arc<dyn Faults>>,
@@ -50,7 +50,7 @@ pub struct Home {
     requests_wait_for: After,
     registered: Registered,
     pub(super) heap: Heap,
-    /// Of the network, the alarm and the timer.
+    /// Watches the network, the alarm and the timer.
     events: OwnedFd,
     alarm: OwnedFd,
     pub(super) timer: Timer,
@@ -62,35 +62,35 @@ pub struct Home {
     /// Streams that the agent does not know yet.
     pub(super) new_links: Mutex<Vec<Arc<Link>>>,
     pub(super) has_new_links: AtomicBool,
-    /// Something waits for room that no look at the streams has found yet.
+    /// A frame waits for room, and the agent has not looked at the streams since.
     pub(super) has_unsent: AtomicBool,
-    /// One for each peer, by the index that its regions have.
+    /// One for each peer, by the index in its regions.
     links: RwLock<Vec<Arc<Link>>>,
-    /// Those whose late operations the agent sends.
+    /// Channels whose late operations the agent sends.
     issues: Mutex<Vec<Weak<Issue>>>,
-    /// How many of them have some.
+    /// Number of channels with late operations.
     with_late: Arc<AtomicUsize>,
     channels: AtomicU32,
-    /// Peers have released what operations may be at still.
+    /// Peers have released memory that operations may still use.
     forgets: AtomicBool,
     /// Peers whose streams have been lost.
     lost: Mutex<HashSet<Who>>,
-    /// What peers ask for has been carried out, and nobody who waits knows of it.
+    /// A request of a peer was carried out, and no waiting thread knows.
     served: AtomicBool,
-    /// By threads that wait, where those serve peers.
+    /// Polls by waiting threads, if those serve peers.
     polls: Option<Polls>,
-    /// They did so when this was last driven.
+    /// Waiting threads drove the network at the last [`Driven::drive`].
     left: AtomicBool,
     /// The last turn, in [nanoseconds](pace::now).
     turned: AtomicU64,
-    /// Threads that wait have moved the network on since.
+    /// Waiting threads have driven the network since the last turn.
     stirred: AtomicBool,
-    /// A thread that waits has just taken answers, and looks next what has ended.
+    /// A waiting thread has just taken answers, and looks for completions next.
     fresh: AtomicBool,
 }
 
 impl Home {
-    /// Somebody has to take the turns. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`].
+    /// The caller enrols it at a driver. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`].
     pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let mut limits = network.limits();
         limits.largest = limits.largest.min(LARGEST);
@@ -137,17 +137,17 @@ impl Home {
         })
     }
 
-    /// As it was opened.
+    /// The network below.
     pub fn network(&self) -> &dyn Network {
         &*self.network
     }
 
-    /// What requests are confined to.
+    /// The limits of requests.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What the requests of peers can reach.
+    /// The memory that requests of peers can reach.
     pub fn registered(&self) -> &Registered {
         &self.registered
     }
@@ -172,8 +172,8 @@ impl Home {
         }
     }
 
-    /// The stream to the process behind `address`, and its index: the one that there is, or a new one. Errors: as [`Network::reach`];
-    /// [`Error::PeerDead`] where nobody answers; [`Error::Timeout`]; [`Stream::refusal`](super::Stream::refusal).
+    /// The stream to the process behind `address`, and its index. Begins the stream if there is none. Errors: as [`Network::reach`];
+    /// [`Error::PeerDead`] if the address is not in use; [`Error::Timeout`]; [`Stream::refusal`](super::Stream::refusal).
     pub fn connect(&self, address: &[u8], deadline: Deadline) -> Result<(u32, Arc<Link>)> {
         if address.len() > ADDRESS {
             return Err(Error::Unreachable("the address is too long".into()));
@@ -182,7 +182,7 @@ impl Home {
             return Err(Error::PeerDead);
         }
         let (index, link) = self.find_or_begin(address)?;
-        // It ends: there is an answer, or nobody is there. A process that is stopped is there, and does not answer.
+        // The wait ends by an answer, or because the address is not in use. A stopped process does not answer.
         self.wait_until(deadline, || link.is_reached() || link.is_gone())?;
         match link.is_reached() {
             true => Ok((index, link)),
@@ -194,7 +194,7 @@ impl Home {
         if let Some(known) = known(&self.links.read(), address) {
             return Ok(known);
         }
-        // Nobody waits for a lock meanwhile.
+        // Outside of the lock, since this may take long.
         let begun = self.network.reach(address)?;
         let mut links = self.links.write();
         if let Some(known) = known(&links, address) {
@@ -206,7 +206,7 @@ impl Home {
         let greeting = begun.secret.map(|secret| greeting(&secret, own));
         let greeting: &[u8] = greeting.as_ref().map_or(&[], |said| said);
         let link = Arc::new(Link::new(begun.stream, address, greeting));
-        // In the place of one that has gone, and that nobody asks any more.
+        // Reuses the index of a stream that has ended and has no user.
         let unused = links
             .iter()
             .position(|link| link.is_gone() && Arc::strong_count(link) == 1);
@@ -216,7 +216,7 @@ impl Home {
             None => links.push(link.clone()),
         }
         drop(links);
-        // Most are connected by now. The others greet when they are, and it is watched whether anybody answers.
+        // Most streams are connected by now. The others send the greeting later, under a timer.
         link.push();
         self.new_links.lock().push(link.clone());
         self.has_new_links.store(true, Ordering::Release);
@@ -225,7 +225,7 @@ impl Home {
         Ok((index as u32, link))
     }
 
-    /// Asks the peer what `encode` appends. Errors: as [`Link::ask`].
+    /// Sends the request that `encode` appends. Errors: as [`Link::ask`].
     pub(super) fn ask(
         &self,
         link: &Link,
@@ -234,7 +234,7 @@ impl Home {
         waiting: Waiting,
     ) -> Result<()> {
         if link.ask(order, encode, waiting)? {
-            // Who takes answers sends the rest, or the progress thread does.
+            // The next thread that takes answers sends the rest, or the progress thread does.
             self.has_unsent.store(true, Ordering::Release);
             self.wake();
         }
@@ -242,18 +242,17 @@ impl Home {
         Ok(())
     }
 
-    /// Something has been sent: the agent looks from time to time whether somebody is at the other end ([`Stream::look`](super::Stream::look)), until nothing is on
-    /// its way.
+    /// A frame has been sent. The agent looks from time to time whether the peer lives ([`Stream::look`](super::Stream::look)), until no frame is on its way.
     pub fn watch_silence(&self) {
         self.timer.start();
     }
 
-    /// The agent looks at once whether peers live that must answer.
+    /// The agent looks at once whether the peers that owe answers live.
     pub(super) fn look_at_peers(&self) {
         self.timer.hasten();
     }
 
-    /// The agent sends this one's late operations from now on.
+    /// The agent sends the late operations of this channel from now on.
     pub(super) fn serve_late(&self, issue: &Arc<Issue>) {
         let mut issues = self.issues.lock();
         issues.retain(|issue| issue.strong_count() > 0);
@@ -265,9 +264,9 @@ impl Home {
         &self.with_late
     }
 
-    /// Something has happened that operations and threads may wait for.
+    /// An event has come for which operations and threads may wait.
     pub(super) fn tell_of_news(&self) {
-        // Who keeps an operation counts it first, and looks then whether it has to wait: one of both sees the other.
+        // The keeper of a late operation counts it first, then looks for events. One of the two threads sees the other.
         fence(Ordering::SeqCst);
         if self.with_late.load(Ordering::SeqCst) > 0 {
             self.send_late();
@@ -282,22 +281,22 @@ impl Home {
         issues.iter().for_each(|issue| issue.send_late());
     }
 
-    /// What a peer has released is to be forgotten when operations have ended.
+    /// Memory that a peer has released is forgotten when its operations have ended.
     pub(super) fn forget_later(&self) {
         self.forgets.store(true, Ordering::Relaxed);
     }
 
-    /// For the agent: whether anything is to be forgotten; asked once.
+    /// For the agent: takes the mark of [`forget_later`](Home::forget_later).
     pub(super) fn forgets(&self) -> bool {
         self.forgets.load(Ordering::Relaxed) && self.forgets.swap(false, Ordering::Relaxed)
     }
 
-    /// A number for another channel.
+    /// The number of the next channel.
     pub(super) fn next_channel(&self) -> u32 {
         self.channels.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// An operation goes to this peer, who may be lost at it.
+    /// An operation goes to this peer. A test may lose the peer here.
     pub(super) fn count(&self, link: &Link) {
         if self.faults().is_some_and(Faults::loses) {
             tracing::debug!("the streams between this process and a peer are lost");
@@ -307,17 +306,17 @@ impl Home {
         }
     }
 
-    /// Whether the streams between this process and the one that listens there have been lost.
+    /// Whether the streams to the process at this address have been lost.
     pub(super) fn is_lost(&self, address: &Who) -> bool {
         self.faults.is_some() && self.lost.lock().contains(address)
     }
 
-    /// False in the child of a fork, to which none of the streams belong.
+    /// False in the child of a fork: the streams are the parent's.
     pub fn is_here(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Takes what peers have answered, unless another thread does.
+    /// Takes the answers of peers, unless another thread does.
     pub fn take_answers(&self) {
         if !self.is_here() {
             return;
@@ -348,7 +347,7 @@ impl Home {
         }
     }
 
-    /// As [`take_answers`](Home::take_answers), for who posts many operations and looks now and then.
+    /// As [`take_answers`](Home::take_answers), for a thread that posts many operations and polls rarely.
     pub(super) fn take_answers_of_many(&self) {
         if let Some(polls) = &self.polls
             && !driver::is_this_thread()
@@ -358,22 +357,22 @@ impl Home {
         self.take_answers();
     }
 
-    /// For the agent: what a peer asks for is carried out.
+    /// For the agent: a request of a peer is carried out.
     pub(super) fn serves(&self) {
         self.served.store(true, Ordering::Relaxed);
     }
 
-    /// Whether so, and nobody knows.
+    /// Whether requests were carried out since [`has_served`](Home::has_served).
     pub(super) fn is_serving(&self) -> bool {
         self.served.load(Ordering::Relaxed)
     }
 
-    /// Whether anything has been carried out for peers since the last call.
+    /// Whether requests were carried out since the last call.
     pub(super) fn has_served(&self) -> bool {
         self.served.load(Ordering::Relaxed) && self.served.swap(false, Ordering::Relaxed)
     }
 
-    /// Waits until `done`, which answers of peers or the progress thread bring about. Errors: [`Error::Timeout`].
+    /// Waits until `done`, by answers of peers or by the progress thread. Errors: [`Error::Timeout`].
     pub fn wait_until(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> Result<()> {
         let patience = Patience {
             bell: self.registered.bell(),
@@ -404,7 +403,7 @@ impl Home {
         ready(&self.events, &mut room).fold(0, |calls, mark| calls | mark)
     }
 
-    /// For the agent: a turn begins, for which there are these calls. Whether it is time to look at streams.
+    /// For the agent: a turn begins, with these [calls](Home::calls). Whether a look at the streams is due.
     fn hear(&self, calls: u64) -> bool {
         if calls & ALARM != 0 {
             let _ = rustix::io::read(&self.alarm, &mut [0u8; 8]);
@@ -421,10 +420,10 @@ impl Home {
         *self.hurry.lock() = deadline;
     }
 
-    /// When peers are not waited for any longer who do not take what they are sent.
+    /// The deadline for peers that do not read.
     pub(super) fn patience(&self) -> Deadline {
         let longest = match self.releases.are_given_up() {
-            // One that is silent is waited for once, not for each registration.
+            // A silent peer costs the long wait once, not for each registration.
             true => BRIEFLY,
             false => PARTING,
         };
@@ -441,7 +440,7 @@ impl Home {
         }
     }
 
-    /// Before it goes: who takes what he is sent gets it; then all streams end.
+    /// Before it goes: peers that read get all frames; then all streams end.
     pub(super) fn part(&self) {
         let _ = self.wait_until(self.patience(), || self.agent.lock().has_sent_all());
         self.releases.close();
@@ -449,7 +448,7 @@ impl Home {
     }
 }
 
-/// The stream to the process behind `address` that there is, and its index.
+/// The live stream to the process behind `address`, and its index.
 fn known(links: &[Arc<Link>], address: &[u8]) -> Option<(u32, Arc<Link>)> {
     let index = links
         .iter()
@@ -471,7 +470,7 @@ impl Driven for Home {
         self.left.store(left, Ordering::Relaxed);
         let calls = self.calls();
         let needs_a_turn = match left {
-            // Who waits would be held up, and does the same.
+            // A turn would delay the waiting threads, which do the same work.
             true => {
                 let since = pace::now().saturating_sub(self.turned.load(Ordering::Relaxed));
                 since > TURNS || calls & !NETWORK != 0
@@ -502,7 +501,7 @@ impl Driven for Home {
         if !self.is_here() {
             return;
         }
-        // The kernel goes through all descriptors above a socket whenever something comes, also where nobody waits.
+        // At each arrival the kernel visits all descriptors that watch the socket, even without a sleeper.
         for what in self.network.events() {
             let _ = match leaves {
                 true => epoll::delete(&self.events, what),
