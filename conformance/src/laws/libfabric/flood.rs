@@ -223,6 +223,8 @@ fn stopped(ctx: &Ctx) -> Verdict {
 
 /// Operations of which each fourth is a message, and which fill any transmit context with messages.
 const ENOUGH: usize = 1 << 15;
+/// Operations that are posted in any case.
+const FEWEST: usize = 9;
 
 /// Fills the transmit context by operations on the victim, told or counted; gives how many messages and how many others there are.
 fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
@@ -233,19 +235,26 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
     // What is posted after the death fails, and needs no room.
     while count < ENOUGH {
         let context = cx(count);
-        let code = match count % 4 {
+        let post = || match count % 4 {
             0 => call!(msg job.ep, send(o, 8, none, to, context)),
             1 => call!(rma job.ep, write(o, 8, none, to, at, key, context)),
             2 => call!(rma job.ep, writedata(o, 8, none, 1, to, at, key, context)),
             _ => call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, context)),
         };
+        let mut code = post();
+        if count < FEWEST {
+            // A message waits for accesses, which the victim may have stopped before: then there is room after its death.
+            until("room", || {
+                code = if code == AGAIN { post() } else { code };
+                code != AGAIN
+            })?;
+        }
         match code {
             0 => count += 1,
             AGAIN => break,
             code => return Err(format!("operation {count} gave {}", code_name(code))),
         }
     }
-    ensure!(count > 8, "no room after {count} operations");
     let messages = count.div_ceil(4);
     Ok((messages, count - messages))
 }
