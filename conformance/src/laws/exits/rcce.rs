@@ -28,49 +28,52 @@ fn at_once(ctx: &Ctx) -> Verdict {
     each_call(ctx, JOB, Way::AtOnce, CALLS.len() as u64)
 }
 
-/// Memory of the own MPB.
-static MPB_MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Memory of the own MPB, and private memory. Calls allocate none: an exit that interrupts malloc waits for its lock (signal-safety(7)).
+static MEMORY: [AtomicPtr<u8>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+const LEN: usize = 100_000;
 
 fn own_mpb() -> *mut u8 {
-    MPB_MEMORY.load(Ordering::Relaxed)
+    MEMORY[0].load(Ordering::Relaxed)
+}
+
+fn private() -> *mut u8 {
+    MEMORY[1].load(Ordering::Relaxed)
 }
 
 const CALLS: [fn(); 7] = [
     || {
-        c!(RCCE_recv(Bytes::filled(64, 0).ptr(), 64, 1));
+        c!(RCCE_recv(private().cast(), 64, 1));
     },
     || {
-        c!(RCCE_send(Bytes::filled(100_000, 1).ptr(), 100_000, 1));
+        c!(RCCE_send(private().cast(), LEN, 1));
     },
     || {
         let _ = barrier();
     },
     || {
-        c!(RCCE_bcast(Bytes::filled(64, 1).ptr(), 64, 1, world()));
+        c!(RCCE_bcast(private().cast(), 64, 1, world()));
     },
     || {
         let request = Recv::new();
-        c!(iRCCE_irecv(Bytes::filled(64, 0).ptr(), 64, 1, request.0));
+        c!(iRCCE_irecv(private().cast(), 64, 1, request.0));
         c!(iRCCE_irecv_wait(request.0));
     },
     || {
-        let bytes = Bytes::filled(64, 3);
-        let own = own_mpb();
-        c!(RCCE_put(own, bytes.raw(), 64, 0));
-        c!(RCCE_get(bytes.raw(), own, 64, 0));
+        c!(RCCE_put(own_mpb(), private(), 64, 0));
+        c!(RCCE_get(private(), own_mpb(), 64, 0));
     },
     || {
-        let bytes = Bytes::filled(64, 3);
-        let own = own_mpb();
-        c!(RCCE_put(own, bytes.raw(), 64, 1));
-        c!(RCCE_get(bytes.raw(), own, 64, 1));
+        c!(RCCE_put(own_mpb(), private(), 64, 1));
+        c!(RCCE_get(private(), own_mpb(), 64, 1));
     },
 ];
 
 pub(super) fn ends(ctx: &Ctx) -> Verdict {
     ok!(RCCE_init(null_mut(), null_mut()));
     ok!(iRCCE_init());
-    MPB_MEMORY.store(c!(RCCE_malloc_gory(64)), Ordering::Relaxed);
+    MEMORY[0].store(c!(RCCE_malloc_gory(64)), Ordering::Relaxed);
+    let private = Box::leak(vec![3u8; LEN].into_boxed_slice());
+    MEMORY[1].store(private.as_mut_ptr(), Ordering::Relaxed);
     barrier()?;
     end_in(ctx, &CALLS)
 }
