@@ -19,7 +19,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
-/// Peers that an endpoint exchanges messages with at a time.
+/// The most peers with which an endpoint exchanges messages at a time.
 pub(crate) const MOST_PEERS: usize = SHAPE.peers * (1 + SHAPE.more);
 pub(crate) use post::RECEIVE_OP_FLAGS;
 pub use shared::SharedReceives;
@@ -35,12 +35,12 @@ use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
 use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
 
-/// Who is known here by which number, and how they are reached.
+/// The numbers of known peers, and their lanes.
 struct Acquaintances {
     domain: Arc<Domain>,
     numbers: PeerNumbers,
     name: Name,
-    /// By number, those that have been looked at: over a network an import waits for the peer.
+    /// By number, the lanes that have been imported. Over a network an import waits for the peer.
     directories: Mutex<HashMap<u32, RemoteRegion>>,
 }
 
@@ -73,7 +73,7 @@ impl Peers for Acquaintances {
 }
 
 impl Acquaintances {
-    /// The own number at a peer. One that has none left looks, when it is told to, whether there are some of peers that have gone.
+    /// The own number at a peer. A peer without free numbers looks for those of ended peers, on request.
     fn lane_there(
         &self,
         numbers: &RemoteRegion,
@@ -128,14 +128,14 @@ impl Acquaintances {
         Ok(true)
     }
 
-    /// The peer has gone: another one may get its number.
+    /// The peer has ended. Its number is free.
     fn free(&self, number: u32) {
         self.directories.lock().remove(&number);
         self.numbers.free(number);
     }
 }
 
-/// How long a peer whose numbers are all taken may need to take some back.
+/// How long a peer without free numbers may need to free one.
 const FULL: Duration = Duration::from_millis(100);
 
 /// A send that has not ended.
@@ -143,23 +143,23 @@ pub(crate) struct Sent {
     pub to: u32,
     pub ticket: SendTicket,
     pub after: After,
-    /// Bytes that were collected from several places, or taken over from the caller.
+    /// The payload, if it was gathered or copied from the caller.
     pub _held: Option<Box<[u8]>>,
 }
 
-/// What is told when a send has ended.
+/// The effect of the end of a send.
 pub(crate) enum After {
-    /// What became of it.
+    /// A completion.
     Report(Report),
-    /// The end of the receive that it is the answer to: whoever has been told of that may stop calling.
+    /// The end of the receive that this send answers. The program may make no call after that.
     Receive(Report, Entry, Option<Errno>),
-    /// The collective operation with this key gets on.
+    /// Progress of the collective operation with this key.
     Collective(usize),
     Nothing,
 }
 
 impl After {
-    /// Whether the send is one of the program's own.
+    /// Whether the program posted the send.
     fn is_own(&self) -> bool {
         matches!(self, After::Report(_))
     }
@@ -193,13 +193,13 @@ struct Awaited {
     report: Report,
     source: Option<u32>,
     parts: Parts,
-    /// Where the message goes first, if there is more than one part.
+    /// A buffer for the whole message, if there is more than one part.
     bounce: Option<Box<[u8]>>,
     /// The buffer is for several messages (FI_MULTI_RECV).
     several: bool,
-    /// It has been taken back, and waits for messages that are still coming into its buffer.
+    /// It is cancelled, and waits for messages that still arrive in its buffer.
     cancelled: bool,
-    /// What comes is the answer to an atomic operation, whose results go to the parts.
+    /// The message is the answer to an atomic operation. Its results go to the parts.
     answer: bool,
 }
 
@@ -215,14 +215,14 @@ pub(crate) struct Messages {
     pub(crate) mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     pub(crate) sent: Vec<Sent>,
-    /// How many of them are the program's own, and not answers to peers.
+    /// The number of sends that the program posted; the others answer peers.
     own: usize,
     /// By the index of the ticket.
     awaited: Vec<Option<Awaited>>,
     /// Sends may have ended since they were looked at.
     pub(crate) stale: bool,
     claimed: Vec<Claimed>,
-    /// Receives whose message nobody wants.
+    /// Receives whose message is discarded.
     discarded: Vec<ReceiveTicket>,
     /// Addresses of peers, by their numbers, and numbers, by their addresses; as long as no address has been removed.
     sources: Vec<u64>,
@@ -368,7 +368,7 @@ impl Messages {
         }
     }
 
-    /// Moves everything on. What ends by it is told at the next look, whether or not anything else has come by then.
+    /// Makes progress. The next poll reports the operations that end here.
     fn move_on(&mut self, engine: &Engine) {
         self.mailbox.progress(engine);
         self.stale = true;
@@ -379,7 +379,7 @@ impl Messages {
         self.stale = true;
     }
 
-    /// Peers that somebody waits to hear from may never have been talked to.
+    /// Receives and collective operations may wait for peers without a lane.
     pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
         let awaited = self.awaited.iter().flatten();
         let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();

@@ -1,20 +1,19 @@
-//! How often threads that wait move a network on: while they do, the progress thread can leave it to them.
+//! How often waiting threads drive a network. While they do it often, the progress thread leaves the network to them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{driver, pace};
 
-/// So many in such a time, in nanoseconds, are many. More would never be reached where the turns of the progress thread itself, and other processes on the core,
-/// keep the program from looking.
+/// So many polls within [`TIME`] nanoseconds are many. A program that shares its core with the progress thread never reaches a higher number.
 const MANY: u32 = 2;
 const TIME: u64 = Duration::from_micros(200).as_nanos() as u64;
 
-/// Their number, of which two threads at once may count as one.
+/// The number of polls. Polls of two threads at once may count as one.
 #[derive(Default)]
 pub(super) struct Polls {
     count: AtomicU32,
-    /// When [`MANY`] were last over, in [nanoseconds](pace::now), and whether these were many.
+    /// When [`MANY`] were last complete, in [nanoseconds](pace::now), and whether these were many.
     noted: AtomicU64,
     were_many: AtomicBool,
 }
@@ -30,7 +29,7 @@ impl Polls {
         }
     }
 
-    /// Somebody looks at the network after many operations: as good as many looks.
+    /// A poll after many operations counts as many polls.
     pub fn note_many(&self) {
         self.noted.store(pace::now(), Ordering::Relaxed);
         self.were_many.store(true, Ordering::Relaxed);
@@ -43,7 +42,7 @@ impl Polls {
             .store(now.saturating_sub(before) < TIME, Ordering::Relaxed);
     }
 
-    /// Whether there have been many just now.
+    /// Whether there were many in the last [`TIME`].
     pub fn are_many(&self) -> bool {
         self.are_many_at(pace::now())
     }
