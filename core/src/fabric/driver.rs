@@ -205,8 +205,7 @@ unsafe impl Sync for AtBell {}
 
 impl Drop for AtBell {
     fn drop(&mut self) {
-        if self.driver.process != crate::process::id() {
-            // The child of a fork has no such thread, and its locks may be held for ever.
+        if !self.driver.is_here() {
             return;
         }
         let mut bells = self.driver.shared.bells.lock();
@@ -223,7 +222,7 @@ impl Driver {
     pub fn of_this_process() -> Result<Arc<Driver>> {
         let mut current = CURRENT.lock();
         let driver = current.upgrade();
-        if let Some(driver) = driver.filter(|driver| driver.process == crate::process::id()) {
+        if let Some(driver) = driver.filter(|driver| driver.is_here()) {
             return Ok(driver);
         }
         let driver = Arc::new(Driver::start()?);
@@ -240,6 +239,11 @@ impl Driver {
             process: crate::process::id(),
             thread: Some(thread),
         })
+    }
+
+    /// False: this is a child of a fork, without the progress thread, and with locks that may be held for ever.
+    pub fn is_here(&self) -> bool {
+        self.process == crate::process::id()
     }
 
     /// Moves `driven` on from now on, as long as it is there.
@@ -313,8 +317,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.process != crate::process::id() {
-            // The child of a fork has no such thread, and its locks may be held for ever.
+        if !self.is_here() {
             return;
         }
         self.shared.stop.store(true, Ordering::Release);

@@ -13,8 +13,8 @@ laws! {
         "so are operations of all kinds to one peer";
     sent: "msg.more", "fi_msg(3)", 2, [sendmsg, recv, cq_read] + ordering,
         "messages with FI_MORE that nothing follows are received, in order";
-    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, close, write, read] + ordering,
-        "an endpoint can be closed after an operation with FI_MORE, whose memory is the program's again; others go on";
+    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
+        "an endpoint can be closed while reads and writes are in progress, with FI_MORE too: their memory is the program's again";
 }
 
 /// A piece of memory here and one there.
@@ -219,33 +219,37 @@ fn sent(ctx: &Ctx) -> Verdict {
 
 fn closed(ctx: &Ctx) -> Verdict {
     let plan = Plan::default();
-    with(ctx, &plan, 4096, |job| {
+    const PART: usize = 1 << 20;
+    with(ctx, &plan, 3 * PART, |job| {
         let rank = job.right();
-        let old = [0x11; 2048];
         for round in 0..many(ctx, 3) {
-            job.write(rank, 0, &old)?;
-            let ep = job.station.endpoint(&plan)?;
-            ok!(fid ep, control(FI_ENABLE, null_mut()));
-            let len = [8, 200, 2048][round as usize % 3];
-            let mut bytes = vec![0x22; len];
-            let piece = Piece::new(&mut bytes, job.place(rank, 0), 5);
-            job.post(|| piece.write(ep, FI_MORE))?;
-            close(ep)?;
-            drop(bytes);
-            // Whether it is told is not said.
-            while job.tx.read().0 == 1 {}
-            // What it is filled with now is not what was written.
-            let other = vec![0x33u8; len];
-            job.write(rank, 2048, &other)?;
-            let seen = job.read(rank, 0, len)?;
-            let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
-            crate::ensure!(whole, "what nobody wrote is there");
-            same(
-                &job.read(rank, 2048, len)?,
-                &other,
-                "what another one writes",
-            )?;
-            job.meet();
+            let flags = [FI_MORE, 0][round as usize % 2];
+            for len in [8, 200, 2048, 100_000, PART] {
+                job.write(rank, 0, &vec![0x11; len])?;
+                job.write(rank, PART, &vec![0x11; len])?;
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let (mut from, mut into) = (vec![0x22; len], vec![0x22; len]);
+                let written = Piece::new(&mut from, job.place(rank, 0), 5);
+                let read = Piece::new(&mut into, job.place(rank, PART), 6);
+                job.post(|| written.write(ep, flags))?;
+                job.post(|| read.read(ep, flags))?;
+                close(ep)?;
+                // fi_endpoint(3) does not say whether they complete.
+                while job.tx.read().0 == 1 {}
+                from.fill(0x33);
+                into.fill(0x33);
+                let other = vec![0x44u8; len];
+                job.write(rank, 2 * PART, &other)?;
+                let seen = job.read(rank, 0, len)?;
+                let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
+                crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
+                let back = job.read(rank, 2 * PART, len)?;
+                same(&back, &other, "what another endpoint writes")?;
+                job.meet();
+                let kept = into.iter().all(|byte| *byte == 0x33);
+                crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
+            }
         }
         Ok(())
     })

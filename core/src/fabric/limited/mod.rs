@@ -13,6 +13,7 @@ mod work;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use slab::Slab;
@@ -28,10 +29,13 @@ use crate::op::{
 use crate::region::RemoteRegion;
 use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
-use crate::{Error, Result};
+use crate::{Deadline, Error, Result};
 
 /// In the contexts of what is no operation of [`State`]: the network takes it as it is.
 const PLAIN: u64 = 1 << 63;
+
+/// A channel that closes waits so long for peers that are alive and do not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A channel of a network with limits.
 pub(crate) struct Limited {
@@ -260,6 +264,23 @@ impl Shared {
         Ok(Outcome::Pending)
     }
 
+    /// Waits until the network uses no memory of operations. False: some still does at the deadline.
+    fn settle(&self, deadline: Deadline) -> bool {
+        loop {
+            let mut state = driver::lock(&self.state);
+            state.collect(self, Look::Poll);
+            let mut operations = state.operations.iter();
+            if !operations.any(|(_, operation)| operation.under_way > 0) {
+                return true;
+            }
+            drop(state);
+            if deadline.expired() {
+                return false;
+            }
+            driver::give_way();
+        }
+    }
+
     /// Whether anything has ended.
     fn go_on(&self, how: Look) -> bool {
         let mut state = driver::lock(&self.state);
@@ -285,11 +306,19 @@ impl Driven for Shared {
 }
 
 impl Drop for Limited {
+    /// Operations that wait are discarded. The end of all others is awaited: the memory of both is the caller's again.
     fn drop(&mut self) {
         let mut state = driver::lock(&self.shared.state);
         if !std::mem::take(&mut state.waiting).is_empty() {
             self.shared.driver.fewer(1);
         }
+        drop(state);
+        if self.shared.driver.is_here() && !self.shared.settle(Deadline::after(PATIENCE)) {
+            tracing::warn!(
+                "a channel closes while silent peers may still use memory of its operations"
+            );
+        }
+        let mut state = driver::lock(&self.shared.state);
         for operation in state.operations.drain() {
             if operation.under_way > 0 {
                 operation.work.abandon();
