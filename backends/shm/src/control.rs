@@ -145,6 +145,8 @@ impl Slot {
             Ordering::SeqCst,
             Ordering::Relaxed,
         );
+        // Comes before later stores of the owner: a peer that reads one finds the generation changed.
+        fence(Ordering::Release);
     }
 
     /// Reads the entry of `generation`. Errors: [`Error::StaleRegion`].

@@ -165,37 +165,45 @@ mod tests {
     use super::super::state::{Coming, ReceiveStage, received};
     use super::*;
 
-    /// The network writes to its buffer until it says that it has ended.
+    /// The network writes to its buffer until it says that it has ended. A sender that closes its memory before may have changed it.
     #[test]
-    fn a_peer_ends_no_receive_whose_payload_is_being_fetched() {
-        let (mut mailbox, here, (memory, there)) = mailbox();
-        let peer = here.connect(&there.address().unwrap()).unwrap();
-        let mut buffer = Fenced::new(CAPACITY);
-        let pattern = Pattern::from(Some(1), 1);
-        // SAFETY:
-        // - the buffer outlives the mailbox.
-        let ticket = unsafe { mailbox.receive(pattern, buffer.base(), CAPACITY) };
-        let head = |kind, len| Head {
-            kind,
-            context: 1,
-            len,
-            tag: 0,
-            extra: 0,
-            ticket: 0,
-        };
-        mailbox.receives[0].stage = ReceiveStage::Coming(Box::new(Coming {
-            received: received(1, &head(Kind::Offer, 8)),
-            ticket: 0,
-            done: 0,
-            from: Some(peer.import(&memory.key()).unwrap()),
-        }));
-        let window = mailbox.window.clone();
-        for said in [head(Kind::Gone, 0), head(Kind::Part, 8)] {
-            mailbox.take(&window, 1, &Line::new(&said, 1));
-            assert_eq!(mailbox.test_receive(ticket), None, "{said:?}");
+    fn a_fetch_ends_by_its_network_and_fails_without_the_senders_region() {
+        for closes in [false, true] {
+            let (mut mailbox, here, (memory, there)) = mailbox();
+            let peer = here.connect(&there.address().unwrap()).unwrap();
+            let mut buffer = Fenced::new(CAPACITY);
+            let pattern = Pattern::from(Some(1), 1);
+            // SAFETY:
+            // - the buffer outlives the mailbox.
+            let ticket = unsafe { mailbox.receive(pattern, buffer.base(), CAPACITY) };
+            let head = |kind, len| Head {
+                kind,
+                context: 1,
+                len,
+                tag: 0,
+                extra: 0,
+                ticket: 0,
+            };
+            mailbox.receives[0].stage = ReceiveStage::Coming(Box::new(Coming {
+                received: received(1, &head(Kind::Offer, 8)),
+                ticket: 0,
+                done: 0,
+                from: Some(peer.import(&memory.key()).unwrap()),
+            }));
+            let window = mailbox.window.clone();
+            for said in [head(Kind::Gone, 0), head(Kind::Part, 8)] {
+                mailbox.take(&window, 1, &Line::new(&said, 1));
+                assert_eq!(mailbox.test_receive(ticket), None, "{said:?}");
+            }
+            let memory = (!closes).then_some(memory);
+            mailbox.fetched(0, Ok(()));
+            let ended = mailbox.test_receive(ticket);
+            let expected = match closes {
+                true => matches!(ended, Some(Err(crate::Error::StaleRegion))),
+                false => matches!(ended, Some(Ok(_))),
+            };
+            assert!(expected, "{closes}: {ended:?}");
+            drop((mailbox, memory));
         }
-        mailbox.fetched(0, Ok(()));
-        assert!(matches!(mailbox.test_receive(ticket), Some(Ok(_))));
-        drop(mailbox);
     }
 }

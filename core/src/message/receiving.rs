@@ -1,6 +1,6 @@
 //! The receiving half of a mailbox: matching, and how payloads get to where they are wanted.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use super::layout::{Head, INLINE, Kind, Line};
 use super::mailbox::{Debt, GET, Mailbox};
@@ -322,10 +322,7 @@ impl Mailbox {
             trace::message_came(span, source, head.ticket, head.len);
         }
         match result {
-            Ok(Outcome::Complete) => {
-                self.end_receive(key, Ok(coming.received));
-                self.answer(source, Kind::Done, head.ticket, 0);
-            }
+            Ok(Outcome::Complete) => self.landed(key, &coming),
             Ok(Outcome::Pending) => {
                 self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 if stream {
@@ -374,11 +371,14 @@ impl Mailbox {
         let ReceiveStage::Coming(coming) = &mut receiving.stage else {
             return;
         };
-        let (source, ticket, received) = (coming.received.source, coming.ticket, coming.received);
+        let (source, ticket) = (coming.received.source, coming.ticket);
         match result {
             Ok(()) => {
-                self.end_receive(key, Ok(received));
-                self.answer(source, Kind::Done, ticket, 0);
+                let coming = Coming {
+                    from: coming.from.take(),
+                    ..**coming
+                };
+                self.landed(key, &coming);
             }
             Err(Error::Os(_) | Error::Unreachable(_)) => {
                 coming.from = None;
@@ -386,6 +386,19 @@ impl Mailbox {
             }
             Err(error) => self.end_receive(key, Err(error)),
         }
+    }
+
+    /// The bytes of a payload are in the buffer. The receive fails if the sender has closed the region: the copy may have read later bytes.
+    fn landed(&mut self, key: usize, coming: &Coming) {
+        // The copy comes before the check.
+        fence(Ordering::Acquire);
+        let from = coming.from.as_ref();
+        let result = match from.is_none_or(RemoteRegion::is_current) {
+            true => Ok(coming.received),
+            false => Err(Error::StaleRegion),
+        };
+        self.end_receive(key, result);
+        self.answer(coming.received.source, Kind::Done, coming.ticket, 0);
     }
 
     /// A payload that was asked for will not come.

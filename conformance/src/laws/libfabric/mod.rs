@@ -4,6 +4,7 @@ mod account;
 mod address;
 mod alias;
 mod bad_input;
+mod closing;
 mod collective;
 mod collective_calls;
 mod collective_data;
@@ -96,6 +97,7 @@ pub fn laws() -> Vec<&'static Law> {
         lives::laws(),
         growth::laws(),
         bad_input::laws(),
+        closing::laws(),
         rma::laws(),
         more::laws(),
         service::laws(),

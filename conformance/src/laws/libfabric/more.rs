@@ -2,7 +2,7 @@
 
 use super::flags::One;
 use super::kit::*;
-use super::station::{Plan, close};
+use super::station::Plan;
 
 laws! {
     polled: "rma.more.poll", "fi_rma(3)", 2, [writemsg, readmsg, cq_read] + ordering,
@@ -13,12 +13,10 @@ laws! {
         "so are operations of all kinds to one peer";
     sent: "msg.more", "fi_msg(3)", 2, [sendmsg, recv, cq_read] + ordering,
         "messages with FI_MORE that nothing follows are received, in order";
-    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
-        "an endpoint can be closed while reads and writes are in progress, with FI_MORE too: their memory is the program's again";
 }
 
 /// A piece of memory here and one there.
-struct Piece {
+pub(super) struct Piece {
     part: libc::iovec,
     there: fi_rma_iov,
     to: u64,
@@ -26,7 +24,7 @@ struct Piece {
 }
 
 impl Piece {
-    fn new(bytes: &mut [u8], (to, addr, key): (u64, u64, u64), context: usize) -> Piece {
+    pub(super) fn new(bytes: &mut [u8], (to, addr, key): (u64, u64, u64), context: usize) -> Piece {
         let len = bytes.len();
         Piece {
             part: libc::iovec {
@@ -52,15 +50,15 @@ impl Piece {
         }
     }
 
-    fn write(&self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn write(&self, ep: *mut fid_ep, flags: u64) -> isize {
         call!(rma ep, writemsg(&self.message(), flags))
     }
 
-    fn read(&self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn read(&self, ep: *mut fid_ep, flags: u64) -> isize {
         call!(rma ep, readmsg(&self.message(), flags))
     }
 
-    fn send(&self, ep: *mut fid_ep, flags: u64) -> isize {
+    pub(super) fn send(&self, ep: *mut fid_ep, flags: u64) -> isize {
         let msg = fi_msg {
             msg_iov: &self.part,
             desc: null_mut(),
@@ -212,44 +210,6 @@ fn sent(ctx: &Ctx) -> Verdict {
                 )?;
             }
             job.meet_and_progress();
-        }
-        Ok(())
-    })
-}
-
-fn closed(ctx: &Ctx) -> Verdict {
-    let plan = Plan::default();
-    const PART: usize = 1 << 20;
-    with(ctx, &plan, 3 * PART, |job| {
-        let rank = job.right();
-        for round in 0..many(ctx, 3) {
-            let flags = [FI_MORE, 0][round as usize % 2];
-            for len in [8, 200, 2048, 100_000, PART] {
-                job.write(rank, 0, &vec![0x11; len])?;
-                job.write(rank, PART, &vec![0x11; len])?;
-                let ep = job.station.endpoint(&plan)?;
-                ok!(fid ep, control(FI_ENABLE, null_mut()));
-                let (mut from, mut into) = (vec![0x22; len], vec![0x22; len]);
-                let written = Piece::new(&mut from, job.place(rank, 0), 5);
-                let read = Piece::new(&mut into, job.place(rank, PART), 6);
-                job.post(|| written.write(ep, flags))?;
-                job.post(|| read.read(ep, flags))?;
-                close(ep)?;
-                // fi_endpoint(3) does not say whether they complete.
-                while job.tx.read().0 == 1 {}
-                from.fill(0x33);
-                into.fill(0x33);
-                let other = vec![0x44u8; len];
-                job.write(rank, 2 * PART, &other)?;
-                let seen = job.read(rank, 0, len)?;
-                let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
-                crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
-                let back = job.read(rank, 2 * PART, len)?;
-                same(&back, &other, "what another endpoint writes")?;
-                job.meet();
-                let kept = into.iter().all(|byte| *byte == 0x33);
-                crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
-            }
         }
         Ok(())
     })

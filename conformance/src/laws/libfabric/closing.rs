@@ -1,0 +1,149 @@
+//! Endpoints that are closed while operations are in progress.
+
+use super::kit::*;
+use super::message::{receive, send};
+use super::more::Piece;
+use super::station::{Plan, close, name_of};
+
+laws! {
+    closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
+        "an endpoint can be closed while reads and writes are in progress, with FI_MORE too: their memory is the program's again";
+    sending: "msg.close.send", "fi_msg(3), fi_endpoint(3)", 2, [sendmsg, close, recv, send],
+        "an endpoint can be closed while its messages are in progress: each comes whole, fails or is lost; its memory is the program's again";
+    receiving: "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send],
+        "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
+}
+
+fn closed(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    const PART: usize = 1 << 20;
+    with(ctx, &plan, 3 * PART, |job| {
+        let rank = job.right();
+        for round in 0..many(ctx, 3) {
+            let flags = [FI_MORE, 0][round as usize % 2];
+            for len in [8, 200, 2048, 100_000, PART] {
+                job.write(rank, 0, &vec![0x11; len])?;
+                job.write(rank, PART, &vec![0x11; len])?;
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let (mut from, mut into) = (vec![0x22; len], vec![0x22; len]);
+                let written = Piece::new(&mut from, job.place(rank, 0), 5);
+                let read = Piece::new(&mut into, job.place(rank, PART), 6);
+                job.post(|| written.write(ep, flags))?;
+                job.post(|| read.read(ep, flags))?;
+                close(ep)?;
+                // fi_endpoint(3) does not say whether they complete.
+                while job.tx.read().0 == 1 {}
+                from.fill(0x33);
+                into.fill(0x33);
+                let other = vec![0x44u8; len];
+                job.write(rank, 2 * PART, &other)?;
+                let seen = job.read(rank, 0, len)?;
+                let whole = seen.iter().all(|byte| matches!(byte, 0x11 | 0x22));
+                crate::ensure!(whole, "{len} bytes: a write reads memory after fi_close");
+                let back = job.read(rank, 2 * PART, len)?;
+                same(&back, &other, "what another endpoint writes")?;
+                job.meet();
+                let kept = into.iter().all(|byte| *byte == 0x33);
+                crate::ensure!(kept, "{len} bytes: a read writes memory after fi_close");
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The context of the next operation that ends, and the length that it reports if it succeeds.
+fn end(queue: Queue) -> Result<(usize, Option<usize>), String> {
+    let mut looks = Looks::for_the("the end of an operation");
+    loop {
+        match queue.read() {
+            (1, entry) => return Ok((entry.op_context.addr(), Some(entry.len))),
+            (AVAIL, _) => return Ok((queue.take_error()?.op_context.addr(), None)),
+            _ => looks.again(),
+        }
+    }
+}
+
+/// Takes what is left in a queue.
+fn empty(queue: Queue) {
+    while queue.read().0 != AGAIN {
+        let _ = queue.take_error();
+    }
+}
+
+const LENGTHS: [usize; 4] = [8, 2048, 100_000, 1 << 20];
+
+fn sending(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        let to = job.right();
+        for round in 0..many(ctx, 3) {
+            let flags = [FI_MORE, 0][round as usize % 2];
+            for len in LENGTHS {
+                let mut into = [0; 4].map(|_| vec![0x11; len]);
+                for (nth, buffer) in into.iter_mut().enumerate() {
+                    receive(job, buffer, nth)?;
+                }
+                job.meet();
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let mut from = vec![0x22; len];
+                let piece = Piece::new(&mut from, (job.peer(to).address, 0, 0), 5);
+                job.post(|| piece.send(ep, flags))?;
+                close(ep)?;
+                from.fill(0x33);
+                while job.tx.read().0 == 1 {}
+                let last = vec![0x44; len];
+                send(job, to, &last, 6)?;
+                job.tx.of(6)?;
+                // The message of the closed endpoint may come before the last one.
+                let mut seen = false;
+                while !seen {
+                    let (nth, came) = end(job.rx)?;
+                    // A failure may leave a part. A message of an earlier round may come late.
+                    let part = &into[nth][..came.unwrap_or(0)];
+                    seen = part.first() == Some(&0x44);
+                    let expected = [0x22, 0x44][usize::from(seen)];
+                    same(part, &vec![expected; part.len()], "the message")?;
+                }
+                for nth in 0..4 {
+                    call!(obj job.ep, cancel(cx(nth)));
+                }
+                job.meet();
+                empty(job.rx);
+            }
+        }
+        Ok(())
+    })
+}
+
+fn receiving(ctx: &Ctx) -> Verdict {
+    let plan = Plan::default();
+    with(ctx, &plan, 256, |job| {
+        for _ in 0..many(ctx, 3) {
+            for len in LENGTHS {
+                let ep = job.station.endpoint(&plan)?;
+                ok!(fid ep, control(FI_ENABLE, null_mut()));
+                let mut into = vec![0x11; len];
+                let base = into.as_mut_ptr().cast();
+                ok!(msg ep, recv(base, len, null_mut(), FI_ADDR_UNSPEC, cx(1)));
+                ctx.tell(&name_of(ep)?);
+                job.meet();
+                let to = ctx.told(job.right()).unwrap_or_default();
+                let to = job.station.insert(&to)?;
+                let from = vec![0x22; len];
+                job.post(
+                    || call!(msg job.ep, send(from.as_ptr().cast(), len, null_mut(), to, cx(7))),
+                )?;
+                close(ep)?;
+                into.fill(0x33);
+                crate::ensure_eq!(end(job.tx)?.0, 7, "the context of the send");
+                job.meet();
+                let kept = into.iter().all(|byte| *byte == 0x33);
+                crate::ensure!(kept, "{len} bytes: a message comes after fi_close");
+                empty(job.rx);
+            }
+        }
+        Ok(())
+    })
+}
