@@ -290,6 +290,29 @@ void print_dividers(void);
 
 #endif
 
+/* C has no overloads: a call of the other interface gets one message. */
+#if defined(__has_attribute) && !defined(__cplusplus) && defined(__STDC_VERSION__)
+#if __has_attribute(error) && __STDC_VERSION__ >= 199901L
+#ifdef GORY
+#define UNIPGAS_RCCE_OTHER __attribute__((error("this is a call of RCCE's simple interface: compile without -DGORY")))
+#define UNIPGAS_RCCE_OF(own, other) own, own, own, own, own, other, own, own,
+#define UNIPGAS_RCCE_TEST_OF(own, other) own, own, own, own, other, own, own, own,
+#else
+#define UNIPGAS_RCCE_OTHER __attribute__((error("this is a call of RCCE's GORY interface: compile with -DGORY")))
+#define UNIPGAS_RCCE_OF(own, other) own, other, own, own, own, own, own, own,
+#define UNIPGAS_RCCE_TEST_OF(own, other) other, own, own, own, own, own, own, own,
+#endif
+int unipgas_rcce_other(char *data, ...) UNIPGAS_RCCE_OTHER;
+/* Names for 8, 7, ..., 1 arguments follow the arguments, so the ninth is for their number. */
+#define UNIPGAS_RCCE_NINTH(a, b, c, d, e, f, g, h, ninth, ...) ninth
+#define UNIPGAS_RCCE_CHOICE(...) UNIPGAS_RCCE_NINTH(__VA_ARGS__)
+#define RCCE_send(...) UNIPGAS_RCCE_CHOICE(__VA_ARGS__, UNIPGAS_RCCE_OF(RCCE_send, unipgas_rcce_other))(__VA_ARGS__)
+#define RCCE_recv(...) UNIPGAS_RCCE_CHOICE(__VA_ARGS__, UNIPGAS_RCCE_OF(RCCE_recv, unipgas_rcce_other))(__VA_ARGS__)
+#define RCCE_recv_test(...) \
+  UNIPGAS_RCCE_CHOICE(__VA_ARGS__, UNIPGAS_RCCE_TEST_OF(RCCE_recv_test, unipgas_rcce_other))(__VA_ARGS__)
+#endif
+#endif
+
 #ifdef __cplusplus
 }
 #endif

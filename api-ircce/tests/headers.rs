@@ -179,6 +179,43 @@ fn names_in_the_library() {
     );
 }
 
+/// A call of the other interface gets one error, with the remedy; own declarations and pointers compile.
+#[test]
+fn calls_of_the_other_interface() {
+    let simple = "RCCE_send(b, 32, 1); RCCE_recv(b, 32, 1); RCCE_recv_test(b, 32, 1, &n);";
+    let gory = "RCCE_send(b, m, 32, &f, &f, 32, 1); RCCE_recv(b, m, 32, &f, &f, 32, 1); \
+                RCCE_recv_test(b, m, 32, &f, &f, 32, 1, &n);";
+    for (way, own, other, remedy) in [
+        (&[][..], simple, gory, "compile with -DGORY"),
+        (&["-DGORY"], gory, simple, "compile without -DGORY"),
+    ] {
+        for standard in ["c99", "gnu11", "gnu17"] {
+            let compile = |calls: &str| {
+                let (path, object) = (scratch("other.c"), scratch("other.o"));
+                let text = format!(
+                    "#include <RCCE.h>\n\
+                     extern int RCCE_recv(); int (*const pointer)() = RCCE_send;\n\
+                     void use(char *b, t_vcharp m, RCCE_FLAG f);\n\
+                     void use(char *b, t_vcharp m, RCCE_FLAG f) {{ int n; {calls} (void)m; (void)f; (void)n; }}\n"
+                );
+                std::fs::write(&path, text).unwrap();
+                let mut command = compiler("c", standard);
+                command.args(way).args(["-Wno-strict-prototypes", "-c"]);
+                run(command.arg(&path).arg("-o").arg(&object))
+            };
+            assert!(compile(own).status.success());
+            let refused = compile(other);
+            let text = String::from_utf8_lossy(&refused.stderr);
+            let errors: Vec<_> = text
+                .lines()
+                .filter(|line| line.contains("error:"))
+                .collect();
+            let clear = errors.iter().filter(|line| line.contains(remedy));
+            assert_eq!((errors.len(), clear.count()), (3, 3), "{text}");
+        }
+    }
+}
+
 /// C++ programs that declare functions of the library themselves mean those of C.
 #[test]
 fn declarations_of_cxx_programs() {
