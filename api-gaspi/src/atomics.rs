@@ -8,7 +8,7 @@ use unipgas_core::op::Remote;
 use unipgas_core::{AtomicOp, Error};
 
 use crate::process::{Process, deadline};
-use crate::status::{Result, Status, from_engine};
+use crate::status::{Result, Status};
 
 /// Bytes of a global value.
 const VALUE: usize = size_of::<u64>();
@@ -121,7 +121,7 @@ impl Process {
             }
         };
         self.check_rank(place.rank)?;
-        Err(from_engine(error))
+        Err(self.failed_at(rank, error))
     }
 
     /// Asks for a change; or goes on with one that was asked for, and not waited out: §3.9, "the procedure has to be invoked subsequently in

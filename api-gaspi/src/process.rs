@@ -283,7 +283,9 @@ impl Process {
         }
         let deadline = deadline(timeout);
         match self.world.connect_within(u32::from(rank), deadline) {
-            Ok(connection) if connection.life() == Life::Dead => return Err(Status::Error),
+            Ok(connection) if connection.life() == Life::Dead => {
+                return Err(self.failed_at(rank.into(), Error::PeerDead));
+            }
             Ok(_) => {}
             Err(error) => return self.unless_left(rank, Err(error)),
         }
@@ -315,8 +317,14 @@ impl Process {
             Err(Error::StaleRegion | Error::Unsupported) => Ok(()),
             Err(Error::Timeout) => Err(Status::Timeout),
             Err(_) if self.world.lives_now(rank.into()) == Life::Left => Ok(()),
-            told => told.map_err(from_engine),
+            told => told.map_err(|error| self.failed_at(rank.into(), error)),
         }
+    }
+
+    /// The code of a failed call on `rank`. The state vector shows the death that the call has met.
+    #[cold]
+    pub(crate) fn failed_at(&self, rank: u32, error: Error) -> Status {
+        from_engine(self.world.blame(rank, error))
     }
 
     /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.

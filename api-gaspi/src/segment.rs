@@ -356,7 +356,7 @@ impl Process {
         match import {
             Ok(import) => Ok(import.data.len() as u64),
             Err(Error::StaleRegion) => Err(Status::ErrInvSeg),
-            Err(error) => Err(from_engine(error)),
+            Err(error) => Err(self.failed_at(rank.into(), error)),
         }
     }
 

@@ -346,7 +346,8 @@ impl Process {
         let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
         queue.posted_or_not(requests, requests);
         let posted = queue.count_bytes(bytes, posted);
-        let done = refused.and_then(|()| posted.map_err(from_engine));
+        let failed = |error| self.failed_at(post.rank.into(), error);
+        let done = refused.and_then(|()| posted.map_err(failed));
         done.or_else(|status| self.to_the_dead(status, 0, &post))
     }
 
@@ -583,12 +584,12 @@ impl Process {
         let rank = u32::from(post.rank);
         let import = self
             .imported(rank, usize::from(segment), call, post.timeout)
-            .map_err(from_engine)?;
+            .map_err(|error| self.failed_at(rank, error))?;
         if import.data.is_current() {
             return Ok(import);
         }
         self.import(rank, usize::from(segment), call, deadline(post.timeout))
-            .map_err(from_engine)
+            .map_err(|error| self.failed_at(rank, error))
     }
 
     /// What has been refused with `status` is posted all the same, and fails, if that was for the rank's death: as in
