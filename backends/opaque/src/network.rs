@@ -61,6 +61,7 @@ impl Sockets {
             events: self.events.clone(),
             mark,
             called,
+            ended: AtomicBool::new(false),
             pulse: Mutex::default(),
         });
         self.events.watch(&socket.fd, mark)?;
@@ -236,6 +237,8 @@ struct Socket {
     mark: u64,
     /// Something has come, or there is room, or the stream has ended.
     called: Arc<AtomicBool>,
+    /// This side has ended it.
+    ended: AtomicBool,
     pulse: Mutex<Pulse>,
 }
 
@@ -248,10 +251,13 @@ impl Stream for Socket {
         if !self.called.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
-        stream::pull(&self.fd, into).map_err(|_| {
+        let pulled = stream::pull(&self.fd, into);
+        // A short read leaves the end of the stream to the next event, and `end` has removed the socket from epoll.
+        if pulled.is_err() || self.ended.load(Ordering::Acquire) {
             self.called.store(true, Ordering::Relaxed);
-            Ended
-        })
+            return Err(Ended);
+        }
+        Ok(())
     }
 
     fn want_room(&self, wanted: bool) {
@@ -278,7 +284,29 @@ impl Stream for Socket {
     fn end(&self) {
         self.events.forget(&self.fd);
         let _ = rustix::net::shutdown(&self.fd, rustix::net::Shutdown::Both);
-        // Who finds it from now on finds the end, too.
+        self.ended.store(true, Ordering::Release);
+        // The next pull finds the end.
         self.called.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    #[test]
+    fn the_first_pull_after_the_end_gives_the_last_bytes_and_the_end() {
+        let sockets = Sockets::open(Options::default(), Arc::default()).unwrap();
+        let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+        let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let socket = sockets.socket(here, None, false).unwrap();
+        assert_eq!(stream::push(&there, b"answer"), Ok(6));
+        socket.end();
+        for expected in [&b"answer"[..], b""] {
+            let mut last = Vec::new();
+            assert!(socket.pull(&mut last).is_err());
+            assert_eq!(last, expected);
+        }
     }
 }
