@@ -1,10 +1,9 @@
-//! Networks that do not take every operation: the channel that makes up for it.
+//! A channel over a network with [`Limits`]: it offers all operations without limits.
 //!
-//! What a network's [`Limits`] leave out is done here: long transfers go in pieces, lines are cut where their order is not kept, bytes that
-//! do not fit into the call are copied, memory that has to be registered [is](crate::registration), atomic operations that it does not know are
-//! asked for by active messages. What it does not take now ([`Error::NotNow`]) waits here, for each peer in order, and goes on when
-//! somebody polls, or by the driver. So nothing above knows of limits: an operation is refused for its arguments only, and it ends once,
-//! when all its pieces have. How many may wait is the business of the interfaces, whose queues have a depth of their own.
+//! It divides long transfers into pieces, and lines where the network does not keep their order. It copies bytes above the inline limit,
+//! [registers](crate::registration) memory, and sends active messages for atomic operations that the network lacks. An operation that the network
+//! refuses for now ([`Error::NotNow`]) waits here, in order for each peer. Polls and the driver issue it later. So an operation is refused only for
+//! its arguments, and ends once, after all its pieces. The queues of the interfaces limit how many operations wait.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -31,48 +30,48 @@ use crate::registration::Registrations;
 use crate::transport::{Channel, LONGEST_MESSAGE, Limits};
 use crate::{Deadline, Error, Result};
 
-/// In the contexts of what is no operation of [`State`]: the network takes it as it is.
+/// Bit of contexts that belong to no operation of [`State`]: the network takes the call unchanged.
 const PLAIN: u64 = 1 << 63;
 
-/// A channel that closes waits so long for peers that are alive and do not answer.
+/// Longest wait of a closing channel for live peers that do not answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A channel of a network with limits.
 pub(crate) struct Limited {
     shared: Arc<Shared>,
-    /// Where the network needs them. Not in what is shared with the progress thread, which must not be the last to let go of a network.
+    /// For networks that need registered memory. Outside of [`Shared`]: the progress thread must not drop the last reference of a network.
     registrations: Option<Arc<Registrations>>,
 }
 
 struct Shared {
-    /// Goes before what its operations use.
+    /// Dropped before the memory of its operations.
     inner: Box<dyn Channel>,
     limits: Limits,
     driver: Arc<Driver>,
     state: Mutex<State>,
-    /// Posted, and not reported.
+    /// Operations that are posted and not reported.
     pending: AtomicUsize,
-    /// Peers for which something waits.
+    /// Peers with waiting operations.
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
-    /// Their numbers are the contexts of their pieces.
+    /// The key of an operation is the context of its pieces.
     operations: Slab<Operation>,
-    /// For each peer what has not left whole, in the order of posting.
+    /// For each peer the operations with pieces to issue, in the order of posting.
     waiting: BTreeMap<u32, VecDeque<usize>>,
     ended: VecDeque<Completion>,
-    /// Empty: room for what is learned at once.
+    /// Empty between calls; keeps its allocation.
     ends: Vec<Completion>,
 }
 
-/// For whom the ends below are looked for.
+/// How completions of the network are taken.
 #[derive(Clone, Copy)]
 enum Look {
-    /// Who waits for them.
+    /// By a poll, which makes progress.
     Poll,
-    /// Who takes what there is.
+    /// By a report of present completions.
     Report,
 }
 
@@ -80,21 +79,21 @@ struct Operation {
     work: Work,
     flags: Flags,
     context: u64,
-    /// Where its next piece begins; `None` when all have left.
+    /// Start of the next piece. `None`: all pieces are issued.
     next: Option<usize>,
-    /// It stands in [`State::waiting`], where it is taken off before it is reported.
+    /// It is in [`State::waiting`], and leaves that before its report.
     waits: bool,
-    /// Pieces that have not ended.
+    /// Pieces in progress.
     under_way: usize,
     result: Result<()>,
 }
 
 impl Operation {
-    /// Issues what the network takes. Errors: [`Error::NotNow`]; any other one ends it.
+    /// Issues pieces until the network refuses one. Errors: [`Error::NotNow`]; each other error ends the operation.
     fn go_on(&mut self, number: usize, shared: &Shared) -> Result<()> {
         while let Some(at) = self.next {
             // SAFETY:
-            // - the word of who posted it, until it is reported.
+            // - contract of the post: the memory is valid until the report.
             let issued = unsafe {
                 let (limits, inner) = (&shared.limits, &*shared.inner);
                 self.work
@@ -107,7 +106,7 @@ impl Operation {
         Ok(())
     }
 
-    /// What has not left never will.
+    /// No more pieces are issued.
     fn fail(&mut self, error: Error) {
         self.next = None;
         if self.result.is_ok() {
@@ -119,11 +118,11 @@ impl Operation {
         self.next.is_none() && self.under_way == 0 && !self.waits
     }
 
-    /// What is over gets where it belongs.
+    /// Delivers the result of an operation that is over.
     fn end(self) -> Completion {
         if self.result.is_ok() {
             // SAFETY:
-            // - valid until the operation is reported, by the word of who posted it.
+            // - contract of the post: the memory is valid until the report, which comes after this.
             unsafe { self.work.land(self.flags) };
         }
         Completion {
@@ -140,7 +139,7 @@ impl State {
         self.ended.push_back(operation.end());
     }
 
-    /// Learns what has ended below.
+    /// Takes completions of the network.
     fn collect(&mut self, shared: &Shared, how: Look) {
         let mut ends = std::mem::take(&mut self.ends);
         let mut sink = |completion| ends.push(completion);
@@ -169,11 +168,11 @@ impl State {
         self.ends = ends;
     }
 
-    /// Issues what waits, as far as the network takes it. A peer to which it takes nothing does not stop others.
+    /// Issues waiting operations until the network refuses. A refusal for one peer does not stop the others.
     fn push(&mut self, shared: &Shared) {
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|_, numbers| {
-            // What there is room for now leaves together.
+            // Operations that fit now leave together.
             let several = numbers.len() > 1;
             let first = numbers.front().filter(|_| several);
             let to = first.map(|first| self.operations[*first].work.region().clone());
@@ -204,7 +203,7 @@ impl State {
 }
 
 impl Shared {
-    /// Posts what has been checked.
+    /// Posts a checked operation.
     fn post(&self, work: Work, flags: Flags, context: u64) -> Result<Outcome> {
         let mut state = driver::lock(&self.state);
         let state = &mut *state;
@@ -220,7 +219,7 @@ impl Shared {
             under_way: 0,
             result: Ok(()),
         });
-        // Before it is issued: its end wakes a thread that polls while something is pending, and does not wake it again.
+        // Counts before the issue: the completion wakes a thread only once, and that thread polls only pending operations.
         self.pending.fetch_add(1, Ordering::AcqRel);
         let comes_later = state.waiting.contains_key(&peer);
         if comes_later || operation.work.needs_cutting(flags, &self.limits) {
@@ -281,7 +280,7 @@ impl Shared {
         }
     }
 
-    /// Whether anything has ended.
+    /// Makes progress. Whether an operation has ended.
     fn go_on(&self, how: Look) -> bool {
         let mut state = driver::lock(&self.state);
         let waited = !state.waiting.is_empty();
@@ -298,7 +297,7 @@ impl Shared {
 
 impl Driven for Shared {
     fn drive(&self) {
-        // Others' ends are found by whoever polls, who would be held up.
+        // Without waiting operations the polling threads take completions. A lock here would delay them.
         if self.waiting.load(Ordering::Acquire) > 0 {
             self.go_on(Look::Report);
         }
@@ -306,7 +305,7 @@ impl Driven for Shared {
 }
 
 impl Drop for Limited {
-    /// Operations that wait are discarded. The end of all others is awaited: the memory of both is the caller's again.
+    /// Discards waiting operations and waits for the end of all others. The memory of both is the caller's again.
     fn drop(&mut self) {
         let mut state = driver::lock(&self.shared.state);
         if !std::mem::take(&mut state.waiting).is_empty() {
@@ -328,7 +327,7 @@ impl Drop for Limited {
 }
 
 impl Limited {
-    /// Over `inner`, whose network has `limits`; `registrations` where that needs registered memory. Errors: those of
+    /// A channel over `inner` with the network's `limits`. `registrations`: for networks that need registered memory. Errors: as
     /// [`Driver::of_this_process`].
     pub fn over(
         inner: Box<dyn Channel>,
@@ -352,20 +351,20 @@ impl Limited {
         })
     }
 
-    /// Posts what cannot be a call of the network's.
+    /// Posts an operation that the network may not take unchanged.
     fn post(&self, kept: Kept, flags: Flags, context: u64) -> Result<Outcome> {
         let mut work = Work::new(kept);
         work.check()?;
         if let Some(registrations) = &self.registrations {
             // SAFETY:
-            // - the word of whoever has called an operation, and has not got its answer.
+            // - the call of the operation has not returned (contract of `Channel`).
             unsafe { work.hold(flags, &self.shared.limits, registrations) }?;
         }
-        // Each of its pieces is asked for.
+        // Each piece has a completion.
         (self.shared).post(work, flags.difference(Flags::GATHERED), context)
     }
 
-    /// Posts what the network takes in the call, as it is, and what nobody asks for alone. `None`: it has to be posted like all others.
+    /// Posts an unsignaled operation whose bytes the network copies in the call. `None`: [`post`](Limited::post) must take it.
     #[inline]
     fn post_plain(
         &self,
@@ -381,7 +380,7 @@ impl Limited {
         plain.then(|| self.post_as_it_is(context, post)).flatten()
     }
 
-    /// Posts what the network takes whole, unless something waits. `None`: as above.
+    /// Posts an operation unchanged, unless another one waits. `None`: as above.
     #[inline]
     fn post_as_it_is(
         &self,
@@ -412,7 +411,7 @@ impl Limited {
             let next = driver::lock(&self.shared.state).ended.pop_front();
             let Some(completion) = next else { return };
             sink(completion);
-            // Only now: who sees that nothing is pending has been told everything.
+            // After the report: a thread that sees no pending operation has all reports.
             self.shared.pending.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -428,7 +427,7 @@ impl Channel for Limited {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - the network's call has the contract of this call.
         let put = |inner: &dyn Channel, flags, context| unsafe {
             inner.put(src, dst, len, flags, context)
         };
@@ -464,7 +463,7 @@ impl Channel for Limited {
     ) -> Result<Outcome> {
         let put = |inner: &dyn Channel, flags, context| {
             // SAFETY:
-            // - the caller's word.
+            // - the network's call has the contract of this call.
             unsafe { inner.put_notify(src, dst, len, notice, flags, context) }
         };
         self.post_plain(len, flags, context, put)
@@ -473,10 +472,10 @@ impl Channel for Limited {
 
     unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
         let shared = &*self.shared;
-        // What waits here would be overtaken.
+        // It must not overtake waiting operations.
         let first = shared.waiting.load(Ordering::Acquire) == 0;
         // SAFETY:
-        // - the caller's word.
+        // - the network's call has the contract of this call.
         first && put.len <= shared.limits.inline && unsafe { shared.inner.put_quick(put) }
     }
 
@@ -546,7 +545,7 @@ impl Channel for Limited {
         let flags = flags.difference(Flags::INLINE);
         let put = |inner: &dyn Channel, context| {
             // SAFETY:
-            // - the caller's word.
+            // - the network's call has the contract of this call.
             unsafe { inner.put_deliver(src, dst, len, inbox, record, flags, context) }
         };
         let kept = || Kept::put_deliver(src, dst, len, inbox, record);

@@ -1,4 +1,4 @@
-//! What a network provides: streams of bytes, how they begin, and when there is something to do.
+//! The contract of a network: byte streams, their beginning, and the events that call for a turn of the agent.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,82 +11,82 @@ use crate::op::Local;
 use crate::transport::Limits;
 use crate::{Error, Result};
 
-/// A stream has ended; nothing comes from it or goes there any more.
+/// A stream has ended: it carries no more bytes in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended;
 
-/// What a [look](Stream::look) finds.
+/// Result of a [look](Stream::look).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing is on its way.
+    /// No bytes are in transit.
     Nothing,
-    /// Something is, and there is hope: it is to be looked at again.
+    /// Bytes are in transit, and the peer may be alive: look again later.
     Waits,
-    /// The other end has gone.
+    /// The peer has gone.
     Silence,
 }
 
-/// One end of a stream of bytes to another process: in order, without loss, until it ends. None of the calls waits.
+/// One end of a byte stream to another process. It keeps the order and loses nothing until it ends. No call waits.
 pub trait Stream: Send + Sync {
-    /// Sends what there is room for; gives how many bytes. Errors: it has ended.
+    /// Sends the bytes that there is room for, and returns their number. Errors: the stream has ended.
     fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended>;
-    /// As [`push`](Stream::push), for what nobody is known to wait for: it may be held back for a moment, to leave together with what goes to the same
-    /// process next.
+    /// As [`push`](Stream::push), for bytes without a known waiter. The stream may hold them back, and send them with the next bytes to the same
+    /// process.
     fn push_along(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
         self.push(bytes)
     }
-    /// Appends what has come, but not so much that others wait long for their turn: then another one begins by itself. Errors: it has
-    /// ended; what came before has been appended nevertheless.
+    /// Appends a bounded number of received bytes; the rest causes another turn. Errors: the stream has ended; bytes from before its end are
+    /// appended in this case too. After [`end`](Stream::end) each call gives this error.
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended>;
-    /// Whether a turn is to begin when there is room again.
+    /// Whether room for more bytes causes a turn.
     fn want_room(&self, wanted: bool);
-    /// Whether somebody is at the other end, where that is known without a greeting ([`Begun::secret`]).
+    /// Whether the peer has accepted the stream. Only for networks that know it without a greeting ([`Begun::secret`]).
     fn is_open(&self) -> bool {
         true
     }
-    /// Why the other end does not want it, if it has said so.
+    /// The peer's reason for a refusal, if it gave one.
     fn refusal(&self) -> Option<Error> {
         None
     }
-    /// Another look, some time after the one before, whether somebody is at the other end.
+    /// Looks again whether the peer is there, some time after the previous look.
     fn look(&self) -> Found {
         Found::Nothing
     }
-    /// Somebody wants to know whether the peer lives ([`Peer::life`](crate::transport::Peer::life)). True: it is to be looked at from now on. Streams that
-    /// tell of their end by themselves have nothing to do.
+    /// A caller asks whether the peer lives ([`Peer::life`](crate::transport::Peer::life)). True: the agent looks at the stream from now on. Streams that
+    /// report their end need no look.
     fn watch(&self) -> bool {
         false
     }
-    /// The process at the other end has died, as others have seen: it is not told of the end.
+    /// Another source reports the peer's death: the stream ends without a message to it.
     fn declare_dead(&self) {
         self.end();
     }
-    /// Ends it in both directions, also for children of a fork that hold it; no turn begins because of it any more. Perhaps not for the first time.
+    /// Ends the stream in both directions, also in children of a fork. It causes no more turns. Repeated calls are allowed.
     fn end(&self);
 }
 
 /// A stream that this process has begun.
 pub struct Begun {
-    /// It need not have reached anybody yet.
+    /// The peer may not have accepted it yet.
     pub stream: Arc<dyn Stream>,
-    /// What the other process wants to hear first. `None`: the network itself shows that it may be talked to.
+    /// First bytes that the peer expects. `None`: the network itself authenticates this process.
     pub secret: Option<[u8; SECRET]>,
 }
 
 /// A stream that another process has begun.
 pub struct Accepted {
-    /// Its end here.
+    /// The end in this process.
     pub stream: Arc<dyn Stream>,
-    /// Where the other process listens, if the network knows, and has looked that it may be served. Else it has to greet.
+    /// Address of the peer, if the network knows it and has checked its permission. `None`: the peer must send a greeting.
     pub known: Option<Who>,
 }
 
-/// What has moved on in a network.
+/// Progress of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct News {
-    /// Something may have come by one of the streams that this process has begun, or one may have ended.
+    /// A stream that this process began may have received bytes or ended.
     pub streams: bool,
-    /// Something has come by a stream that others have begun, and is served by who has called; nothing else begins a turn.
+    /// A stream that a peer began has received bytes. The caller serves it: these bytes cause no turn.
     pub guests: bool,
     /// Operations of the network's own have [ended](super::Ticket::end).
     pub ended: bool,
@@ -96,19 +96,19 @@ pub struct News {
 pub trait Network: Send + Sync {
     /// This process's address, as peers get it: at most [`ADDRESS`](super::greeting::ADDRESS) bytes.
     fn address(&self) -> &[u8];
-    /// What whoever begins a stream to this process has to know.
+    /// Secret that a peer needs to begin a stream to this process.
     fn secret(&self) -> [u8; SECRET];
-    /// Begins a stream to the process with this address; does not wait for it. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
+    /// Begins a stream to the process with this address, without a wait. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
     fn reach(&self, address: &[u8]) -> Result<Begun>;
-    /// The next stream that somebody else has begun, if there is one. Errors: there is no room for it now.
+    /// The next stream that a peer has begun, if any. Errors: no room for it now.
     fn accept(&self) -> Result<Option<Accepted>>;
-    /// Whether a turn is to begin when somebody begins a stream.
+    /// Whether a new stream of a peer causes a turn.
     fn want_guests(&self, wanted: bool);
-    /// Descriptors of which one can be read when a turn is to begin: something has come, there is room that was wanted, somebody begins a stream.
+    /// Descriptors for epoll. One is readable when a turn is due: received bytes, requested room, or a new stream of a peer.
     fn events(&self) -> Vec<BorrowedFd<'_>>;
-    /// Moves it on; never waits. Called at the beginning of turns, and by threads that wait, not by two at once. What comes by streams that others
-    /// have begun needs a turn, unless it says so ([`News::guests`]): while [`events`](Network::events) tell of it nothing else is to be done, else the [alarm](super::Home::wake) is to be sounded.
-    /// `turn`: this is one; `alone`: and nobody waits who moves it on; what [may be held back](Stream::push_along) leaves.
+    /// Makes progress without a wait. Turns call it first, waiting threads call it too; one thread at a time. Bytes of streams that peers began need a
+    /// turn, except with [`News::guests`]. If no [event](Network::events) reports them, this call sounds the [alarm](super::Home::wake).
+    /// `turn`: a turn begins. `alone`: no waiting thread makes progress, so [held back](Stream::push_along) bytes leave.
     fn progress(&self, turn: bool, alone: bool) -> News {
         let _ = (turn, alone);
         News {
@@ -117,23 +117,23 @@ pub trait Network: Send + Sync {
             ended: false,
         }
     }
-    /// Whether who waits serves peers by [`progress`](Network::progress): turns are few meanwhile, and no [events](Network::events) begin them.
+    /// Whether waiting threads serve peers by [`progress`](Network::progress). Meanwhile turns are rare, and [events](Network::events) cause none.
     fn is_moved_on_by_waiting(&self) -> bool {
         false
     }
-    /// Whether turns are to begin though no [event](Network::events) tells of anything, while operations are [under way](crate::driver::Driver::more).
+    /// Whether turns are due without an [event](Network::events) while operations are [under way](crate::driver::Driver::more).
     fn needs_beats(&self) -> bool {
         true
     }
-    /// A turn is over. False: another one is to begin at once, since [`events`](Network::events) would not tell of everything that has come.
+    /// A turn is over. False: the next one begins at once, because [`events`](Network::events) do not report all received bytes.
     fn may_rest(&self) -> bool {
         true
     }
-    /// What requests are confined to. Requests end later than the call, and take their bytes in it.
+    /// Limits of requests. A request copies its bytes in the call, and completes later.
     fn limits(&self) -> Limits {
         Limits::NONE
     }
-    /// What an ordered request waits for here, beside earlier reads of its channel to that peer: its bytes leave only then.
+    /// Earlier operations of a channel to a peer that an ordered request waits for before its bytes leave.
     fn requests_wait_for(&self) -> After {
         After::READS
     }
@@ -150,8 +150,8 @@ pub trait Network: Send + Sync {
             false => Ok(()),
         }
     }
-    /// What the owner of a region tells whoever imports it beside what all networks need (`told`: [`OwnPart::told`](super::OwnPart::told)): the last three words of
-    /// [`detail`](crate::region::RemoteParts::detail). Errors: [`Error::StaleRegion`], of what no owner says.
+    /// The last three words of [`detail`](crate::region::RemoteParts::detail) of an imported region. `told`: this network's bytes from the owner
+    /// ([`OwnPart::told`](super::OwnPart::told)). Errors: [`Error::StaleRegion`] for bytes that no owner sends.
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         let _ = link;
         match told {
@@ -159,51 +159,51 @@ pub trait Network: Send + Sync {
             _ => Err(Error::StaleRegion),
         }
     }
-    /// Whether what has been posted to this peer, and of whose end nobody is told, is visible there. False: its end has been asked for, and is
-    /// [told](News::ended). True where that comes before what is said to the peer next.
+    /// Whether unsignaled operations to this peer are visible there, or become visible before the next bytes of the stream. False: their completion is
+    /// requested, and [`News::ended`] reports it.
     fn has_settled(&self, link: &Link) -> bool {
         let _ = link;
         true
     }
-    /// What it does badly, if it is an instrument of tests.
+    /// Faults that a test network injects.
     fn faults(&self) -> Option<Arc<dyn Faults>> {
         None
     }
 }
 
 bitflags::bitflags! {
-    /// What must have happened to the earlier operations of a channel to a peer before another one leaves.
+    /// Conditions on earlier operations of a channel to a peer, before the next one leaves.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct After: u8 {
-        /// What they read has come.
+        /// The data of reads is here.
         const READS = 1;
-        /// The bytes of those that are requests, of any channel, have been given to the stream.
+        /// The stream has taken the bytes of all requests, of any channel.
         const SENT = 2;
-        /// Those that are requests have been answered.
+        /// Requests are answered.
         const ANSWERED = 4;
-        /// Those of the network's own have ended.
+        /// The network's own operations have ended.
         const OWN = 8;
     }
 }
 
-/// What instruments of tests do, so that the engine is seen to make up for it.
+/// Injected faults. Tests show that the engine compensates for them.
 pub trait Faults: Send + Sync {
-    /// In which order the requests of a guest are carried out, if not in the one in which they come.
+    /// Order of execution for the requests of a guest. `None`: order of arrival.
     fn order(&self) -> Option<Box<dyn Order>>;
-    /// Whether bytes are written in parts, the last one first.
+    /// Whether bytes are written in parts, in reverse order.
     fn backwards(&self) -> bool;
-    /// An operation goes to a peer; whether the streams between it and this process are lost at that.
+    /// An operation goes to a peer. True: the streams between both processes are lost now.
     fn loses(&self) -> bool;
 }
 
-/// Requests of one peer that have come and are not carried out yet.
+/// Received requests of one peer before their execution.
 pub trait Order: Send {
-    /// Keeps one that has come.
+    /// Keeps a received request.
     fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]);
-    /// One that is to be carried out now, with its message; of those that are there `all`, one after the other.
+    /// The next request to execute, with its message. `all`: repeated calls give all requests.
     fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)>;
     /// A turn of the agent is over.
     fn turn(&mut self);
-    /// Whether nothing is held back.
+    /// Whether no request is kept.
     fn is_empty(&self) -> bool;
 }
