@@ -1,4 +1,4 @@
-//! One GASPI process: what stands between `gaspi_proc_init` and `gaspi_proc_term` (GASPI 17.1 §5.3).
+//! One GASPI process, from `gaspi_proc_init` to `gaspi_proc_term` (GASPI 17.1 §5.3).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,11 +65,11 @@ pub struct Process {
     pub(crate) at_once_max: u64,
     /// Segments that are ready for use.
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
-    /// All, also those whose collective creation has not ended.
+    /// All segments, including segments in collective creation.
     pub(crate) made: [AtomicPtr<Segment>; SEGMENT_IDS],
-    /// The notification words of those that are ready.
+    /// Notification words of the ready segments.
     pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
-    /// Deleted ones whose memory requests may still be at.
+    /// Deleted segments with memory that requests may still use.
     pub(crate) unfreed: Mutex<Vec<Unfreed>>,
     /// Guards making and deleting of segments.
     pub(crate) segment_changes: Mutex<()>,
@@ -82,10 +82,10 @@ pub struct Process {
     /// How many groups of these processes there have been.
     pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
-    /// Atomics whose calls have run into their timeouts.
+    /// Atomics after a timeout of their calls.
     pub(crate) unfinished: Unfinished<(Place, Change)>,
     pub(crate) links: Links,
-    /// By rank: it has not answered the last look for what it has registered.
+    /// For each rank: the last import got no answer.
     silent: Box<[AtomicBool]>,
     pub(crate) passive: Passive,
     /// Counts the waits for queues.
@@ -138,7 +138,7 @@ impl Initialising {
     }
 }
 
-/// What cannot be said in a code is said once, in a line.
+/// Facts without a return code: one line each, printed once.
 #[cold]
 fn tell(error: &unipgas_core::Error, status: Status) -> Status {
     unipgas_core::tell(&format!("gaspi_proc_init: {error}"));
@@ -310,10 +310,10 @@ impl Process {
         self.unless_left(rank, closed)
     }
 
-    /// What has come of telling a rank something: nothing is wrong if it has left, or does so now.
+    /// The result of a message to a rank. It is a success if the rank has left.
     fn unless_left(&self, rank: u16, told: unipgas_core::Result<()>) -> Result<()> {
         match told {
-            // Nobody takes messages there any more.
+            // The rank takes no more messages.
             Err(Error::StaleRegion | Error::Unsupported) => Ok(()),
             Err(Error::Timeout) => Err(Status::Timeout),
             Err(_) if self.world.lives_now(rank.into()) == Life::Left => Ok(()),
@@ -324,7 +324,11 @@ impl Process {
     /// The code of a failed call on `rank`. The state vector shows the death that the call has met.
     #[cold]
     pub(crate) fn failed_at(&self, rank: u32, error: Error) -> Status {
-        from_engine(self.world.blame(rank, error))
+        from_engine(match self.check_open(rank) {
+            Ok(()) => self.world.blame(rank, error),
+            // A closed connection is no death.
+            Err(_) => error,
+        })
     }
 
     /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.
@@ -394,7 +398,7 @@ impl Process {
         }
     }
 
-    /// What `rank` has registered under the name.
+    /// The region of `rank` with this id.
     #[inline(always)]
     pub(crate) fn imported<'a>(
         &'a self,
@@ -411,7 +415,7 @@ impl Process {
         }
     }
 
-    /// Looks again what `rank` has registered under the name. Errors: those of [`World::import`]; [`Error::PeerDead`]: the connection is closed.
+    /// Imports the present region of `rank` with this id. Errors: as [`World::import`]; [`Error::PeerDead`]: the connection is closed.
     #[cold]
     pub(crate) fn import<'a>(
         &'a self,
@@ -435,7 +439,7 @@ impl Process {
             silent.store(matches!(found, Err(Error::Timeout)), Ordering::Relaxed);
         }
         let found = found?;
-        // Closed meanwhile: nobody may find it any more.
+        // A close during the import: no call may find the region.
         self.check_open(rank).inspect_err(|_| {
             let closed = self.world.forget(rank).into_iter();
             closed.for_each(|one| self.world.retire(one, 1));
