@@ -41,7 +41,7 @@ pub struct Notification {
     pub value: u32,
 }
 
-/// Where and how a request is posted.
+/// Rank, queue and timeout of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Post {
     /// The other process.
@@ -555,7 +555,7 @@ impl Process {
         mut claim: impl FnMut() -> unipgas_core::Result<T>,
     ) -> Result<T> {
         if error != Error::Busy {
-            // Whoever waits for room without gaspi_wait() is told that it will not come.
+            // A dead rank frees no room: a program that repeats the call without gaspi_wait() gets an error.
             return Err(match self.world.life(u32::from(post.rank)) {
                 Life::Dead => Status::Error,
                 _ => from_engine(error),
@@ -573,7 +573,7 @@ impl Process {
             .map_err(from_engine)
     }
 
-    /// What the rank has registered under the name. Errors: [`Status::ErrInvSeg`].
+    /// The rank's region with this id. Errors: [`Status::ErrInvSeg`].
     #[inline(always)]
     pub(crate) fn remote<'a>(
         &'a self,
@@ -708,7 +708,7 @@ impl Process {
     }
 }
 
-/// Where a part lies at the other process.
+/// The remote range of a part.
 #[inline(always)]
 pub(crate) fn remote<'a>(part: &Part, import: &'a Imported) -> Remote<'a> {
     Remote {

@@ -1,4 +1,4 @@
-//! Sockets as the network under the agent.
+//! Sockets as the agent's network.
 
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,13 +25,13 @@ const LISTENER: u64 = u64::MAX;
 /// The most events that are taken at once.
 const AT_ONCE: usize = 64;
 
-/// Where this process listens, and what has to happen for a turn.
+/// The listening socket and the events of this process.
 pub struct Sockets {
     options: Options,
     listener: Listener,
     events: Arc<Events>,
     operations: Arc<AtomicU64>,
-    /// Somebody may have connected.
+    /// A connection may wait for accept(2).
     called: AtomicBool,
     owner: Arc<Owner>,
 }
@@ -128,7 +128,7 @@ impl Network for Sockets {
             } else if let Some((called, guest)) = self.events.watched.lock().get(mark as usize) {
                 called.store(true, Ordering::Relaxed);
                 news.streams |= !guest;
-                // Those whose order is drawn are served in turns.
+                // With a drawn order, turns serve the streams of peers.
                 news.guests |= *guest && !self.options.unordered;
             }
         }
@@ -156,7 +156,7 @@ impl Network for Sockets {
     }
 }
 
-/// What the options ask for.
+/// Faults of the options.
 struct Asked {
     options: Options,
     operations: Arc<AtomicU64>,
@@ -169,7 +169,7 @@ impl Faults for Asked {
     }
 
     fn backwards(&self) -> bool {
-        // Then nobody relies on an order within lines.
+        // Without ordered lines no caller relies on this order.
         !self.options.limits.lines
     }
 
@@ -181,10 +181,10 @@ impl Faults for Asked {
     }
 }
 
-/// The descriptors whose events call for a turn: itself one that can be polled.
+/// Descriptors with events that cause a turn. The epoll descriptor itself can be polled.
 struct Events {
     epoll: OwnedFd,
-    /// By the marks of sockets: whether there is something to do, and whether others have begun the stream.
+    /// By the marks of sockets: whether an event has come, and whether the peer began the stream.
     watched: Mutex<Vec<(Arc<AtomicBool>, bool)>>,
 }
 
@@ -197,7 +197,7 @@ impl Events {
         })
     }
 
-    /// A mark for a socket: that of one which is no more there, or a new one.
+    /// A mark for a socket: the mark of a dropped socket, or a new one.
     fn mark(&self, called: Arc<AtomicBool>, guest: bool) -> u64 {
         let mut watched = self.watched.lock();
         let free = watched
@@ -222,7 +222,7 @@ impl Events {
         let _ = epoll::modify(&self.epoll, what, epoll::EventData::new_u64(mark), flags);
     }
 
-    /// Before it is closed: the child of a fork may have it, too, and then it would stay.
+    /// Call before close(2): a copy in the child of a fork would keep the socket in epoll.
     fn forget(&self, what: impl AsFd) {
         let _ = epoll::delete(&self.epoll, what);
     }
@@ -231,13 +231,13 @@ impl Events {
 /// One end of a stream.
 struct Socket {
     fd: OwnedFd,
-    /// Where somebody is to be reached, over TCP.
+    /// The peer's address, over TCP.
     to: Option<SocketAddrV4>,
     events: Arc<Events>,
     mark: u64,
-    /// Something has come, or there is room, or the stream has ended.
+    /// An event: received bytes, room, or the end of the stream.
     called: Arc<AtomicBool>,
-    /// This side has ended it.
+    /// [`end`](Stream::end) was called.
     ended: AtomicBool,
     pulse: Mutex<Pulse>,
 }

@@ -1,4 +1,4 @@
-//! The control block at the beginning of every pool: what peers read and ring without the owner's help.
+//! The control block at the beginning of every pool. Peers read it, and ring its bells, without help of the owner.
 
 use std::mem::size_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -9,21 +9,21 @@ use unipgas_core::descriptor::stat_of;
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Result, Rights, on_line, on_pair};
 
-/// "unipgas" and the layout's version; a process that finds another value keeps out.
+/// "unipgas" and the version of the layout. A process refuses a pool with another value.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unipgas5");
 /// Regions that a process can have registered at a time.
 pub const SLOTS: usize = 16_384;
 /// Requests to a process's agent that can be under way at a time.
 pub const REQUESTS: usize = 64;
-/// Of a request that is a message.
+/// Marks a request that is a message.
 pub const MESSAGE: u64 = 1 << 32;
 
 /// Life of the process that owns the pool.
 pub const ALIVE: u32 = 1;
-/// It has left properly.
+/// The process has finalized.
 pub const LEFT: u32 = 2;
 
-/// What lies at offset 0 of a pool. All-zero bytes are a block that is not initialised yet.
+/// The block at offset 0 of a pool. All bytes are zero until its initialisation.
 #[repr(C)]
 pub struct Control {
     /// [`MAGIC`], stored last when the owner initialises the block.
@@ -40,28 +40,28 @@ pub struct Control {
     pub mirror_fd: AtomicU32,
     /// Slots at and above this index have never been used.
     pub slots_used: AtomicU32,
-    /// Where this process's waiters sleep.
+    /// The bell of this process's waiting threads.
     pub bell: Bell,
-    /// Rung for this process's agent.
+    /// The bell of this process's agent.
     pub agent_bell: Bell,
-    /// How many requests the agent has been asked; it wraps.
+    /// Number of requests to the agent; it wraps.
     pub asked: AtomicU32,
-    /// The inode of the pipe that wakes its progress thread; 0: nothing does.
+    /// Inode of the pipe that wakes the progress thread. 0: no pipe.
     pub alarm_inode: AtomicU64,
-    /// The pipe's end to write to, a descriptor number of the owner.
+    /// Write end of the pipe, a descriptor number of the owner.
     pub alarm_fd: AtomicU32,
     /// For elements of this process's regions that no CPU changes atomically.
     pub locks: ElementLocks,
     /// Requests to the agent.
     pub requests: [Request; REQUESTS],
-    /// What goes with those that are messages.
+    /// Payloads of requests that are messages.
     pub messages: [Message; REQUESTS],
     /// The registered regions.
     pub slots: [Slot; SLOTS],
 }
 
 on_line! {
-    /// One registered region. A cache line of its own, since peers read `generation` at every access.
+    /// One registered region. It fills a cache line, because peers read `generation` at every access.
     #[repr(C)]
     pub struct Slot {
         /// Odd while the region is registered.
@@ -92,12 +92,12 @@ pub enum Kind {
 const KIND_SHIFT: u32 = 8;
 const HANDLED: u32 = 1 << 16;
 
-/// What a slot says.
+/// Content of a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// How to reach it.
+    /// The way to the region.
     pub kind: Kind,
-    /// What peers may do.
+    /// Rights of peers.
     pub rights: Rights,
     /// Offset in the pool file ([`Kind::Pool`]).
     pub offset: u64,
@@ -110,7 +110,7 @@ pub struct Entry {
 impl Slot {
     /// Publishes an entry; the slot must be free. Gives the generation that peers must find.
     pub fn open(&self, entry: Entry) -> u32 {
-        // Who reads any of this, and began before the slot was closed, must find its generation changed.
+        // A reader that began before the close, and sees one of these stores, finds the generation changed.
         fence(Ordering::Release);
         self.flags.store(
             entry.rights.bits() | (entry.kind as u32) << KIND_SHIFT,
@@ -120,19 +120,19 @@ impl Slot {
         self.len.store(entry.len, Ordering::Relaxed);
         self.address.store(entry.address, Ordering::Relaxed);
         let live = (self.generation.load(Ordering::Relaxed) | 1).wrapping_add(
-            // A live slot (which nobody should open again) still gets a new odd number.
+            // A live slot, which callers must not open, still gets a new odd number.
             2 * (self.generation.load(Ordering::Relaxed) & 1),
         );
         self.generation.store(live, Ordering::Release);
         live
     }
 
-    /// Somebody handles messages from now on; for the owner of the live slot.
+    /// A handler takes messages from now on. Only for the owner of the live slot.
     pub fn handle(&self) {
         self.flags.fetch_or(HANDLED, Ordering::AcqRel);
     }
 
-    /// Whether somebody does.
+    /// Whether a handler takes messages.
     pub fn is_handled(&self) -> bool {
         self.flags.load(Ordering::Acquire) & HANDLED != 0
     }
@@ -145,7 +145,7 @@ impl Slot {
             Ordering::SeqCst,
             Ordering::Relaxed,
         );
-        // Comes before later stores of the owner: a peer that reads one finds the generation changed.
+        // The new generation is visible before later stores of the owner.
         fence(Ordering::Release);
     }
 
@@ -180,11 +180,11 @@ on_pair! {
     pub struct Request {
         /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
         pub state: AtomicU32,
-        /// Who waits for the answer.
+        /// Pid of the waiting process, or a mark that it does not take the answer.
         pub requester: AtomicU32,
-        /// Which region.
+        /// Slot of the region.
         pub slot: AtomicU32,
-        /// Which generation of it.
+        /// Generation of the region.
         pub generation: AtomicU32,
         /// Offset of the element.
         pub offset: AtomicU64,
@@ -200,7 +200,7 @@ on_pair! {
 }
 
 on_pair! {
-    /// The active message that goes with a request.
+    /// The active message of a request.
     #[repr(C)]
     pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
 }
@@ -285,7 +285,7 @@ mod tests {
         assert!(size_of::<Request>() <= PAIR);
     }
 
-    /// Who reads a slot that is closed and opened meanwhile gets one entry or none, never parts of two.
+    /// The owner closes and opens the slot during a read: the reader gets one entry or none, never parts of two.
     #[test]
     fn an_entry_is_that_of_its_generation() {
         // SAFETY:

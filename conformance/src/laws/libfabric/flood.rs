@@ -1,4 +1,4 @@
-//! Queues that are full on all sides at once, towards a process that is stopped, and towards one that dies.
+//! Full queues: on all sides at once, to a stopped process, and to a process that dies.
 
 use super::death::{ended, reset, victim};
 use super::kit::*;
@@ -24,20 +24,20 @@ laws! {
 const EACH: usize = 240;
 const OF_A_KIND: usize = EACH / KINDS;
 const KINDS: usize = 8;
-/// Neither in a line nor in the ring.
+/// Length of a message that fits neither in a line nor in the ring.
 const LONG: usize = 70_000;
 const MIDDLE: usize = 3000;
 
-/// What the messages of a kind are like: the tag, and how long.
+/// Tag and length of each kind of message.
 const MESSAGES: [(Option<u64>, usize); 4] =
     [(None, 8), (Some(1), 8), (Some(2), MIDDLE), (Some(3), LONG)];
 
-/// What identifies an operation of a process.
+/// Identity of an operation of a process.
 fn serial(from: u32, nth: usize) -> usize {
     from as usize * EACH + nth
 }
 
-/// Where receive `nth` of messages of a kind from a process belongs.
+/// Index of receive `nth` among the buffers, for one kind and one sender.
 fn receive(kind: usize, from: usize, nth: usize) -> usize {
     (from * MESSAGES.len() + kind) * OF_A_KIND + nth
 }
@@ -64,7 +64,7 @@ impl Flood<'_> {
         }
     }
 
-    /// What came is what was sent; of each kind and sender in the order of sending, as the receives were posted.
+    /// The received messages are the sent ones, in the order of sending for each kind and sender.
     fn check(&self, posted: &[usize]) -> Verdict {
         let mut next = vec![0; self.job.size as usize * MESSAGES.len()];
         for context in posted {
@@ -232,7 +232,7 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
     let (to, at, key) = job.place(victim(job), 8);
     let (o, none) = ((&raw const ONE).cast(), null_mut());
     let mut count = 0;
-    // What is posted after the death fails, and needs no room.
+    // Operations after the death fail, and need no room.
     while count < ENOUGH {
         let context = cx(count);
         let post = || match count % 4 {
@@ -298,7 +298,7 @@ fn death(ctx: &Ctx) -> Verdict {
     told.ensure(|_| 1)?;
     job.rx.next()?;
     // SAFETY:
-    // - an own word, whose receive has ended.
+    // - the word is this process's, and its receive has ended.
     let seen = unsafe { place.cast::<u64>().read_volatile() };
     ensure_eq!(seen, u64::from(other) + 7, "the message of the living");
     for _ in 0..300 {
