@@ -10,6 +10,7 @@ use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received}
 use super::window::Window;
 use crate::biased::{Biased, BiasedGuard};
 use crate::transport::Life;
+use crate::wait::Watch;
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -166,10 +167,17 @@ impl Messenger {
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
-        let mut since = None;
-        let mut check = || match needs {
-            Needs::Anyone => self.world.check_company(&mut since),
-            Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
+        let (mut since, mut taken) = (None, None);
+        let mut check = || {
+            // A wait that takes messages is no hang, however long it lasts.
+            let now = self.window.lines_taken();
+            if taken.replace(now).is_some_and(|before| before != now) {
+                Watch::moved();
+            }
+            match needs {
+                Needs::Anyone => self.world.check_company(&mut since),
+                Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
+            }
         };
         let engine = self.world.engine();
         let mut seen = None;
@@ -361,5 +369,52 @@ impl Messenger {
             self.abandon_send(ticket);
         }
         sent?
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::loopback::LoopbackNet;
+
+    #[test]
+    fn a_wait_that_takes_messages_counts_as_progress() {
+        const MOST: u32 = 100;
+        let watch: &'static Watch = Box::leak(Box::default());
+        Watch::begin(watch);
+        let worlds = crate::ranked::fuzz::worlds(LoopbackNet::default()).unwrap();
+        let lane = Lane {
+            lines: 4,
+            data: 4096,
+        };
+        let messenger = |world| {
+            Messenger::new(world, "test", Precedence::Posted, lane, Deadline::Never).unwrap()
+        };
+        let [here, there] = worlds.each_ref().map(messenger);
+        let sent = Cell::new(0);
+        let mut slept = Duration::ZERO;
+        let send_after_a_sleep = || {
+            let now = Watch::in_vain_so_far();
+            if std::mem::replace(&mut slept, now) != now {
+                sent.set(sent.get() + 1);
+                let (envelope, none) = (Envelope::default(), (std::ptr::null(), 0));
+                // SAFETY:
+                // - no bytes.
+                unsafe { there.send(0, envelope, none, Mode::Buffered, Deadline::Now) }.unwrap();
+            }
+            None
+        };
+        let moves = || watch.ended.load(Ordering::Relaxed);
+        let waited = here.wait_beside(
+            Deadline::Never,
+            Needs::Ranks(&[]),
+            send_after_a_sleep,
+            |_| (moves() > 0 || sent.get() == MOST).then_some(()),
+        );
+        assert_eq!(waited, Ok(()));
+        assert_ne!(moves(), 0, "after {} messages", sent.get());
     }
 }

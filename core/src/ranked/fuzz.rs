@@ -88,19 +88,24 @@ struct Ranks {
     own: Region,
 }
 
+/// The worlds of two ranks within this process.
+pub(crate) fn worlds(net: LoopbackNet) -> Result<[Arc<World>; 2]> {
+    let (net, told) = (Arc::new(net), Told::default());
+    let world = |rank| {
+        let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
+        let played = Played {
+            rank,
+            told: told.clone(),
+            deaths: AtomicU32::new(0),
+        };
+        World::new(engine, Job::new(Arc::new(played)), 1).map(Arc::new)
+    };
+    Ok([world(0)?, world(1)?])
+}
+
 impl Ranks {
     fn new(odd: &mut Fenced, net: LoopbackNet) -> Result<Self> {
-        let (net, told) = (Arc::new(net), Told::default());
-        let world = |rank| {
-            let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
-            let played = Played {
-                rank,
-                told: told.clone(),
-                deaths: AtomicU32::new(0),
-            };
-            World::new(engine, Job::new(Arc::new(played)), 1).map(Arc::new)
-        };
-        let worlds = [world(0)?, world(1)?];
+        let worlds = worlds(net)?;
         let engine = worlds[1].engine();
         let (odd, len) = (odd.base().wrapping_add(1), odd.len() - 1);
         let regions = [
