@@ -305,7 +305,8 @@ impl Driven for Shared {
 }
 
 impl Drop for Limited {
-    /// Discards waiting operations and waits for the end of all others. The memory of both is the caller's again.
+    /// Discards waiting operations and waits for the end of all others. Then the memory of both is the caller's again, but for operations that
+    /// [`PATIENCE`] ends.
     fn drop(&mut self) {
         let mut state = driver::lock(&self.shared.state);
         if !std::mem::take(&mut state.waiting).is_empty() {
@@ -313,8 +314,8 @@ impl Drop for Limited {
         }
         drop(state);
         if self.shared.driver.is_here() && !self.shared.settle(Deadline::after(PATIENCE)) {
-            tracing::warn!(
-                "a channel closes while silent peers may still use memory of its operations"
+            crate::tell(
+                "operations to a peer that does not answer are discarded: their memory must stay valid until it answers or ends",
             );
         }
         let mut state = driver::lock(&self.shared.state);
