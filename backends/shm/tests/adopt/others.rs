@@ -29,14 +29,18 @@ fn watched_memory_is_adopted() {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let listener = std::thread::Builder::new().name(unipgas_core::LISTENER.into());
-        let listens = listener.spawn_scoped(scope, || {
+        let (named, is_named) = std::sync::mpsc::channel();
+        let (stop, events) = (&stop, &events);
+        let listens = listener.spawn_scoped(scope, move || {
             let mut message = [0; 32];
+            named.send(()).expect("a receiver");
             while !stop.load(Ordering::Relaxed) {
-                let _ = rustix::io::read(&events, &mut message);
+                let _ = rustix::io::read(events, &mut message);
                 std::thread::yield_now();
             }
         });
         listens.expect("a thread");
+        is_named.recv().expect("its word");
         let outcome = adopt(&fd, 0, at, PAGE).and_then(|()| release(&fd, 0, at, PAGE));
         stop.store(true, Ordering::Relaxed);
         outcome.expect("ordinary memory");

@@ -129,11 +129,18 @@ impl Watch {
             change: Mutex::new(()),
         });
         let listening = shared.clone();
-        let thread = own_thread::start(LISTENER, move || listening.listen());
+        let (named, is_named) = std::sync::mpsc::channel();
+        let thread = own_thread::start(LISTENER, move || {
+            let _ = named.send(());
+            listening.listen();
+        });
+        let thread = thread.map_err(|_| Errno::AGAIN)?;
+        // An adoption stops all threads but those of this name, and a new thread gets its name late. A stopped listener would be a deadlock.
+        let _ = is_named.recv();
         Ok(Watch {
             shared,
             process: process::id(),
-            thread: Some(thread.map_err(|_| Errno::AGAIN)?),
+            thread: Some(thread),
         })
     }
 
@@ -344,4 +351,32 @@ fn open() -> Result<Userfaultfd, Errno> {
         Features::WP | Features::EVENT_REMAP | Features::EVENT_REMOVE | Features::EVENT_UNMAP;
     events.handshake(wanted)?;
     Ok(events)
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::os::unix::thread::JoinHandleExt;
+
+    use super::*;
+
+    /// An adoption stops all threads but those of this name.
+    #[test]
+    fn the_listener_has_its_name_before_memory_is_watched() {
+        for _ in 0..50 {
+            let Some(watch) = Watch::of_this_process() else {
+                return;
+            };
+            let thread = watch.thread.as_ref().expect("it listens");
+            let mut name = [0u8; 16];
+            // SAFETY:
+            // - a thread that is not joined, and a name's most bytes.
+            let failed = unsafe {
+                let thread = thread.as_pthread_t() as libc::pthread_t;
+                libc::pthread_getname_np(thread, name.as_mut_ptr().cast(), name.len())
+            };
+            assert_eq!(failed, 0);
+            let name = std::ffi::CStr::from_bytes_until_nul(&name).expect("a name");
+            assert_eq!(name.to_str(), Ok(LISTENER));
+        }
+    }
 }
