@@ -1,4 +1,4 @@
-//! Ends that nobody waits for: after them nothing here leads to the caller's memory any more.
+//! Ends of abandoned sends and receives. After them the mailbox does not use the caller's memory.
 
 use super::layout::{Head, Kind};
 use super::mailbox::Mailbox;
@@ -7,8 +7,8 @@ use super::state::{Envelope, Letter, ReceiveStage, ReceiveTicket, SendStage, Sen
 use crate::{Deadline, Error, driver};
 
 impl Mailbox {
-    /// Ends a send that does not need its bytes any more, or has not been announced; then the ticket means nothing. False: the other side
-    /// has been told where the bytes are.
+    /// Ends a send that no longer needs its bytes, or has not been announced. True: the ticket is invalid. False: the peer knows the location of the
+    /// bytes.
     pub fn withdraw_send(&mut self, ticket: SendTicket) -> bool {
         if self.cancel_send(ticket) {
             return true;
@@ -22,7 +22,7 @@ impl Mailbox {
         } else if is_offered(sending) {
             return false;
         } else {
-            // The receipt takes it away.
+            // The receipt removes it.
             let head = Head::of(Kind::Synchronous, Envelope::default(), 0, ticket.0);
             sending.letter = Some(Box::new(Letter {
                 detached: true,
@@ -32,7 +32,7 @@ impl Mailbox {
         true
     }
 
-    /// Ends a send where it is: the other side gets the message only if its bytes have gone already.
+    /// Ends a send at once. The peer gets the message only if all bytes have been sent.
     pub(super) fn let_go_of_send(&mut self, ticket: SendTicket) {
         if !self.withdraw_send(ticket)
             && let Some(sending) = self.sends.get_mut(ticket.0 as usize)
@@ -44,19 +44,19 @@ impl Mailbox {
             if let SendStage::Streaming { done, receive } = sending.stage
                 && len.is_some_and(|len| done < len)
             {
-                // The receive has not ended, and waits for the rest.
+                // The receive waits for the rest.
                 self.take_away(ticket.0 as usize);
                 self.answer(to, Kind::Gone, receive, 0);
                 return;
             }
-            // The entry stays: the other side may still ask for the payload by this number, which must lead to no other send.
+            // The entry stays: the peer may still ask for the payload by this number, and no other send may have it.
             sending.end(Err(Error::Timeout));
             sending.letter = None;
             sending.given_up = true;
         }
     }
 
-    /// Ends a receive where it is. False: its bytes are being written, by an operation that ends by itself.
+    /// Ends a receive at once. False: a fetch writes to its buffer, and ends by itself.
     fn let_go_of_receive(&mut self, ticket: ReceiveTicket) -> bool {
         if self.cancel_receive(ticket) {
             return true;
@@ -67,7 +67,7 @@ impl Mailbox {
         };
         match &receiving.stage {
             ReceiveStage::Coming(coming) if coming.from.is_some() => return false,
-            // The entry stays for the parts that are still to come, and takes nothing of them.
+            // The entry stays for the parts that still come, and discards them.
             ReceiveStage::Coming(_) => receiving.capacity = 0,
             ReceiveStage::Posted | ReceiveStage::Ended(_) => {
                 self.receives.remove(key);
@@ -83,24 +83,23 @@ fn is_offered(sending: &Sending) -> bool {
 }
 
 impl Messenger {
-    /// Ends a send without waiting for its receiver, who may lose the message: for when the wait has failed. Then the ticket means nothing,
-    /// and the bytes are the caller's again.
+    /// Ends a send after its wait has failed. The receiver may lose the message. Then the ticket is invalid, and the bytes are the caller's again.
     #[cold]
     pub fn abandon_send(&self, ticket: SendTicket) {
         self.mailbox().let_go_of_send(ticket);
     }
 
-    /// Ends a receive, if nothing is being written to its buffer; then the ticket means nothing.
+    /// Ends a receive, unless a fetch writes to its buffer. True: the ticket is invalid.
     #[cold]
     pub fn try_abandon_receive(&self, ticket: ReceiveTicket) -> bool {
         self.advanced().let_go_of_receive(ticket)
     }
 
-    /// Ends a receive likewise.
+    /// Ends a receive. Waits for a fetch that writes to its buffer.
     #[cold]
     pub fn abandon_receive(&self, ticket: ReceiveTicket) {
         let engine = self.world().engine();
-        // What is being copied here ends also if the other side has died.
+        // A fetch ends also if the peer has died.
         let mut let_go = || self.advanced().let_go_of_receive(ticket).then_some(());
         while engine
             .wait_for(Deadline::Never, &mut || Ok(()), &mut let_go)

@@ -1,5 +1,5 @@
-//! The fast path of blocking messages. Whoever waits for a message knows all about it, so that nothing needs to be kept: a send is one
-//! word here until its receipt comes, and a receive takes its line straight from the window.
+//! The fast path of blocking messages. A caller that waits has all data of its message, so the mailbox keeps none: a send is one word until its receipt
+//! comes, and a receive takes its line from the window.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use super::state::{Envelope, Pattern, Received, received};
 use crate::Result;
 use crate::engine::Engine;
 
-/// In tickets: the sender waits for the receipt, and has kept nothing.
+/// Bit of tickets: the sender waits for the receipt, and the mailbox keeps no state of the send.
 pub(super) const WAITED: u32 = 1 << 31;
 
-/// The one send that is under way like that.
+/// The only send of this kind.
 #[derive(Debug, Default)]
 pub(super) struct Waited {
     serial: u32,
@@ -22,8 +22,7 @@ pub(super) struct Waited {
 }
 
 impl Mailbox {
-    /// Sends, if that takes a line and nothing else; gives the number that [`Mailbox::is_received`] wants. Errors: as for
-    /// [`Mailbox::send`].
+    /// Sends, if one line and its data suffice. Returns the number for [`Mailbox::is_received`]. Errors: as [`Mailbox::send`].
     ///
     /// # Safety
     /// The bytes are readable.
@@ -45,7 +44,7 @@ impl Mailbox {
         let head = Head::of(Kind::Synchronous, envelope, len, WAITED | serial);
         let bytes = Bytes { ptr: data, len };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are readable.
         if !unsafe { self.push(to, &head, bytes) }? {
             return Ok(None);
         }
@@ -64,7 +63,7 @@ impl Mailbox {
         !(self.waited.open && self.waited.serial == serial)
     }
 
-    /// Nobody waits for the receipt any more.
+    /// Ends the wait for the receipt.
     #[cold]
     pub(super) fn stop_waiting(&mut self, serial: u32) {
         if self.waited.serial == serial {
@@ -72,7 +71,7 @@ impl Mailbox {
         }
     }
 
-    /// A receipt for a send of this kind.
+    /// Takes the receipt of a send of this kind.
     #[inline(always)]
     pub(super) fn receipt(&mut self, peer: u32, ticket: u32) {
         let waited = &mut self.waited;
@@ -81,7 +80,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes a message that fits straight from its sender's lane, if it is the next one there, and nobody else could want it.
+    /// Takes the next message from its sender's lane, if it fits and no other receive is open.
     ///
     /// # Safety
     /// `capacity` bytes at `buffer` are valid for writes.
@@ -111,7 +110,8 @@ impl Mailbox {
         window.prefetch_second(source);
         let mut used = 0;
         // SAFETY:
-        // - the caller's word for the buffer; the line is a local, and the sender does not touch its data before it gets credit.
+        // - contract of this call: `capacity` bytes at `buffer` are writable, and no copy is longer.
+        // - the line is a local, and the sender does not write to its data before it gets credit.
         unsafe {
             if head.len > INLINE {
                 let bytes = window.data(source, &line, head.len);
@@ -128,7 +128,7 @@ impl Mailbox {
         Some(received(source, &head))
     }
 
-    /// Whether a receive has to be posted, because its message has come another way, or could.
+    /// Whether a receive has to be posted: its message has come another way, or may come so.
     #[inline(always)]
     pub(super) fn must_be_posted(&self, pattern: &Pattern, engine: &Engine) -> bool {
         pattern.source.is_none()

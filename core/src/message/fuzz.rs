@@ -83,7 +83,7 @@ pub(crate) fn lines(bytes: &[u8]) {
     let (ahead, lines) = bytes.split_at(bytes.len().min(AHEAD));
     let ring = window.data(1, &Line([0; LINE / 8]), ahead.len());
     // SAFETY:
-    // - so many bytes of the ring, which nobody else uses.
+    // - bytes within the ring, which no other code uses.
     unsafe {
         ring.ptr
             .cast_mut()

@@ -1,31 +1,30 @@
-//! How a mailbox lies in memory: for each peer a word that it returns credit by, one that says that it sends, a ring of lines, and a
-//! ring of data.
+//! Layout of a mailbox in memory. Each peer has a credit word, a greeting word, a ring of lines, and a ring of data.
 
 use crate::bundle::BUNDLE_LEN;
 use crate::{Error, Result, cache};
 
-/// Bytes of a line: within a cache line, so that a short message and its announcement travel together.
+/// Bytes of a line. It is within a cache line, so a short message and its announcement travel together.
 pub(super) const LINE: usize = 64;
 /// Bytes of a payload that travel in the line itself.
 pub(super) const INLINE: usize = 32;
 /// Payloads in the data ring begin at multiples of this.
 const ALIGN: u64 = 64;
 
-/// The sizes of a mailbox; the same at all processes that exchange messages.
+/// The sizes of a mailbox. All processes that exchange messages have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Peers that can send here, as far as there is one block of lanes.
+    /// Number of peers in a block of lanes.
     pub peers: usize,
-    /// Further blocks with as many lanes, at most. The owner makes them when they are needed ([`Mailbox::grow`](super::Mailbox::grow)).
+    /// Maximum number of further blocks. The owner makes them when they are needed ([`Mailbox::grow`](super::Mailbox::grow)).
     pub more: usize,
-    /// Lines for each of them: messages that it can have on their way. A power of two.
+    /// Lines of each peer: its messages in flight. A power of two.
     pub lines: usize,
-    /// Bytes for the payloads of each that do not fit in a line. A power of two, at least 4096.
+    /// Bytes of each peer for payloads that do not fit in a line. A power of two, at least 4096.
     pub data: usize,
 }
 
 impl Shape {
-    /// Errors: [`Error::InvalidArgument`] for sizes that are no powers of two, or none at all.
+    /// Errors: [`Error::InvalidArgument`] for sizes that are not as above.
     pub(super) fn check(self) -> Result<Self> {
         let fits = self.peers > 0
             && self.lines.is_power_of_two()
@@ -42,12 +41,12 @@ impl Shape {
         }
     }
 
-    /// Peers that can send here when all blocks are made.
+    /// Number of peers when all blocks exist.
     pub fn numbers(self) -> usize {
         self.peers * (1 + self.more)
     }
 
-    /// The error for a number above those.
+    /// The error for a number above that.
     pub(super) fn no_lane(self) -> Error {
         Error::Exhausted(format!("lanes for messages (there are {})", self.numbers()))
     }
@@ -57,12 +56,12 @@ impl Shape {
         self.key_of(self.more + 1)
     }
 
-    /// In the first block: the word that says how many further blocks there are.
+    /// Offset in the first block of the word with the number of further blocks.
     pub(super) fn made(self) -> usize {
         self.data_of(self.peers)
     }
 
-    /// In the first block: the key of a further block, from 1 on.
+    /// Offset in the first block of the key of further block `nth`, from 1 on.
     pub(super) fn key_of(self, block: usize) -> usize {
         match self.more {
             0 => self.made(),
@@ -70,22 +69,22 @@ impl Shape {
         }
     }
 
-    /// Payloads up to this length are copied through the data ring; longer ones are fetched by the receiver.
+    /// Longest payload that goes through the data ring. The receiver fetches longer ones.
     pub fn eager(self) -> usize {
         (self.data / 4).max(INLINE)
     }
 
-    /// The word by which `peer` says how many of our lines it has taken.
+    /// Offset of the credit word: the number of lines of this process that `peer` has taken.
     pub(super) fn credit_of(self, peer: usize) -> usize {
         peer * cache::LINE
     }
 
-    /// The word by which `peer` says that it has begun to send.
+    /// Offset of the greeting word: `peer` sets it when it begins to send.
     pub(super) fn hello_of(self, peer: usize) -> usize {
         self.peers * cache::LINE + peer * 4
     }
 
-    /// The word that every peer sets after its own: somebody has begun to send.
+    /// Offset of the word that each peer sets after its greeting word.
     pub fn news(self) -> usize {
         self.hello_of(self.peers)
     }
@@ -95,31 +94,30 @@ impl Shape {
     }
 
     fn data_of(self, peer: usize) -> usize {
-        // Pages of data begin where pages begin, so that the lines stay close together.
+        // Data begins at a page border, so the lines stay close together.
         (self.lines_of(self.peers).next_multiple_of(4096)) + peer * self.data
     }
 
-    /// Where line `position` of `peer` lies.
+    /// Offset of line `position` of `peer`.
     #[inline(always)]
     pub(super) fn line(self, peer: usize, position: u64) -> usize {
         self.lines_of(peer) + (position as usize & (self.lines - 1)) * LINE
     }
 
-    /// Where byte `position` of `peer`'s data lies.
+    /// Offset of byte `position` of `peer`'s data ring.
     #[inline(always)]
     pub(super) fn data(self, peer: usize, position: u64) -> usize {
         self.data_of(peer) + (position as usize & (self.data - 1))
     }
 
-    /// What the last half-word of line `position` says once the line is written; never 0.
+    /// Mark in the last half-word of line `position` after its write. Never 0.
     #[inline(always)]
     pub(super) fn mark(self, position: u64) -> u32 {
         let lap = position >> self.lines.trailing_zeros();
         (lap % u64::from(u32::MAX)) as u32 + 1
     }
 
-    /// Where `len` consecutive bytes can go when the ring is used up to `end` and free from `free` on: their beginning, and the new
-    /// end.
+    /// Finds `len` consecutive bytes in a ring that is used up to `end` and freed up to `free`. Returns their beginning and the new end.
     pub(super) fn place(self, end: u64, free: u64, len: usize) -> Option<(u64, u64)> {
         let size = self.data as u64;
         let len = (len as u64).next_multiple_of(ALIGN);
@@ -129,30 +127,30 @@ impl Shape {
     }
 }
 
-/// What a line is.
+/// Kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     /// A message with its payload.
     Eager = 1,
-    /// The same; the sender wants to know when it has been received.
+    /// A message with its payload. The receiver answers when it has received it.
     Synchronous = 2,
-    /// A message whose payload is to be fetched from the sender's memory.
+    /// A message without its payload. The receiver fetches that from the sender's memory.
     Offer = 3,
     /// The answer to the two above: received.
     Done = 4,
-    /// Another answer to an offer: the payload is to be sent, to the receive that `extra` names.
+    /// Answer to an offer: the sender streams the payload to the receive with the number `extra`.
     Stream = 5,
-    /// A part of such a payload; `tag` is its offset, `ticket` the receive.
+    /// A part of a streamed payload. `tag`: its offset. `ticket`: the receive.
     Part = 6,
-    /// The answer to [`Kind::Stream`] of a sender that has given the message up; `ticket` is the receive.
+    /// Answer to [`Kind::Stream`]: the sender has abandoned the message. `ticket`: the receive.
     Gone = 7,
 }
 
 impl Kind {
     #[inline(always)]
     fn from_bits(bits: u8) -> Option<Self> {
-        // The kinds that are waited for first; a jump through a table would cost more.
+        // The frequent kinds first. A jump through a table would cost more.
         if bits == Kind::Synchronous as u8 {
             Some(Kind::Synchronous)
         } else if bits == Kind::Done as u8 {
@@ -172,7 +170,7 @@ impl Kind {
     }
 }
 
-/// What a line says.
+/// Content of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub kind: Kind,
@@ -181,14 +179,14 @@ pub(super) struct Head {
     pub len: usize,
     pub tag: u64,
     pub extra: u64,
-    /// The sender's name of the message.
+    /// The sender's number of the message.
     pub ticket: u32,
 }
 
 const LEN_BITS: u32 = 48;
 const LAST: usize = LINE / 8 - 1;
 
-/// A line: 32 bytes of payload (or where it lies), extra, tag, length with kind and context, ticket with mark.
+/// A line: 32 bytes of payload (or its position in the data ring), extra, tag, length with kind and context, ticket with mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line(pub [u64; LINE / 8]);
 
@@ -203,22 +201,22 @@ impl Line {
         Line([0, 0, 0, 0, head.extra, head.tag, about, last])
     }
 
-    /// Puts a payload of up to [`INLINE`] bytes into it.
+    /// Stores a payload of up to [`INLINE`] bytes in it.
     #[inline(always)]
     pub fn carry(&mut self, payload: &[u8]) {
         let room = &mut bytemuck::bytes_of_mut(&mut self.0)[..payload.len().min(INLINE)];
         // SAFETY:
-        // - both are slices, this one no longer than the other.
+        // - two slices that do not overlap, each of at least `room.len()` bytes.
         unsafe { crate::copy(payload.as_ptr(), room.as_mut_ptr(), room.len()) };
     }
 
-    /// Says where in the data ring the payload lies.
+    /// Stores the payload's position in the data ring.
     #[inline(always)]
     pub fn point(&mut self, position: u64) {
         self.0[0] = position;
     }
 
-    /// Where in the data ring the payload lies.
+    /// Position of the payload in the data ring.
     #[inline(always)]
     pub fn pointed(&self) -> u64 {
         self.0[0]
@@ -232,7 +230,7 @@ impl Line {
             .expect("as long as that")
     }
 
-    /// What it says; `None` for bytes that no sender wrote.
+    /// Its content. `None`: the bytes are no line of a sender.
     #[inline(always)]
     pub fn head(&self) -> Option<Head> {
         let about = self.0[6];

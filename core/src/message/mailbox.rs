@@ -1,4 +1,4 @@
-//! The mailbox: lanes, matching, and the protocol of long messages. Nothing here waits.
+//! The mailbox: lanes, matching, and the protocol of long messages. No call waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::region::RemoteRegion;
 use crate::transport::Handler;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// Contexts of gets; those of puts are the peer's number, and behind this bit how many peers have had it.
+/// Bit of the contexts of gets. The context of a put is the peer's number, and above this bit the count of peers that had the number before.
 pub(super) const GET: u64 = 1 << 32;
 const BEARERS: u32 = 33;
-/// So contexts are below those that cannot be [gathered](crate::op::Flags::GATHERED).
+/// Keeps contexts below the limit of [gathered](crate::op::Flags::GATHERED) operations.
 const MOST_BEARERS: u32 = 1 << 28;
 
-/// Where a peer's mailbox is.
+/// Location of a peer's mailbox.
 pub struct PeerMailbox {
     /// The way to the peer.
     pub connection: Connection,
     /// Its mailbox.
     pub region: RemoteRegion,
-    /// Which of the lanes there is ours: our number among its peers.
+    /// This process's lane there: its number among the peers of the mailbox.
     pub lane: u32,
-    /// The first block there, if the lane is in another one.
+    /// The first block there, if the lane is in another block.
     pub first: Option<RemoteRegion>,
 }
 
 impl PeerMailbox {
-    /// The lane with this number at the mailbox whose first block is `first`. Errors: [`Error::Timeout`]: the owner has to make the lane, and
-    /// knows that now; [`Error::Exhausted`] for a number that no lane can have.
+    /// The lane with this number in the mailbox with the first block `first`. Errors: [`Error::Timeout`]: the owner has the request to make the lane;
+    /// [`Error::Exhausted`] for a number that no lane can have.
     pub fn at(
         connection: Connection,
         first: RemoteRegion,
@@ -73,7 +73,7 @@ impl PeerMailbox {
             service.write(engine, &1u32.to_ne_bytes(), at(shape.news()))?;
             return Err(Error::Timeout);
         }
-        // After the word, which the owner writes last.
+        // The owner writes the word last, so it is read first.
         service.read(engine, at(shape.key_of(block)), &mut key)?;
         Ok(PeerMailbox {
             region: connection.import(&RegionKey::from_bytes(&key)?)?,
@@ -84,25 +84,26 @@ impl PeerMailbox {
     }
 }
 
-/// Finds peers when they are first talked to.
+/// Finds peers at the first contact.
 pub trait Peers: Send + Sync {
-    /// The mailbox of `peer`. Errors: [`Error::Timeout`]: it has not answered yet, and is asked again; any other: they become those of what was to be sent.
+    /// The mailbox of `peer`. Errors: [`Error::Timeout`]: it has not answered yet, and the caller asks again. Each other error ends the operation that needs the
+    /// peer.
     fn find(&self, peer: u32) -> Result<PeerMailbox>;
 
-    /// How long peers are waited for, at one time, that have to answer before something can be sent to them or fetched.
+    /// The longest wait of a call for the answer of a peer, before a send or a fetch.
     fn patience(&self) -> Deadline {
         Deadline::Never
     }
 
-    /// What `peer` is called at all mailboxes that share receives; `None`: it has no such name.
+    /// The name of `peer` at all mailboxes that share receives. `None`: it has no such name.
     fn identity(&self, peer: u32) -> Option<u64> {
         let _ = peer;
         None
     }
 }
 
-/// Registered memory that peers send messages to, and what is known of messages under way. All calls must come from one thread at a time;
-/// [`Mailbox::progress`] moves everything on.
+/// Registered memory that peers send messages to, and the state of messages in progress. One thread at a time may call.
+/// [`Mailbox::progress`] makes the progress.
 pub struct Mailbox {
     pub(super) shape: Shape,
     pub(super) window: Arc<Window>,
@@ -111,33 +112,37 @@ pub struct Mailbox {
     /// Indexed by peer, for existing lanes.
     pub(super) outgoing: Vec<Option<Box<Outgoing>>>,
     pub(super) debts: Vec<Debt>,
-    /// How many peers have had each number, and left it to another one.
+    /// For each number, the count of peers that had it before.
     bearers: Vec<u32>,
-    /// Receives that no message has been found for, in the order of posting; and messages that no receive has been found for.
+    /// Receives without a message, in the order of posting.
     pub(super) posted: VecDeque<u32>,
+    /// Messages without a receive, in the order of arrival.
     pub(super) arrivals: VecDeque<Arrival>,
     pub(super) waited: Waited,
     pub(super) sends: Slab<Sending>,
     pub(super) receives: Slab<Receiving>,
-    /// Receives that have ended, where somebody takes them by [`Mailbox::take_ended`].
+    /// Receives that have ended, for [`Mailbox::take_ended`].
     pub(super) ended: VecDeque<u32>,
     pub(super) tells_ends: bool,
-    /// Peers that something waits to be sent to, and sends that stream.
+    /// Peers with messages that wait for room.
     pub(super) busy: Vec<u32>,
+    /// Sends that stream.
     pub(super) streams: Vec<u32>,
-    /// Receives whose payloads are somewhere that their senders have been asked for.
+    /// Receives that wait for their sender's answer before the fetch.
     pub(super) sought: Vec<(u32, Head, Offer)>,
     pub(super) staging: Option<Staging>,
-    /// Where receives are that it shares with others.
+    /// The pool of receives that it shares with other mailboxes.
     pub(super) share: Option<pool::Share>,
-    /// Goes last: what is registered goes before its network.
+    /// Dropped last: registrations end before their network.
     pub(super) endpoint: Arc<Endpoint>,
 }
 
-/// What a peer has not been told yet: how many of its lines it has been told to be taken, and how much data has been taken since.
+/// Credit that a peer does not have yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Debt {
+    /// Lines in the last credit.
     pub told: u64,
+    /// Bytes taken from the data ring since then.
     pub bytes: usize,
 }
 
@@ -176,7 +181,7 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    /// Makes lanes for as many peers again as the shape has in a block. Errors: [`Error::Exhausted`], also if all blocks are there.
+    /// Makes one more block of lanes. Errors: [`Error::Exhausted`], also if all blocks exist.
     pub fn grow(&mut self, engine: &Engine) -> Result<()> {
         self.window.grow(engine)?;
         self.open_lanes();
@@ -190,7 +195,7 @@ impl Mailbox {
         self.bearers.resize(lanes, 0);
     }
 
-    /// Peers that can send here now.
+    /// Number of peers that can send here now.
     pub fn lanes(&self) -> usize {
         self.window.lanes()
     }
@@ -204,17 +209,17 @@ impl Mailbox {
         self.window.key()
     }
 
-    /// Has `handler` take the active messages that peers send to the mailbox's memory. Errors: as for [`Region::handle_by`](crate::Region::handle_by).
+    /// Passes active messages to the mailbox's memory to `handler`. Errors: as [`Region::handle_by`](crate::Region::handle_by).
     pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.window.handle_by(handler)
     }
 
-    /// From now on [`Mailbox::take_ended`] tells which receives have ended, and must be called.
+    /// Records the ends of receives. The caller must take them by [`Mailbox::take_ended`].
     pub fn tell_ends(&mut self) {
         self.tells_ends = true;
     }
 
-    /// The next of the receives that have ended, in that order. Its result may have been taken before.
+    /// The next receive that has ended, in the order of the ends. Its result may have been taken before.
     #[inline]
     pub fn take_ended(&mut self) -> Option<ReceiveTicket> {
         self.ended.pop_front().map(ReceiveTicket)
@@ -226,12 +231,12 @@ impl Mailbox {
         engine.is_driven() || self.window.has_news()
     }
 
-    /// Whether [`Mailbox::progress_a_little`] has left a line: before it sleeps, a thread takes all.
+    /// Whether [`Mailbox::progress_a_little`] has left a line. A thread takes all lines before it sleeps.
     pub fn has_lines(&self) -> bool {
         self.window.has_lines()
     }
 
-    /// Moves everything on: takes what has come, sends what waited for room.
+    /// Takes all lines, and sends messages that waited for room.
     #[inline]
     pub fn progress(&mut self, engine: &Engine) {
         if engine.is_driven() {
@@ -239,7 +244,7 @@ impl Mailbox {
         }
         self.window.notice();
         // SAFETY:
-        // - the mailbox keeps its window, and never changes it for another.
+        // - the mailbox owns a reference of the window and never replaces it.
         let window = unsafe { &*Arc::as_ptr(&self.window) };
         for peer in window.active() {
             while let Some(line) = window.next_line(peer) {
@@ -251,8 +256,8 @@ impl Mailbox {
         }
     }
 
-    /// [`Mailbox::progress`] by one line of each peer, for those who look again anyway: looking for a second line would mean to wait for it
-    /// while the first may be all that matters.
+    /// [`Mailbox::progress`] by one line of each peer, for callers that poll again. A look for a second line would wait for its cache miss, and the caller may
+    /// need only the first line.
     #[inline]
     pub fn progress_a_little(&mut self, engine: &Engine) {
         if engine.is_driven() {
@@ -273,7 +278,7 @@ impl Mailbox {
         }
     }
 
-    /// Everything that has to do with `peer` ends: sends to it, and receives from it that nothing has come for.
+    /// Ends all sends to `peer`, and the receives from it that have no message.
     pub fn forget(&mut self, peer: u32, why: &Error) {
         for (_, sending) in &mut self.sends {
             if sending.to == peer {
@@ -283,7 +288,7 @@ impl Mailbox {
         let (mut ended, mut over) = (Vec::new(), Vec::new());
         for (key, receiving) in &mut self.receives {
             let waits = match &receiving.stage {
-                // Parts that are still being written end the whole.
+                // The parts in progress end the whole.
                 ReceiveStage::Posted
                     if matches!(receiving.role, Role::Several { open: 1.., .. }) =>
                 {
@@ -313,13 +318,13 @@ impl Mailbox {
         self.reap();
     }
 
-    /// How often peers have told that they begin to send, or asked for a number.
+    /// Number of greetings: a peer begins to send, or asks for a number.
     #[inline(always)]
     pub fn greetings(&self) -> u64 {
         self.window.greetings()
     }
 
-    /// Takes what a peer that has gone has left here, and then [forgets](Mailbox::forget) it.
+    /// Takes the last lines of a peer that has gone, and then [forgets](Mailbox::forget) it.
     pub fn bury(&mut self, peer: u32) {
         // SAFETY:
         // - as in `progress`.
@@ -332,8 +337,8 @@ impl Mailbox {
         self.forget(peer, &Error::PeerDead);
     }
 
-    /// Makes the number of a peer that has been [buried](Mailbox::bury), and will never write here again, ready for another one. False:
-    /// one of its messages has still to be received, or is being fetched.
+    /// Frees the number of a peer that has been [buried](Mailbox::bury) and never writes here again. False: one of its messages waits for its receive, or is being
+    /// fetched.
     pub fn release(&mut self, peer: u32) -> bool {
         if !self.has_lane(peer) {
             return true;
@@ -359,8 +364,8 @@ impl Mailbox {
         true
     }
 
-    /// Another process has become `peer`: what is left of the one before goes, also messages of it that nobody has received. False: one of
-    /// them is still being received.
+    /// Another process has become `peer`. Discards the state of the old process, with its messages that have no receive. False: one of its messages is being
+    /// received.
     pub fn renew(&mut self, peer: u32) -> bool {
         self.bury(peer);
         self.arrivals.retain(|arrival| arrival.source != peer);
@@ -373,11 +378,11 @@ impl Mailbox {
         u64::from(peer) | u64::from(self.bearers[peer as usize]) << BEARERS
     }
 
-    /// Where operations end later: what was fetched is there, what could not be sent has failed.
+    /// Takes completions: ends of fetches, and failures of puts.
     #[cold]
     fn poll_endpoint(&mut self) {
         let mut ends: Vec<Completion> = Vec::new();
-        // Nobody waits for the end of a put: that it cannot be done is told without being asked for.
+        // No call waits for the end of a put. So its failure is reported here.
         self.endpoint.report_to(&mut |completion| {
             if completion.context & GET != 0 || completion.result.is_err() {
                 ends.push(completion);
@@ -394,14 +399,14 @@ impl Mailbox {
         }
     }
 
-    /// Whether what is written to `peer`, who has been talked to, is there when the call returns.
+    /// Whether a write to `peer` has arrived when the call returns. False before the first contact.
     #[inline(always)]
     pub(super) fn is_near(&self, peer: u32) -> bool {
         let known = self.outgoing.get(peer as usize).and_then(Option::as_ref);
         known.is_some_and(|known| known.is_near())
     }
 
-    /// What is known of `peer`, the way to which is found at the first time, or later.
+    /// The state of `peer`. The first call, or a later one, finds its mailbox.
     #[inline(always)]
     pub(super) fn outgoing(&mut self, peer: u32) -> Result<&mut Outgoing> {
         let known = self.outgoing.get(peer as usize).and_then(Option::as_ref);

@@ -1,4 +1,4 @@
-//! Messages among the ranks of a world: the mailbox, and the waits.
+//! Messages among the ranks of a world: the mailbox and the waits.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::{Deadline, Result};
 /// A rank's lane in a mailbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lane {
-    /// Messages that may be on their way from it ([`Shape::lines`]).
+    /// Messages that may be in flight from it ([`Shape::lines`]).
     pub lines: usize,
-    /// Bytes for what of their payloads does not fit in lines (the field `data` of [`Shape`]).
+    /// Bytes for payloads that do not fit in lines (the field `data` of [`Shape`]).
     pub data: usize,
 }
 
-/// Whose death ends a wait.
+/// Ranks that can end a wait by their death.
 #[derive(Debug, Clone, Copy)]
 pub enum Needs<'a> {
-    /// Any rank's; or that all others have left.
+    /// Any rank. The wait also ends when all other ranks have left.
     Anyone,
-    /// That of one of these.
+    /// Any of these.
     Ranks(&'a [u32]),
 }
 
-/// One rank's messages. All calls may come from any thread.
+/// The messages of a rank. Any thread may call.
 pub struct Messenger {
-    // In the order in which they are dropped: what is registered goes before its network.
-    /// Of the mailbox: looking for news needs no lock.
+    // Dropped in this order: registrations end before their network.
+    /// The mailbox's window. A look for news needs no lock.
     window: Arc<Window>,
     mailbox: Biased<Mailbox>,
     world: Arc<World>,
@@ -65,9 +65,9 @@ impl Peers for Ranks {
 }
 
 impl Messenger {
-    /// A mailbox that the other ranks find under `name`, with a `lane` for each of them, the same at all. All ranks make theirs before
-    /// [`World::meet`]. `patience`: how long a call waits for a rank, with the mailbox locked, that has to answer at the first contact, or
-    /// before its bytes are fetched; what has to wait longer is sent and fetched by progress.
+    /// A mailbox that the other ranks find under `name`. It has a `lane` for each of them, with the same shape at all ranks. All ranks make their mailboxes
+    /// before [`World::meet`]. `patience`: the longest time that a call holds the mailbox while a rank answers, at the first contact or before a fetch.
+    /// Progress sends and fetches the rest.
     pub fn new(
         world: &Arc<World>,
         name: &'static str,
@@ -95,18 +95,18 @@ impl Messenger {
         })
     }
 
-    /// The world whose ranks these are.
+    /// The world of the ranks.
     pub fn world(&self) -> &Arc<World> {
         &self.world
     }
 
-    /// The mailbox itself, for what does not wait. Whoever holds it keeps other threads' waits from getting on.
+    /// The mailbox itself, for calls that do not wait. While a caller holds it, the waits of other threads stand still.
     #[inline(always)]
     pub fn mailbox(&self) -> BiasedGuard<'_, Mailbox> {
         self.mailbox.lock()
     }
 
-    /// Whether something is under way that needs this process's progress, though nobody waits for it.
+    /// Whether an operation needs progress of this process, even without a waiter.
     #[inline(always)]
     pub fn is_restless(&self) -> bool {
         self.window
@@ -122,7 +122,7 @@ impl Messenger {
         mailbox
     }
 
-    /// Waits until all who live have got what was sent to several at once: such sends return before.
+    /// Waits until all live ranks have the multicasts of this process. A multicast returns before that.
     pub fn see_multicasts_through(&self) {
         let lives = |peer: u32| self.world.life(peer) == Life::Alive;
         let _ = self.wait(Deadline::Never, Needs::Ranks(&[]), |mailbox| {
@@ -130,8 +130,8 @@ impl Messenger {
         });
     }
 
-    /// Makes progress until `poll` gives a value, which is asked when there is news. Errors: [`Error::Timeout`](crate::Error::Timeout),
-    /// [`Error::RankDead`](crate::Error::RankDead) if one that the wait `needs` has died.
+    /// Makes progress until `poll` gives a value. `poll` runs when there is news. Errors: [`Error::Timeout`](crate::Error::Timeout);
+    /// [`Error::RankDead`](crate::Error::RankDead) if a rank in `needs` has died.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -142,7 +142,7 @@ impl Messenger {
         self.wait_beside(deadline, needs, || None, poll)
     }
 
-    /// As [`Messenger::wait`], for something else than messages: `ask` is asked all the time.
+    /// As [`Messenger::wait`], also for events other than messages: `ask` runs at each poll.
     #[inline]
     pub fn wait_beside<T>(
         &self,
@@ -158,7 +158,7 @@ impl Messenger {
         })
     }
 
-    /// As [`Messenger::wait_beside`], with a `poll` that makes the progress itself.
+    /// As [`Messenger::wait_beside`]. Here `poll` makes the progress itself.
     #[inline(always)]
     fn wait_with<T>(
         &self,
@@ -181,7 +181,7 @@ impl Messenger {
         };
         let engine = self.world.engine();
         let mut seen = None;
-        // A stream of this process, whoever waits for its end.
+        // Parts of all streams of this process count: any thread may wait for their ends.
         let parts = Cell::new(self.window.parts());
         let moved = || {
             let now = self.window.parts();
@@ -191,7 +191,7 @@ impl Messenger {
             if let Some(value) = ask() {
                 return Some(value);
             }
-            // Another thread may have taken the line that this one waits for.
+            // Another thread may have taken the awaited line.
             let look = seen != Some(self.window.lines_taken())
                 || engine.is_driven()
                 || self.window.has_news();
@@ -204,7 +204,7 @@ impl Messenger {
                 let value = poll(&mut mailbox);
                 let taken = self.window.lines_taken();
                 seen = Some(taken);
-                // A thread that sleeps with a line left is woken by the next one only.
+                // A line that is left wakes no thread: only the next line does.
                 if value.is_some() || taken == before || !self.window.has_lines() {
                     return value;
                 }
@@ -212,7 +212,7 @@ impl Messenger {
         })
     }
 
-    /// Sends and waits until the send has ended. Errors: those of [`Mailbox::send`] and [`Messenger::wait`].
+    /// Sends, and waits until the send has ended. Errors: as [`Mailbox::send`] and [`Messenger::wait`].
     ///
     /// # Safety
     /// The bytes are readable, and unchanged, during the call.
@@ -228,7 +228,7 @@ impl Messenger {
         let engine = self.world.engine();
         if mode == Mode::Synchronous {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the buffer stays valid until the call returns.
             let sent = unsafe { self.mailbox().send_waited(engine, to, envelope, bytes) }?;
             if let Some(serial) = sent {
                 return self.wait_receipt(to, serial, deadline);
@@ -237,7 +237,7 @@ impl Messenger {
         let ticket = {
             let mut mailbox = self.mailbox();
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the buffer stays valid until the call returns. An operation that has not ended is abandoned before that.
             unsafe { mailbox.send(engine, to, envelope, bytes, mode, true) }?
         };
         match ticket {
@@ -285,7 +285,7 @@ impl Messenger {
             |mailbox| {
                 if ticket.is_none() && (!engine.is_driven() || is_near(mailbox)) {
                     // SAFETY:
-                    // - the caller's word.
+                    // - contract of this call: the buffer stays valid until the call returns.
                     let received = unsafe { mailbox.receive_next(&pattern, buffer, capacity) };
                     if let Some(received) = received {
                         return Some(Ok(received));
@@ -297,7 +297,7 @@ impl Messenger {
                 }
                 let ticket = *ticket.get_or_insert_with(|| {
                     // SAFETY:
-                    // - the caller's word.
+                    // - contract of this call: the buffer stays valid until the call returns. An operation that has not ended is abandoned before that.
                     unsafe { mailbox.receive(pattern, buffer, capacity) }
                 });
                 mailbox.test_receive(ticket)
@@ -325,14 +325,14 @@ impl Messenger {
         self.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))?
     }
 
-    /// Waits for a message that fits, and leaves it where it is.
+    /// Waits for a message that fits, and does not take it.
     pub fn probe(&self, pattern: Pattern, deadline: Deadline) -> Result<Received> {
         let needs = pattern.source.as_ref().map(std::slice::from_ref);
         let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
         self.wait(deadline, needs, |mailbox| mailbox.probe(pattern))
     }
 
-    /// Sends the same bytes to several ranks, and waits until the buffer may be used again.
+    /// Sends the same bytes to several ranks, and waits until the caller may use the buffer again.
     ///
     /// # Safety
     /// As for [`Messenger::send`].
@@ -346,7 +346,7 @@ impl Messenger {
         let engine = self.world.engine();
         let sent = self.wait(deadline, Needs::Ranks(to), |mailbox| {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the buffer stays valid until the call returns.
             let sent = unsafe { mailbox.send_to_all(engine, to.iter().copied(), envelope, bytes) };
             (sent != Ok(Multicast::NoRoom)).then_some(sent)
         })??;

@@ -1,12 +1,10 @@
 //! Two-sided messages: sends and receives that are matched by source, context and tag, over one-sided operations.
 //!
-//! A [`Mailbox`] is registered memory that peers put lines into, one lane for each peer: a line is a cache line that announces a message
-//! and carries its first 32 bytes. Longer payloads travel through the lane's data ring; yet longer ones stay where they are until
-//! they are matched, and are then fetched by the receiver, or streamed by a sender that waits for it. So there are at most two
-//! copies, and none that waits for the other side's memory.
+//! A [`Mailbox`] is registered memory with a lane for each peer. Peers put lines into their lanes. A line is a cache line that announces a message and carries
+//! its first 32 bytes. Longer payloads go through the data ring of the lane. Still longer payloads stay with the sender until the message is matched. Then
+//! the receiver fetches them, or a waiting sender streams them. A payload is copied at most twice, and no copy waits for memory of the peer.
 //!
-//! Matching is the receiver's work. Messages of one peer and context that a receive could take are taken in the order of their sending.
-//! Nothing here waits; [`Messenger`] does.
+//! The receiver matches. It takes messages of one peer and context in the order of their sending. A mailbox never waits; a [`Messenger`] does.
 
 mod abandon;
 mod fast_path;

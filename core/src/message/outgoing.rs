@@ -1,4 +1,4 @@
-//! The way to one peer: its mailbox, what is free there, and what waits for room.
+//! The sending state of one peer: its mailbox, the free room there, and the messages that wait for room.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::RemoteRegion;
 use crate::{Deadline, Endpoint, Error, Result, prefetch};
 
-/// What waits for room in a lane.
+/// An entry that waits for room in a lane.
 pub(super) enum Waiting {
     /// The send with this ticket.
     Send(u32),
@@ -17,28 +17,30 @@ pub(super) enum Waiting {
     Answer(Head),
 }
 
-/// A peer that this process sends to.
+/// A peer that receives messages of this process.
 pub(super) struct Outgoing {
-    /// Where its mailbox is; until that is known there is no room.
+    /// Its mailbox. `None`: not found yet; then there is no room.
     way: Option<PeerMailbox>,
-    /// How many of its lines have been taken, which it could not be told yet.
+    /// Credit for it that waits until its mailbox is found.
     owed: Option<u64>,
     shape: Shape,
-    /// Lines written, and lines known to be taken.
+    /// Lines written.
     sent: u64,
+    /// Lines that the peer has taken, as far as known here.
     freed: u64,
-    /// Bytes of the data ring used, and known to be free again.
+    /// Bytes of the data ring used.
     data_end: u64,
+    /// Bytes of the data ring that are free again, as far as known here.
     data_free: u64,
-    /// What `data_end` was after each line.
+    /// Value of `data_end` after each line.
     ends: Box<[u64]>,
     greeted: bool,
     pub waiting: VecDeque<Waiting>,
-    /// The region that was fetched from last.
+    /// The region of the last fetch.
     imported: Option<([u8; BUNDLE_LEN], RemoteRegion)>,
 }
 
-/// Bytes to be sent.
+/// A payload.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes {
     pub ptr: *const u8,
@@ -79,17 +81,17 @@ impl Outgoing {
         self.way = Some(way);
     }
 
-    /// Takes note of how many lines the peer says that it has taken.
+    /// Notes the peer's credit: the number of lines that it has taken.
     fn credit(&mut self, told: u32) {
         let news = told.wrapping_sub(self.freed as u32);
-        // More than has been sent: nobody wrote that who keeps to the rules.
+        // A credit for more lines than were sent is wrong, and is ignored.
         if news != 0 && u64::from(news) <= self.sent - self.freed {
             self.freed += u64::from(news);
             self.data_free = self.ends[(self.freed - 1) as usize & (self.shape.lines - 1)];
         }
     }
 
-    /// Writes a line with its payload. False: there is no room. `told` is what the peer has written into our word for it.
+    /// Writes a line with its payload. False: there is no room. `told`: the peer's credit word.
     ///
     /// # Safety
     /// The payload is readable.
@@ -121,7 +123,7 @@ impl Outgoing {
                 region: &way.region,
                 offset: self.shape.data(lane, begin),
             };
-            // The line comes together with the data.
+            // The line follows the data at once.
             let base = way.region.parts().base;
             if !base.is_null() {
                 prefetch::for_stores(base.wrapping_add(to.offset), payload.len);
@@ -132,7 +134,7 @@ impl Outgoing {
                 desc: 0,
             };
             // SAFETY:
-            // - readable by the caller's word; the bytes are taken before the call returns.
+            // - contract of this call: the payload is readable. INLINE: the network copies it before the call returns.
             unsafe {
                 endpoint.put(
                     from,
@@ -146,7 +148,7 @@ impl Outgoing {
             end = next;
         } else if payload.len > 0 {
             // SAFETY:
-            // - readable by the caller's word.
+            // - contract of this call: the payload is readable.
             line.carry(unsafe { std::slice::from_raw_parts(payload.ptr, payload.len) });
         }
         self.write(endpoint, way, &line, mark, context)?;
@@ -169,7 +171,7 @@ impl Outgoing {
             .is_some_and(|way| !way.region.is_asynchronous())
     }
 
-    /// Asks for the line that comes next, where it can be written by stores.
+    /// Prefetches the next line, if stores reach it.
     #[inline(always)]
     fn prefetch_next(&self, way: &PeerMailbox) {
         let base = way.region.parts().base;
@@ -205,12 +207,12 @@ impl Outgoing {
         };
         let flags = Flags::INLINE | Flags::ORDERED | Flags::GATHERED;
         // SAFETY:
-        // - a local, whose bytes are taken before the call returns.
+        // - the local line is readable, and the network copies it before the call returns.
         unsafe { endpoint.put_notify(from, at(offset), LINE - 4, notice, flags, context) }?;
         Ok(())
     }
 
-    /// The peer does not look at lanes that nobody has used.
+    /// The peer polls only lanes with a greeting.
     #[cold]
     fn greet(&self, endpoint: &Endpoint, way: &PeerMailbox, context: u64) -> Result<()> {
         let lane = way.lane as usize;
@@ -220,7 +222,7 @@ impl Outgoing {
         notify(endpoint, first, self.shape.news(), 1, context)
     }
 
-    /// Tells the peer how many of its lines have been taken here. False: not yet.
+    /// Writes the number of lines taken here to the peer. False: its mailbox is not found yet, and the credit waits.
     pub fn give_credit(&mut self, endpoint: &Endpoint, taken: u64, context: u64) -> Result<bool> {
         let Some(way) = &self.way else {
             self.owed = Some(taken);
@@ -230,12 +232,12 @@ impl Outgoing {
         notify(endpoint, &way.region, offset, taken as u32, context).map(|()| true)
     }
 
-    /// What it could not be told.
+    /// Takes the credit that waits.
     pub fn take_owed(&mut self) -> Option<u64> {
         self.owed.take()
     }
 
-    /// A region of the peer's that it has named in an offer. Errors: [`Error::Timeout`]: it has to answer, ask again.
+    /// Imports the peer's region of an offer. Errors: [`Error::Timeout`]: the peer has not answered yet, and the caller asks again.
     pub fn import(&mut self, key: &[u8; BUNDLE_LEN], within: Deadline) -> Result<RemoteRegion> {
         if let Some((known, region)) = &self.imported
             && known == key

@@ -1,7 +1,7 @@
-//! Receives that several mailboxes share: a message that comes to one of them takes the first that fits.
+//! Receives that several mailboxes share: a message to one of them takes the first receive that fits.
 //!
-//! A mailbox looks here when no receive of its own fits. What it finds nothing for it keeps, and the pool knows that it does: whoever
-//! posts the next receive tells it to look again.
+//! A mailbox looks here when none of its receives fits. If no receive of the pool fits either, the mailbox keeps the message, and the pool notes the
+//! mailbox. The caller that posts the next receive makes the noted mailboxes look again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Pool {
 struct Inner {
     receives: Slab<Pooled>,
     posted: VecDeque<u32>,
-    /// Mailboxes that keep messages which nothing here fitted.
+    /// Mailboxes with messages that fit no receive of the pool.
     keeping: Vec<u32>,
     mailboxes: u32,
 }
@@ -32,22 +32,22 @@ struct Inner {
 struct Pooled {
     wanted: Wanted,
     room: Room,
-    /// For several messages: given up with less room than this.
+    /// For several messages: the receive ends with less room than this.
     several: Option<usize>,
-    /// Messages that have been found for it, and not been taken.
+    /// Its messages that have not been taken.
     open: u32,
 }
 
 // SAFETY:
-// - the buffer is memory that the caller of `receive` keeps valid until the receive has ended, from whatever thread it is written.
+// - contract of `receive`: the buffer is valid on each thread until the receive has ended.
 unsafe impl Send for Pooled {}
 
-/// Which messages a shared receive takes.
+/// The messages that a shared receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
-    /// The sender as [`Peers::identity`](super::Peers::identity) has it, since every mailbox numbers its peers for itself; `None`: anyone.
+    /// The sender's [`Peers::identity`](super::Peers::identity), since each mailbox has its own numbers of peers. `None`: any sender.
     pub sender: Option<u64>,
-    /// The rest; its source is that of no mailbox, and not looked at.
+    /// The rest. Its source is ignored.
     pub pattern: Pattern,
 }
 
@@ -56,30 +56,30 @@ pub struct Wanted {
 pub struct PoolTicket(u32);
 
 impl PoolTicket {
-    /// A small number that no other receive of the pool has at the same time.
+    /// A small number, unique among the receives of the pool.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where a message goes that has taken a shared receive.
+/// Buffer of a message that has taken a shared receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drawn {
     /// The receive.
     pub of: PoolTicket,
-    /// Where the message is.
+    /// Address of the message.
     pub buffer: *mut u8,
-    /// The room there was for it.
+    /// Room that the message had, in bytes.
     pub capacity: usize,
 }
 
 impl Pool {
-    /// Takes the first message that fits into `capacity` bytes at `buffer`, whichever mailbox it comes to; with `several` all that fit, one
-    /// behind the other, until less than so many bytes are left, or none. The mailboxes that are given are to be told to look
+    /// Takes the first message that fits, from any of the mailboxes, into `capacity` bytes at `buffer`. With `several`: takes all messages that fit, one
+    /// behind the other, until fewer bytes are left than that, or none. The caller makes the returned mailboxes look again
     /// ([`Mailbox::draw_kept`]).
     ///
     /// # Safety
-    /// The bytes are valid for writes, and nobody else's, until the receive has ended.
+    /// Until the receive has ended, the bytes are valid for writes and no other code uses them.
     pub unsafe fn receive(
         &self,
         wanted: Wanted,
@@ -101,13 +101,13 @@ impl Pool {
         (PoolTicket(key as u32), inner.keeping.clone())
     }
 
-    /// Receives that have not ended, or whose ends have not been taken.
+    /// Number of receives that have not ended, or have an end that was not taken.
     pub fn receives(&self) -> usize {
         self.inner.lock().receives.len()
     }
 
-    /// Takes a receive back, as far as no message has been found for it. True: its ticket means nothing any more; false: it does until the
-    /// last of its messages has been taken. `None`: it is not posted.
+    /// Cancels a receive: it takes no further message. True: the ticket is invalid. False: it is valid until the last message of the receive has been
+    /// taken. `None`: the receive is not posted.
     pub fn cancel(&self, ticket: PoolTicket) -> Option<bool> {
         let inner = &mut *self.inner.lock();
         let at = inner.posted.iter().position(|known| *known == ticket.0)?;
@@ -119,7 +119,7 @@ impl Pool {
         Some(none)
     }
 
-    /// The end of a message of this receive has been taken. True: no other one takes part in it, and its ticket means nothing any more.
+    /// Notes that the end of a message has been taken. True: it was the last one of the receive, and the ticket is invalid.
     pub fn taken(&self, ticket: PoolTicket) -> bool {
         let inner = &mut *self.inner.lock();
         let Some(pooled) = inner.receives.get_mut(ticket.index()) else {
@@ -143,13 +143,13 @@ impl Pool {
         self.inner.lock().keeping.retain(|known| *known != mailbox);
     }
 
-    /// What takes a message; `None`: nothing does, and the mailbox keeps it.
+    /// The receive for a message. `None`: no receive fits, and the mailbox keeps the message.
     fn take(&self, mailbox: u32, head: &Head, is_from: impl Fn(u64) -> bool) -> Option<Drawn> {
         let inner = &mut *self.inner.lock();
         let receives = &mut inner.receives;
         let found = inner.posted.iter().position(|key| {
             let wanted = &receives[*key as usize].wanted;
-            // Its sender is compared apart.
+            // The sender is compared by its identity.
             let pattern = Pattern {
                 source: None,
                 ..wanted.pattern
@@ -194,8 +194,8 @@ impl Drop for Share {
 }
 
 impl Mailbox {
-    /// From now on messages that no receive of this mailbox fits take those of the pool. Gives the mailbox's number there. What they take must
-    /// be told to the pool by [`Pool::taken`], when it has ended; [`Mailbox::drawn`] knows which it was.
+    /// Lets messages without a receive of this mailbox take receives of the pool. Returns the mailbox's number there. The caller reports each end to the pool
+    /// by [`Pool::taken`]; [`Mailbox::drawn`] names the receive.
     pub fn draw_from(&mut self, pool: &Arc<Pool>) -> u32 {
         let name = pool.join();
         let pool = pool.clone();
@@ -203,7 +203,7 @@ impl Mailbox {
         name
     }
 
-    /// Looks whether messages that were kept fit what has been posted in the pool meanwhile.
+    /// Gives kept messages to receives that were posted in the pool meanwhile.
     pub fn draw_kept(&mut self) {
         let mut at = 0;
         while let Some(arrival) = self.arrivals.get(at) {
@@ -224,7 +224,7 @@ impl Mailbox {
         }
     }
 
-    /// What a ticket has taken of the pool, if it has.
+    /// The pool's receive of a ticket, if it has one.
     pub fn drawn(&self, ticket: ReceiveTicket) -> Option<Drawn> {
         let receiving = self.receives.get(ticket.index())?;
         let Role::Drawn(of) = receiving.role else {
@@ -237,7 +237,7 @@ impl Mailbox {
         })
     }
 
-    /// What has been taken of the pool and has not ended.
+    /// The pool's receives that messages here have taken and that have not ended.
     pub fn all_drawn(&self) -> impl Iterator<Item = PoolTicket> {
         let roles = self.receives.iter().map(|(_, receiving)| receiving.role);
         roles.filter_map(|role| match role {
@@ -246,7 +246,7 @@ impl Mailbox {
         })
     }
 
-    /// A receive for a message, of those of the pool.
+    /// Takes a receive of the pool for a message.
     #[cold]
     pub(super) fn draw(&mut self, source: u32, head: &Head) -> Option<usize> {
         let share = self.share.as_ref()?;

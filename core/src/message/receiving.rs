@@ -1,4 +1,4 @@
-//! The receiving half of a mailbox: matching, and how payloads get to where they are wanted.
+//! The receiving half of a mailbox: matching, and the transfer of payloads to the buffers.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -19,7 +19,7 @@ impl Mailbox {
     /// Takes the first message that fits into `capacity` bytes at `buffer`, now or later.
     ///
     /// # Safety
-    /// The bytes are valid for writes, and nobody else's, until the receive has ended.
+    /// Until the receive has ended, the bytes are valid for writes and no other code uses them.
     pub unsafe fn receive(
         &mut self,
         pattern: Pattern,
@@ -45,13 +45,13 @@ impl Mailbox {
         ReceiveTicket(key as u32)
     }
 
-    /// Receives that have not ended, or whose ends have not been taken.
+    /// Number of receives that have not ended, or have an end that was not taken.
     #[inline(always)]
     pub fn receives(&self) -> usize {
         self.receives.len()
     }
 
-    /// What has become of a receive; after `Some` the ticket means nothing.
+    /// The result of a receive that has ended. After `Some` the ticket is invalid.
     pub fn test_receive(&mut self, ticket: ReceiveTicket) -> Option<Result<Received>> {
         match &self.receives.get(ticket.0 as usize)?.stage {
             ReceiveStage::Ended(_) => {
@@ -68,20 +68,19 @@ impl Mailbox {
         }
     }
 
-    /// The payload that a receive has not written anywhere, as its sender wished by [`APART`]; to be asked for before
-    /// [`Mailbox::test_receive`].
+    /// The payload of an [`APART`] message, which the receive did not write to its buffer. Call it before [`Mailbox::test_receive`].
     pub fn take_apart(&mut self, ticket: ReceiveTicket) -> Option<Box<[u8]>> {
         self.receives.get_mut(ticket.0 as usize)?.apart.take()
     }
 
-    /// Whether a message has been found for the receive, even though it may still be on its way.
+    /// Whether the receive has a message. Its payload may still be in flight.
     pub fn is_matched(&self, ticket: ReceiveTicket) -> bool {
         self.receives
             .get(ticket.0 as usize)
             .is_some_and(|receiving| !matches!(receiving.stage, ReceiveStage::Posted))
     }
 
-    /// Whose message it is that has been found for the receive, and is on its way.
+    /// Sender of the receive's message while its payload is in flight.
     pub fn comes_from(&self, ticket: ReceiveTicket) -> Option<u32> {
         match &self.receives.get(ticket.0 as usize)?.stage {
             ReceiveStage::Coming(coming) => Some(coming.received.source),
@@ -89,7 +88,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes a receive back that no message has been found for. Then the ticket means nothing.
+    /// Cancels a receive that has no message. True: it is cancelled, and the ticket is invalid.
     pub fn cancel_receive(&mut self, ticket: ReceiveTicket) -> bool {
         let Some(at) = self.posted.iter().position(|known| *known == ticket.0) else {
             return false;
@@ -99,7 +98,7 @@ impl Mailbox {
         true
     }
 
-    /// The first message that has come, that fits, and that no receive has taken.
+    /// The first message that fits and has no receive.
     pub fn probe(&self, pattern: Pattern) -> Option<Received> {
         self.arrivals
             .iter()
@@ -107,7 +106,7 @@ impl Mailbox {
             .map(|arrival| received(arrival.source, &arrival.head))
     }
 
-    /// Does what a line says.
+    /// Carries out a line.
     #[inline]
     pub(super) fn take(&mut self, window: &Window, peer: u32, line: &Line) {
         let mut bytes = 0;
@@ -124,7 +123,7 @@ impl Mailbox {
         self.took(window, peer, bytes);
     }
 
-    /// A line has been dealt with, and so many bytes of the data ring are free.
+    /// Ends a line. `bytes`: its bytes in the data ring, which are free now.
     #[inline(always)]
     pub(super) fn took(&mut self, window: &Window, peer: u32, bytes: usize) {
         let taken = window.took(peer);
@@ -137,7 +136,7 @@ impl Mailbox {
         }
     }
 
-    /// Gives how much of the data ring the line has used.
+    /// Returns the bytes of the data ring that the line has used.
     #[cold]
     fn take_rare(&mut self, window: &Window, peer: u32, head: &Head, line: &Line) -> usize {
         match head.kind {
@@ -163,7 +162,7 @@ impl Mailbox {
             bytes: 0,
         };
         let context = self.context(peer);
-        // A peer that has gone, or cannot be found, needs no credit.
+        // A peer that has gone or cannot be found needs no credit.
         if self.outgoing(peer).is_ok()
             && let Some(outgoing) = &mut self.outgoing[peer as usize]
             && outgoing.give_credit(&self.endpoint, taken, context) == Ok(false)
@@ -172,7 +171,7 @@ impl Mailbox {
         }
     }
 
-    /// A message has come: to the receive that it fits, or to those that wait for one.
+    /// Gives a new message to the first receive that it fits. Without a receive, it is kept.
     #[inline]
     fn arrived(&mut self, window: &Window, source: u32, head: Head, line: &Line) {
         if let Some(key) = self.find_posted(source, &head) {
@@ -197,7 +196,7 @@ impl Mailbox {
             _ if head.len > INLINE => {
                 let bytes = window.data(source, line, head.len);
                 // SAFETY:
-                // - within the data ring; the sender does not touch it before it gets credit for the line.
+                // - `window.data` stays within the data ring. The sender does not write there before it gets credit for the line.
                 Payload::Long(unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) }.into())
             }
             _ => Payload::Short(*line.carried()),
@@ -229,7 +228,7 @@ impl Mailbox {
         Some(key)
     }
 
-    /// Gives a message that had to wait to the receive that wants it.
+    /// Gives a kept message to a receive.
     pub(super) fn hand_over(&mut self, key: usize, arrival: Arrival) {
         let Arrival {
             source,
@@ -249,7 +248,7 @@ impl Mailbox {
         }
     }
 
-    /// A receive has ended.
+    /// Ends a receive.
     #[inline(always)]
     fn end_receive(&mut self, key: usize, result: Result<Received>) {
         self.receives[key].stage = ReceiveStage::Ended(result);
@@ -258,7 +257,7 @@ impl Mailbox {
         }
     }
 
-    /// Ends a receive by a payload that is here.
+    /// Copies a payload to the buffer, and ends the receive.
     #[inline]
     fn fill(&mut self, key: usize, source: u32, head: &Head, bytes: Bytes) {
         if head.context & APART != 0 {
@@ -267,7 +266,7 @@ impl Mailbox {
             let receiving = &self.receives[key];
             let len = bytes.len.min(receiving.capacity);
             // SAFETY:
-            // - `capacity` bytes of the buffer are valid by the word of `receive`'s caller; the payload is held by our caller.
+            // - contract of `receive`: `capacity` bytes of the buffer are valid. The caller of `fill` holds the payload.
             unsafe { crate::copy(bytes.ptr, receiving.buffer, len) };
         }
         self.end_receive(key, Ok(received(source, head)));
@@ -279,12 +278,12 @@ impl Mailbox {
     #[cold]
     fn put_apart(&mut self, key: usize, bytes: Bytes) {
         // SAFETY:
-        // - the payload is held by the caller of `fill`.
+        // - the caller of `fill` holds the payload.
         let payload = unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) };
         self.receives[key].apart = Some(payload.into());
     }
 
-    /// Gets an offered payload, or asks for it.
+    /// Fetches an offered payload, or asks the sender to stream it.
     fn fetch(&mut self, key: usize, source: u32, head: &Head, offer: &Offer) {
         let span = trace::span();
         let mut coming = Coming {
@@ -309,7 +308,7 @@ impl Mailbox {
                     offset: offer.offset as usize,
                 };
                 // SAFETY:
-                // - `len` bytes of the buffer are valid until the receive has ended, by the word of `receive`'s caller.
+                // - contract of `receive`: `len` bytes of the buffer are valid until the receive has ended.
                 let outcome = unsafe {
                     self.endpoint
                         .get(local, remote, len, Flags::empty(), GET | key as u64)
@@ -330,13 +329,13 @@ impl Mailbox {
                 }
             }
             Err(Error::Timeout) => {
-                // The sender has not said yet where it is.
+                // The sender has not answered yet.
                 self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 self.sought.push((key as u32, *head, *offer));
                 self.window.restless.store(true, Ordering::Relaxed);
             }
             Err(Error::Os(_) | Error::Unreachable(_)) => {
-                // The kernel does not let us look into the sender: it has to send.
+                // The kernel does not permit a read of the sender's memory, so the sender streams.
                 coming.from = None;
                 self.receives[key].stage = ReceiveStage::Coming(Box::new(coming));
                 self.answer(source, Kind::Stream, head.ticket, key as u64);
@@ -345,7 +344,7 @@ impl Mailbox {
         }
     }
 
-    /// Looks again for payloads whose senders had not answered.
+    /// Tries again to fetch payloads of senders that had not answered.
     pub(super) fn seek(&mut self) {
         for (key, head, offer) in std::mem::take(&mut self.sought) {
             let receiving = self.receives.get(key as usize);
@@ -363,7 +362,7 @@ impl Mailbox {
         self.outgoing(source)?.import(key, patience)
     }
 
-    /// A payload has been fetched, or could not be.
+    /// Ends a fetch.
     pub(super) fn fetched(&mut self, key: usize, result: Result<()>) {
         let Some(receiving) = self.receives.get_mut(key) else {
             return;
@@ -401,7 +400,7 @@ impl Mailbox {
         self.answer(coming.received.source, Kind::Done, coming.ticket, 0);
     }
 
-    /// A payload that was asked for will not come.
+    /// Ends a receive: the sender has abandoned the message.
     fn gone(&mut self, peer: u32, key: usize) {
         let receiving = self.receives.get(key);
         if let Some(ReceiveStage::Coming(coming)) = receiving.map(|receiving| &receiving.stage)
@@ -411,7 +410,7 @@ impl Mailbox {
         }
     }
 
-    /// A part of a streamed payload has come.
+    /// Takes a part of a streamed payload.
     fn part(&mut self, window: &Window, peer: u32, head: &Head, line: &Line) {
         let bytes = if head.len > INLINE {
             window.data(peer, line, head.len)
@@ -433,7 +432,7 @@ impl Mailbox {
         }
         let room = receiving.capacity.saturating_sub(offset).min(bytes.len);
         // SAFETY:
-        // - within the buffer, valid by the word of `receive`'s caller, and within the data ring.
+        // - contract of `receive`: the buffer is valid. `room` keeps the copy within it, and `bytes` is within the data ring or the line.
         unsafe { crate::copy(bytes.ptr, receiving.buffer.wrapping_add(offset), room) };
         coming.done += head.len;
         window.count_part();
@@ -449,7 +448,7 @@ fn offer(window: &Window, source: u32, line: &Line) -> Offer {
     let bytes = window.data(source, line, size_of::<Offer>());
     let mut offer: Offer = bytemuck::Zeroable::zeroed();
     // SAFETY:
-    // - within the data ring; the sender does not touch it before it gets credit for the line; any bytes are an offer.
+    // - `window.data` stays within the data ring. The sender does not write there before it gets credit for the line. Each bit pattern is an `Offer`.
     unsafe { std::ptr::copy_nonoverlapping(bytes.ptr, (&raw mut offer).cast(), bytes.len) };
     offer
 }

@@ -1,4 +1,4 @@
-//! The sending half of a mailbox: announcements, streams, answers, multicasts, and what waits for room.
+//! The sending half of a mailbox: announcements, streams, answers, multicasts, and the wait for room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,25 +13,24 @@ use crate::engine::Engine;
 use crate::sync::tally;
 use crate::{Error, Result, trace};
 
-/// Payloads from this length on are streamed by senders that wait for nothing else: both sides copy at once, which is faster than
-/// one copy by the receiver.
+/// Shortest payload that an attentive sender streams. Both sides copy at the same time, which is faster than one copy by the receiver.
 const STREAM: usize = 32 << 10;
 
-/// How a multicast went.
+/// Result of a multicast.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Multicast {
-    /// The buffer may be used again; what is under way needs nothing but progress.
+    /// The caller may use the buffer again. The sends end by progress.
     Staged,
-    /// No room: call again after some progress.
+    /// No room. The caller calls again after some progress.
     NoRoom,
-    /// Too long to be staged: the buffer is in use until all these have ended.
+    /// The payload is too long to be staged. The buffer is in use until all these sends have ended.
     Exposed(Vec<SendTicket>),
 }
 
 impl Mailbox {
-    /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: the caller does nothing but make progress
-    /// until it has. Errors: those of [`Peers::find`](super::Peers::find); [`Error::PeerDead`], [`Error::StaleRegion`];
-    /// [`Error::InvalidArgument`] for an [`APART`] message longer than [`Shape::eager`](super::Shape::eager).
+    /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: until the end, the caller only makes progress. Errors: as
+    /// [`Peers::find`](super::Peers::find); [`Error::PeerDead`], [`Error::StaleRegion`]; [`Error::InvalidArgument`] for an [`APART`] message longer than
+    /// [`Shape::eager`](super::Shape::eager).
     ///
     /// # Safety
     /// The bytes stay valid, and unchanged, until the send has ended.
@@ -62,7 +61,7 @@ impl Mailbox {
         if kind != Kind::Offer && !waits {
             let bytes = Bytes { ptr: data, len };
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the payload is readable.
             if unsafe { self.push(to, &head, bytes) }? {
                 if kind == Kind::Eager {
                     return Ok(None);
@@ -75,13 +74,13 @@ impl Mailbox {
         if kind == Kind::Offer {
             letter.attentive = attentive && !engine.crowded() && len >= STREAM;
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes stay valid until the send has ended, and the letter ends the exposure then.
             letter.exposed = unsafe { engine.expose(data, len) }.ok().map(Arc::new);
         }
         self.start(to, letter).map(Some)
     }
 
-    /// Writes a letter's line, or puts it where letters wait for room.
+    /// Writes the line of a letter, or queues the letter until there is room.
     fn start(&mut self, to: u32, letter: Letter) -> Result<SendTicket> {
         let waits = !self.outgoing(to)?.waiting.is_empty();
         let span = trace::span();
@@ -111,7 +110,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Something waits to be sent there.
+    /// Notes that a message to this peer waits for room.
     pub(super) fn is_busy(&mut self, to: u32) {
         if !self.busy.contains(&to) {
             self.busy.push(to);
@@ -119,11 +118,11 @@ impl Mailbox {
         self.window.restless.store(true, Ordering::Relaxed);
     }
 
-    /// Writes a send's line, if there is room.
+    /// Writes the line of a send, if there is room.
     #[inline]
     fn announce(&mut self, to: u32, head: &Head, freight: &Freight) -> Result<bool> {
         // SAFETY:
-        // - bytes of the freight, or bytes that are valid until the send has ended, by the word of `send`'s caller.
+        // - contract of `send`: the bytes are valid until the send has ended. Other bytes belong to the freight.
         unsafe { self.push(to, head, freight.bytes()) }
     }
 
@@ -136,15 +135,15 @@ impl Mailbox {
             return Err(Error::PeerDead);
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the payload is readable.
         unsafe { outgoing.push(&self.endpoint, told, head, payload, context) }
     }
 
-    /// Sends the same bytes to several peers, which may be any number of them. Errors: as for [`Mailbox::send`], of the first peer that
-    /// cannot be reached; those before it get the message, unless it was too long to be staged.
+    /// Sends the same bytes to any number of peers. Errors: as [`Mailbox::send`], for the first peer that cannot be reached. Peers before it get the message,
+    /// unless it is too long to be staged.
     ///
     /// # Safety
-    /// As for [`Mailbox::send`], where [`Multicast::Exposed`] is answered.
+    /// As [`Mailbox::send`], if the result is [`Multicast::Exposed`].
     pub unsafe fn send_to_all(
         &mut self,
         engine: &Engine,
@@ -167,21 +166,21 @@ impl Mailbox {
             }
             let staging = self.staging.as_mut().expect("just made");
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are readable.
             match unsafe { staging.stage(data, len, readers) } {
                 Some((at, number)) => (Kind::Offer, Some(staging.region()), at, Some(number)),
                 None => return Ok(Multicast::NoRoom),
             }
         } else {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes stay valid until the sends have ended, and the last letter ends the exposure.
             let exposed = unsafe { engine.expose(data, len) }?;
             (Kind::Offer, Some(Arc::new(exposed)), 0, None)
         };
         let mut short = [0; INLINE];
         if kind == Kind::Eager {
             // SAFETY:
-            // - the caller's word; no more than `INLINE` bytes.
+            // - contract of this call: the bytes are readable. There are at most `INLINE` of them.
             unsafe { crate::copy(data, short.as_mut_ptr(), len) };
         }
         let detached = kind == Kind::Eager || staged.is_some();
@@ -219,7 +218,7 @@ impl Mailbox {
         })
     }
 
-    /// Peers that have not got what was sent to several at once.
+    /// Peers that do not have a multicast yet.
     pub fn readers(&self) -> impl Iterator<Item = u32> {
         let under_way = |sending: &&Sending| {
             sending.is_detached() && !matches!(sending.stage, SendStage::Ended(_))
@@ -234,7 +233,7 @@ impl Mailbox {
         }
     }
 
-    /// What has become of a send; after `Some` the ticket means nothing. Errors: [`Error::PeerDead`] and what else kept it from being sent.
+    /// The result of a send that has ended. After `Some` the ticket is invalid. Errors: [`Error::PeerDead`], and each other reason of the failure.
     pub fn test_send(&mut self, ticket: SendTicket) -> Option<Result<()>> {
         match &self.sends.get(ticket.0 as usize)?.stage {
             SendStage::Ended(_) => match self.sends.remove(ticket.0 as usize).stage {
@@ -245,7 +244,7 @@ impl Mailbox {
         }
     }
 
-    /// Takes a send back that has not been announced to the other side yet. Then the ticket means nothing.
+    /// Cancels a send that has not been announced to the peer. True: it is cancelled, and the ticket is invalid.
     pub fn cancel_send(&mut self, ticket: SendTicket) -> bool {
         let Some(sending) = self.sends.get(ticket.0 as usize) else {
             return false;
@@ -262,7 +261,7 @@ impl Mailbox {
         true
     }
 
-    /// The other side has received a message.
+    /// The peer has received a message.
     pub(super) fn done(&mut self, peer: u32, ticket: u32) {
         if ticket & WAITED != 0 {
             self.receipt(peer, ticket);
@@ -281,7 +280,7 @@ impl Mailbox {
         }
     }
 
-    /// The other side asks for the payload.
+    /// The peer asks for the payload.
     pub(super) fn stream(&mut self, peer: u32, head: &Head) {
         let Some(sending) = self.sends.get_mut(head.ticket as usize) else {
             return;
@@ -301,7 +300,7 @@ impl Mailbox {
         }
     }
 
-    /// Sends as much of a streamed payload as there is room for. False: nothing is left to do.
+    /// Sends parts of a streamed payload while there is room. False: the stream is over.
     fn pump(&mut self, ticket: u32) -> bool {
         let Some(sending) = self.sends.get(ticket as usize) else {
             return false;
@@ -328,7 +327,7 @@ impl Mailbox {
                 len: part,
             };
             // SAFETY:
-            // - part of the payload, which is valid until the send has ended.
+            // - contract of `send`: the payload is valid until the send has ended.
             match unsafe { self.push(to, &head, bytes) } {
                 Ok(true) => {
                     done += part;
@@ -345,7 +344,7 @@ impl Mailbox {
         done < len
     }
 
-    /// Tells a sender what became of its message.
+    /// Answers a message.
     #[inline]
     pub(super) fn answer(&mut self, to: u32, kind: Kind, ticket: u32, extra: u64) {
         let head = Head {
@@ -364,14 +363,14 @@ impl Mailbox {
             // - no payload.
             match unsafe { self.push(to, &head, Bytes::NONE) } {
                 Ok(false) => {}
-                // A sender that has gone needs no answer.
+                // A peer that has gone needs no answer.
                 Ok(true) | Err(_) => return,
             }
         }
         let _ = self.wait_for_room(to, Waiting::Answer(head));
     }
 
-    /// Sends what waited for room, as far as there is some now.
+    /// Sends the messages that wait, while there is room.
     #[cold]
     pub(super) fn push_on(&mut self) {
         let mut nth = 0;
@@ -406,7 +405,7 @@ impl Mailbox {
         self.window.restless.store(restless, Ordering::Relaxed);
     }
 
-    /// False: nothing waits any more. Errors: the peer cannot be found.
+    /// Sends the messages to one peer that wait. False: none is left. Errors: the peer cannot be found.
     fn push_waiting(&mut self, to: u32) -> Result<bool> {
         let context = self.context(to);
         if self.outgoing[to as usize].is_some() && !self.outgoing(to)?.is_found() {
@@ -456,7 +455,7 @@ impl Mailbox {
         }
     }
 
-    /// Detached sends that have ended have nobody else who would take them away.
+    /// Removes detached sends that have ended: they have no caller.
     pub(super) fn reap(&mut self) {
         let ended = |(key, sending): (usize, &Sending)| {
             let over = matches!(sending.stage, SendStage::Ended(_));

@@ -1,5 +1,5 @@
-//! Receives for several messages, which lie one behind the other in one buffer. Such a receive stays where it is among those posted until
-//! too little room is left; each message gets a receive of its own for its part of the buffer.
+//! Receives for several messages, one behind the other in one buffer. Such a receive keeps its place among the posted receives until too little room is
+//! left. Each message gets its own receive for its part of the buffer.
 
 use super::layout::Head;
 use super::mailbox::Mailbox;
@@ -13,8 +13,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Takes the room of the next message away from the beginning; and whether so little is left, or it was so little, that no other one
-    /// is to follow.
+    /// Takes the room of the next message from the beginning. True: the receive ends, since the message was too long or too little room is left.
     pub fn part(&mut self, head: &Head, least: usize) -> (Room, bool) {
         let part = Room {
             begin: self.begin,
@@ -31,12 +30,12 @@ impl Room {
 }
 
 impl Mailbox {
-    /// Takes messages that fit, one after the other, into `capacity` bytes at `buffer`, until less than `least` are left, or none. Each
-    /// has a ticket that [`Mailbox::take_ended`] gives and [`Mailbox::share`] knows; with the last of them this receive's means nothing
-    /// any more. A message of the kind [`APART`] uses nothing of the buffer.
+    /// Takes messages that fit, one after the other, into `capacity` bytes at `buffer`, until fewer than `least` bytes are left, or none. Each message has a
+    /// ticket: [`Mailbox::take_ended`] returns it and [`Mailbox::share`] describes it. After the last of them the ticket of this receive is invalid. An
+    /// [`APART`] message uses no bytes of the buffer.
     ///
     /// # Safety
-    /// The bytes are valid for writes, and nobody else's, until the last share has been taken, or the receive was cancelled.
+    /// Until the last share has been taken or the receive is cancelled, the bytes are valid for writes and no other code uses them.
     pub unsafe fn receive_several(
         &mut self,
         pattern: Pattern,
@@ -66,7 +65,7 @@ impl Mailbox {
         ReceiveTicket(key as u32)
     }
 
-    /// What a ticket is of a receive for several messages, if it is.
+    /// The share that a ticket has in a receive for several messages, if it has one.
     pub fn share(&self, ticket: ReceiveTicket) -> Option<Share> {
         let receiving = self.receives.get(ticket.0 as usize)?;
         let Role::Part(of) = receiving.role else {
@@ -82,8 +81,8 @@ impl Mailbox {
         })
     }
 
-    /// Takes a receive for several messages back, as far as no message has been found for it. True: its ticket means nothing any more; false:
-    /// it does until its last share has been taken. `None`: it is not posted.
+    /// Cancels a receive for several messages: it takes no further message. True: the ticket is invalid. False: it is valid until the last share has been
+    /// taken. `None`: the receive is not posted.
     pub fn cancel_several(&mut self, ticket: ReceiveTicket) -> Option<bool> {
         let at = self.posted.iter().position(|known| *known == ticket.0)?;
         self.posted.remove(at);
@@ -95,7 +94,7 @@ impl Mailbox {
         Some(none)
     }
 
-    /// A receive for the next message of one for several.
+    /// A receive for the next message of a receive for several messages.
     pub(super) fn take_part(&mut self, key: usize, head: &Head) -> usize {
         let Receiving {
             role,
@@ -128,7 +127,7 @@ impl Mailbox {
         })
     }
 
-    /// The result of a share has been taken.
+    /// Notes that the result of a share has been taken.
     pub(super) fn part_taken(&mut self, of: u32) {
         let key = of as usize;
         let posted = self.posted.contains(&of);

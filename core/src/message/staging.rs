@@ -1,4 +1,4 @@
-//! Where the payloads of multicasts lie until everybody has fetched them.
+//! Memory for the payloads of multicasts until all peers have fetched them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ struct Entry {
     readers: usize,
 }
 
-/// A ring of payloads that peers read. Room is freed in the order in which it was taken.
+/// A ring of payloads that peers read. Room is freed in the order of the copies.
 pub(super) struct Staging {
     region: Arc<Region>,
     entries: VecDeque<Entry>,
@@ -37,7 +37,7 @@ impl Staging {
         })
     }
 
-    /// Whether payloads of `len` bytes can be staged at all.
+    /// Whether a payload of `len` bytes can be staged.
     pub fn holds(len: usize) -> bool {
         len as u64 <= SIZE / 2
     }
@@ -46,8 +46,7 @@ impl Staging {
         self.region.clone()
     }
 
-    /// Copies a payload that `readers` peers will fetch; gives its offset, and the number by which [`free`](Staging::free) knows
-    /// it. `None`: there is no room.
+    /// Copies a payload that `readers` peers will fetch. Returns its offset and its number for [`free`](Staging::free). `None`: there is no room.
     ///
     /// # Safety
     /// `len` bytes at `data` are readable.
@@ -69,7 +68,7 @@ impl Staging {
         }
         let offset = (begin % SIZE) as usize;
         // SAFETY:
-        // - readable by the caller's word; within the region, in a part that nobody reads.
+        // - contract of this call: the bytes are readable. The copy is within the region, in a part that no peer reads.
         unsafe { crate::copy(data, self.region.base().add(offset), len) };
         self.end = begin + wanted;
         self.entries.push_back(Entry {
@@ -79,7 +78,7 @@ impl Staging {
         Some((offset, self.first + self.entries.len() as u64 - 1))
     }
 
-    /// One reader less.
+    /// Counts one reader less.
     pub fn free(&mut self, number: u64) {
         let Some(entry) = number
             .checked_sub(self.first)

@@ -1,4 +1,4 @@
-//! What is known of messages under way.
+//! The state of messages in progress.
 
 use std::sync::Arc;
 
@@ -9,41 +9,42 @@ use crate::bundle::BUNDLE_LEN;
 use crate::region::{Region, RemoteRegion};
 use crate::{Error, Result};
 
-/// For [`Pattern::ignore`]: every tag is accepted.
+/// For [`Pattern::ignore`]: accepts all tags.
 pub const ANY_TAG: u64 = u64::MAX;
-/// The bit of [`Envelope::context`] that receives do not select by; given to the receiver as it is.
+/// A bit of [`Envelope::context`] that matching ignores. The receiver gets it unchanged.
 pub const MARK: u8 = 1 << 7;
-/// Another one: the payload, which must be short, is not written where the receive wants it, but kept for [`Mailbox::take_apart`].
+/// A bit of [`Envelope::context`] that matching ignores. The payload, which must be short, is not written to the receive's buffer. It is kept for
+/// [`Mailbox::take_apart`].
 ///
 /// [`Mailbox::take_apart`]: super::Mailbox::take_apart
 pub const APART: u8 = 1 << 6;
 
-/// What a message says of itself beside its payload.
+/// Data of a message beside its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Envelope {
     /// Messages of different contexts never meet.
     pub context: u8,
-    /// What receives select by.
+    /// Receives select by it.
     pub tag: u64,
-    /// Given to the receiver as it is.
+    /// The receiver gets it unchanged.
     pub extra: u64,
 }
 
-/// Which messages a receive takes.
+/// The messages that a receive takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
-    /// The sender; `None`: anyone.
+    /// The sender. `None`: any sender.
     pub source: Option<u32>,
     /// The context.
     pub context: u8,
     /// The tag.
     pub tag: u64,
-    /// Bits of the tag that need not agree.
+    /// Bits of the tag that matching ignores.
     pub ignore: u64,
 }
 
 impl Pattern {
-    /// Messages of `context` from `source` (`None`: from anyone) with any tag.
+    /// Messages of `context` from `source` (`None`: any sender) with any tag.
     pub fn from(source: Option<u32>, context: u8) -> Self {
         Pattern {
             source,
@@ -61,81 +62,83 @@ impl Pattern {
     }
 }
 
-/// When a send has ended.
+/// Event that ends a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// The buffer may be used again.
+    /// The caller may use the buffer again.
     Buffered,
-    /// The message has been received.
+    /// The peer has received the message.
     Synchronous,
 }
 
-/// Which of several receives that fit takes a message.
+/// Rule that selects one of several receives that fit a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precedence {
-    /// The one that was posted first.
+    /// The receive that was posted first.
     Posted,
-    /// One that names the source before one that does not (iRCCE manual §6.2).
+    /// Receives that name the source come before receives that do not (iRCCE manual §6.2).
     Named,
 }
 
 /// A message that has been received, or probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub source: u32,
-    /// What it says of itself.
+    /// Its envelope.
     pub envelope: Envelope,
-    /// Its length in bytes; where that is more than the buffer holds, the rest is lost and was not written.
+    /// Its length in bytes. The part that does not fit in the buffer is lost, and is not written.
     pub len: usize,
 }
 
-/// A send under way.
+/// A send in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SendTicket(pub(super) u32);
 
-/// A receive under way.
+/// A receive in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReceiveTicket(pub(super) u32);
 
 impl ReceiveTicket {
-    /// A small number that no other receive under way at the mailbox has.
+    /// A small number, unique among the receives in progress at the mailbox.
     #[inline(always)]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A message on its way.
+/// A send and its stage.
 pub(super) struct Sending {
     pub to: u32,
     pub stage: SendStage,
-    /// What is needed of it after its announcement, or before there is room for that.
+    /// The message, while it waits for room, or while its payload is still needed.
     pub letter: Option<Box<Letter>>,
-    /// Nobody asks what becomes of it, and its bytes may be gone; the other side has been told where they were.
+    /// The caller has abandoned it, and its bytes may be invalid. The peer knows its announcement.
     pub given_up: bool,
 }
 
 pub(super) struct Letter {
     pub head: Head,
     pub data: *const u8,
-    /// The sender waits inside the library, so that it can stream.
+    /// The sender waits inside the library, so it can stream.
     pub attentive: bool,
-    /// Where peers can fetch the payload, and at which offset.
+    /// The region in which peers can fetch the payload.
     pub exposed: Option<Arc<Region>>,
+    /// Offset of the payload in it.
     pub offset: u64,
-    /// Nobody asks what becomes of it: a part of a multicast.
+    /// It is a part of a multicast, and has no caller that waits for it.
     pub detached: bool,
-    /// Of a detached one: its payload if it is short, else the number of what is staged.
+    /// Payload of a short detached message.
     pub short: [u8; INLINE],
+    /// Number of the staged payload of a long detached message.
     pub staged: Option<u64>,
 }
 
 // SAFETY:
-// - `data` is memory that the caller of `send` keeps valid until the send has ended, from whatever thread it is read.
+// - contract of `send`: `data` is valid on each thread until the send has ended.
 unsafe impl Send for Letter {}
 
-/// What travels with a line.
+/// The payload of a line.
 pub(super) enum Freight {
     Bytes(Bytes),
     Short([u8; INLINE], usize),
@@ -162,9 +165,9 @@ impl Freight {
 pub(super) enum SendStage {
     /// No room in the lane yet.
     Waiting,
-    /// The other side answers when it has been received.
+    /// The peer answers when it has received the message.
     Announced,
-    /// The other side has asked for the payload: bytes that have gone, and its name for the receive.
+    /// The peer has asked for the payload. `done`: bytes sent. `receive`: the peer's number of the receive.
     Streaming {
         done: usize,
         receive: u32,
@@ -172,13 +175,13 @@ pub(super) enum SendStage {
     Ended(Result<()>),
 }
 
-/// What a receive is for.
+/// The kind of a receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// One message.
     Whole,
-    /// Several messages, one behind the other: given up with less room than `least`. Its messages are received by parts of it, of which
-    /// `open` have not been taken.
+    /// Several messages, one behind the other. It ends with less room than `least`. Parts of it receive its messages; `open` of them have not been
+    /// taken.
     Several { least: usize, open: u32 },
     /// One of the messages of the receive with this ticket.
     Part(u32),
@@ -186,16 +189,16 @@ pub(super) enum Role {
     Drawn(PoolTicket),
 }
 
-/// One of the messages that a receive for several has taken.
+/// A message of a receive for several messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     /// The receive for several.
     pub of: ReceiveTicket,
-    /// Where its message is.
+    /// Address of the message.
     pub buffer: *mut u8,
-    /// The room there was for it.
+    /// Room that the message had, in bytes.
     pub capacity: usize,
-    /// No other message comes into the buffer, and all others have been taken: with this one the receive ends, too.
+    /// The last message of the buffer. All others have been taken, and the receive ends with it.
     pub last: bool,
 }
 
@@ -210,34 +213,34 @@ pub(super) struct Receiving {
 }
 
 // SAFETY:
-// - as for `Letter`.
+// - contract of `receive`: `buffer` is valid on each thread until the receive has ended.
 unsafe impl Send for Receiving {}
 
 pub(super) enum ReceiveStage {
     Posted,
-    /// The payload is on its way.
+    /// The payload is in flight.
     Coming(Box<Coming>),
     Ended(Result<Received>),
 }
 
 pub(super) struct Coming {
     pub received: Received,
-    /// The sender's name of the message.
+    /// The sender's number of the message.
     pub ticket: u32,
-    /// Bytes that have come by streaming.
+    /// Bytes received by streaming.
     pub done: usize,
-    /// Kept while the payload is fetched from it.
+    /// The sender's region, while the payload is fetched from it.
     pub from: Option<RemoteRegion>,
 }
 
 impl Coming {
-    /// Whether `peer` may say what becomes of it. What is fetched is written to the buffer until that has ended, whatever anybody says.
+    /// Whether `peer` may end it. A fetch writes to the buffer until the network ends it, so no peer may end a fetch.
     pub fn streams_from(&self, peer: u32) -> bool {
         self.from.is_none() && self.received.source == peer
     }
 }
 
-/// A message that nobody has asked for yet.
+/// A message without a receive.
 pub(super) struct Arrival {
     pub source: u32,
     pub head: Head,
@@ -247,15 +250,15 @@ pub(super) struct Arrival {
 pub(super) enum Payload {
     Short([u8; INLINE]),
     Long(Box<[u8]>),
-    /// Where it can be fetched.
+    /// Location of the payload.
     Offer(Offer),
 }
 
-/// Where the payload of an offered message is.
+/// Location of the payload of an offered message.
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(super) struct Offer {
-    /// Key of the region; all zero: it can only be streamed.
+    /// Key of the region. All zero: the sender must stream it.
     pub key: [u8; BUNDLE_LEN],
     pub offset: u64,
     /// Not 0: the sender can stream.
@@ -298,7 +301,7 @@ impl Letter {
 }
 
 impl Sending {
-    /// One whose payload has gone with its announcement.
+    /// A send that went together with its payload.
     #[inline(always)]
     pub fn announced(to: u32) -> Self {
         Sending {
@@ -309,7 +312,7 @@ impl Sending {
         }
     }
 
-    /// The letter's line has been written.
+    /// Notes that the line of the letter has been written.
     pub fn went(&mut self) {
         let kind = self.letter.as_ref().map(|letter| letter.head.kind);
         self.stage = match kind {
@@ -322,7 +325,7 @@ impl Sending {
         self.letter.as_ref().is_some_and(|letter| letter.detached)
     }
 
-    /// Ends it, unless it has ended. What peers could still fetch they can no more.
+    /// Ends it, unless it has ended. Peers can no longer fetch its payload.
     #[inline]
     pub fn end(&mut self, result: Result<()>) {
         if !matches!(self.stage, SendStage::Ended(_)) {

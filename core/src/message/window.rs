@@ -1,4 +1,4 @@
-//! The receiving side of a mailbox's memory: who has begun to send, and the next line of each. Looking needs no lock.
+//! The receiving side of a mailbox's memory: the peers that have begun to send, and the next line of each. A look takes no lock.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::region::{Region, Rights};
 use crate::transport::Handler;
 use crate::{Result, announced, prefetch};
 
-/// As many lanes as a shape has peers.
+/// Memory of one lane for each peer of the shape.
 struct Block {
     region: Region,
     base: *mut u8,
@@ -37,29 +37,29 @@ impl Default for Lane {
     }
 }
 
-/// The memory that peers write to, and how far it has been read.
+/// The memory that peers write to, and the number of lines read.
 pub(super) struct Window {
     blocks: Box<[OnceLock<Block>]>,
-    /// That of the first block.
+    /// Base of the first block.
     base: *mut u8,
     shape: Shape,
     /// Indexed by peer; set for existing blocks.
     lanes: Box<[Lane]>,
     made: AtomicUsize,
     taken_from_all: AtomicU64,
-    /// Peers that have begun to send, as far as that has been noticed.
+    /// Known peers that have begun to send.
     active: Box<[AtomicU32]>,
     actives: AtomicUsize,
     known: Box<[AtomicBool]>,
     greetings: AtomicU64,
-    /// Parts of streams that have been sent or have come.
+    /// Parts of streams that were sent or received.
     parts: AtomicU64,
-    /// Something waits that only progress can move on.
+    /// An operation waits that only progress can continue.
     pub restless: AtomicBool,
 }
 
 // SAFETY:
-// - the pointers lead to memory of the regions, which is shared by purpose: atomics, and data that lines announce.
+// - the pointers lead to memory of the regions. Peers share it: it holds atomics, and data that is read only after its line has announced it.
 unsafe impl Send for Window {}
 // SAFETY:
 // - as for Send.
@@ -87,7 +87,7 @@ impl Window {
         Ok(window)
     }
 
-    /// Makes another block. For the one thread that takes lines. Errors: [`Error::Exhausted`], also if there are all.
+    /// Makes another block. Only the thread that takes lines may call. Errors: [`Error::Exhausted`], also if all blocks exist.
     pub fn grow(&self, engine: &Engine) -> Result<()> {
         let (shape, nth) = (self.shape, self.lanes() / self.shape.peers);
         let place = self.blocks.get(nth).ok_or_else(|| shape.no_lane())?;
@@ -111,7 +111,7 @@ impl Window {
         if nth > 0 {
             let (key, first) = (block.region.key(), self.first());
             // SAFETY:
-            // - room for it in the first block, which peers read only when the word behind says so.
+            // - the first block has room for it (arithmetic of the shape). Peers read it only after the word, which is stored last.
             unsafe {
                 let place = first.base.add(shape.key_of(nth));
                 crate::copy(key.as_bytes().as_ptr(), place, BUNDLE_LEN);
@@ -122,7 +122,7 @@ impl Window {
         Ok(())
     }
 
-    /// Lanes that have been made.
+    /// Number of lanes that exist.
     pub fn lanes(&self) -> usize {
         self.made.load(Ordering::Acquire)
     }
@@ -139,22 +139,22 @@ impl Window {
         self.first().region.handle_by(handler)
     }
 
-    /// How many parts of streams have been sent or have come.
+    /// Number of parts of streams that were sent or received.
     #[inline(always)]
     pub fn parts(&self) -> u64 {
         self.parts.load(Ordering::Relaxed)
     }
 
-    /// One more. For the one thread that has the mailbox.
+    /// Counts a part. Only the thread that holds the mailbox may call.
     pub fn count_part(&self) {
         self.parts.store(self.parts() + 1, Ordering::Relaxed);
     }
 
-    /// The word by which peers announce that one of them has begun to send.
+    /// The word that a peer sets when it begins to send.
     #[inline(always)]
     fn news(&self) -> &AtomicU32 {
         // SAFETY:
-        // - within the first block (the shape's arithmetic), aligned; peers change it by notices, which are atomic.
+        // - within the first block (arithmetic of the shape) and aligned. Peers change it by notices, which are atomic.
         unsafe { AtomicU32::from_ptr(self.base.add(self.shape.news()).cast()) }
     }
 
@@ -163,27 +163,27 @@ impl Window {
         let place = self.lanes[peer as usize].credit.load(Ordering::Relaxed);
         debug_assert!(!place.is_null());
         // SAFETY:
-        // - a word of the peer's lane, which has been made; peers change it by notices, which are atomic.
+        // - a word of the peer's lane, which exists. Peers change it by notices, which are atomic.
         unsafe { AtomicU32::from_ptr(place) }
     }
 
-    /// How many of our lines `peer`, whose lane has been made, says that it has taken.
+    /// Credit of `peer`: the number of lines of this process that it has taken. Its lane must exist.
     #[inline(always)]
     pub fn credit(&self, peer: u32) -> u32 {
         self.credit_word(peer).load(Ordering::Acquire)
     }
 
-    /// The word by which a peer says that it sends. Its lane exists.
+    /// The word that a peer sets when it begins to send. Its lane must exist.
     fn hello(&self, peer: usize) -> &AtomicU32 {
         let block = self.blocks[peer / self.shape.peers].get();
         let block = block.expect("the lane has been made");
         let offset = self.shape.hello_of(peer % self.shape.peers);
         // SAFETY:
-        // - within the block (the shape's arithmetic), aligned; peers change it by notices, which are atomic.
+        // - within the block (arithmetic of the shape) and aligned. Peers change it by notices, which are atomic.
         unsafe { AtomicU32::from_ptr(block.base.add(offset).cast()) }
     }
 
-    /// Takes note of peers that have begun to send. For the one thread that takes lines.
+    /// Notes the peers that have begun to send. Only the thread that takes lines may call.
     #[inline(always)]
     pub fn notice(&self) {
         if self.has_greeting() {
@@ -193,9 +193,8 @@ impl Window {
 
     #[cold]
     fn notice_all(&self) {
-        // Before the words of the peers are looked at: who comes meanwhile sets it again. Of several peers' stores the swap reads the last one, and has
-        // what came before the others, too: stores to one word are seen in their order, also on processors that reorder (where other
-        // processors see a store, all do).
+        // First, since a peer that comes meanwhile sets it again. The swap reads the last store of several peers. It also acquires the stores before it: all
+        // processors see the stores to one word in one order, and a store that another processor sees is visible to all.
         self.news().swap(0, Ordering::AcqRel);
         let greetings = self.greetings.load(Ordering::Relaxed);
         self.greetings.store(greetings + 1, Ordering::Relaxed);
@@ -211,7 +210,7 @@ impl Window {
         }
     }
 
-    /// The peers that have begun to send.
+    /// The known peers that have begun to send.
     #[inline(always)]
     pub fn active(&self) -> impl Iterator<Item = u32> + '_ {
         let number = self.actives.load(Ordering::Acquire);
@@ -220,14 +219,13 @@ impl Window {
             .map(|peer| peer.load(Ordering::Relaxed))
     }
 
-    /// How often somebody has begun to send, as far as that has been noticed.
+    /// Number of greetings that were noted.
     #[inline(always)]
     pub fn greetings(&self) -> u64 {
         self.greetings.load(Ordering::Relaxed)
     }
 
-    /// Makes the lane of a peer that writes here no more as it was in the beginning. For the one thread that takes lines, where no other
-    /// one looks.
+    /// Resets the lane of a peer that no longer writes here. Only the thread that takes lines may call, while no other thread looks.
     #[cold]
     pub fn reset(&self, peer: u32) {
         let place = peer as usize;
@@ -247,7 +245,7 @@ impl Window {
         }
     }
 
-    /// Whether `peer` has been noticed.
+    /// Whether `peer` is known to send.
     #[inline(always)]
     pub fn is_active(&self, peer: u32) -> bool {
         self.known
@@ -277,7 +275,7 @@ impl Window {
         let lines = self.lanes[peer as usize].lines.load(Ordering::Relaxed);
         debug_assert!(!lines.is_null());
         // SAFETY:
-        // - a line of the peer's lane, which has been made; aligned. Its writer uses atomic stores, or is done when the mark is there.
+        // - an aligned line of the peer's lane, which exists. Its writer uses atomic stores, or has ended when the mark is there.
         unsafe {
             &*lines
                 .add((position as usize & (self.shape.lines - 1)) * LINE)
@@ -301,14 +299,14 @@ impl Window {
         Some(Line(announced::read(self.line(peer, position), last)))
     }
 
-    /// Asks for `peer`'s line after the next one, so that it comes while the next one is dealt with.
+    /// Prefetches the second line of `peer`, while the caller handles the next one.
     #[inline(always)]
     pub fn prefetch_second(&self, peer: u32) {
         let position = self.lanes[peer as usize].taken.load(Ordering::Relaxed) + 1;
         prefetch::for_load(self.line(peer, position).as_ptr().cast());
     }
 
-    /// The line and its data are not needed any more. Gives the number of lines taken from this peer.
+    /// Ends the next line and its data. Returns the number of lines taken from this peer.
     #[inline(always)]
     pub fn took(&self, peer: u32) -> u64 {
         let taken = &self.lanes[peer as usize].taken;
@@ -319,14 +317,13 @@ impl Window {
         number
     }
 
-    /// How many lines have been taken. Under the mailbox's lock, what they said has been done.
+    /// Number of lines taken. Under the lock of the mailbox, all of them have been carried out.
     #[inline(always)]
     pub fn lines_taken(&self) -> u64 {
         self.taken_from_all.load(Ordering::Relaxed)
     }
 
-    /// `len` bytes of `peer`'s data ring that a line points to. What leaves the ring comes from no peer that keeps to the rules, and is
-    /// cut off.
+    /// `len` bytes of `peer`'s data ring that a line points to. A length that leaves the ring is wrong, and is cut off.
     #[inline(always)]
     pub fn data(&self, peer: u32, line: &Line, len: usize) -> Bytes {
         let position = line.pointed();

@@ -36,7 +36,7 @@ const EVENT_UNMAP: u8 = 0x16;
 struct Message {
     event: u8,
     reserved: [u8; 7],
-    /// Of a range that moves: old address, new address, length. Else: begin, end.
+    /// EVENT_REMAP: old address, new address, length. Else: begin, end.
     what: [u64; 3],
 }
 
@@ -56,7 +56,7 @@ struct Shared {
     events: Userfaultfd,
     alarm: OwnedFd,
     stop: AtomicBool,
-    /// The thread may have read what it has not noted yet.
+    /// The thread may have read an event that it has not noted yet.
     noting: AtomicBool,
     slots: Box<[Slot]>,
     /// Ranges come and go one at a time.
@@ -135,7 +135,7 @@ impl Watch {
             listening.listen();
         });
         let thread = thread.map_err(|_| Errno::AGAIN)?;
-        // An adoption stops all threads but those of this name, and a new thread gets its name late. A stopped listener would be a deadlock.
+        // An adoption stops all threads without this name, and a new thread gets its name late. To stop the listener would be a deadlock.
         let _ = is_named.recv();
         Ok(Watch {
             shared,
@@ -359,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// An adoption stops all threads but those of this name.
+    /// An adoption stops all threads without this name.
     #[test]
     fn the_listener_has_its_name_before_memory_is_watched() {
         for _ in 0..50 {
