@@ -32,7 +32,7 @@ gaspi_return_t gaspi_config_get (gaspi_config_t *config);
 
 /**
  * Sets the configuration, before gaspi_proc_init(). §5.2.3.
- * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). What is accepted is in force. Ranges: queue_num
+ * Errors: INITED (too late), SN_PORT, CONFIG (a value out of range; nothing is set then). Accepted values are in force. Ranges: queue_num
  * 1 to 16, queue_size_max 1 to 4096, group_max and segment_max 1 to 255, transfer_size_max up to 2^30, notification_num up to 2^24,
  * rw_list_elem_max 1 to 255, allreduce_buf_size up to 2040 bytes, allreduce_elem_max any. Memory is taken as it is used.
  */
@@ -268,14 +268,14 @@ gaspi_return_t gaspi_passive_send (gaspi_segment_id_t segment_id_local, gaspi_of
                                    gaspi_size_t size, gaspi_timeout_t timeout);
 
 /**
- * Receives what any rank sends, at most size bytes, and stores which one it is in *rank. §9.2.2. Sleeps while it waits. After GASPI_TIMEOUT nothing is written; a
- * later call, also for another place, gets the message.
- * Errors: INV_SIZE: more has been sent; what fits is there, the rest is lost.
+ * Receives a message of any rank, at most size bytes, and stores the sender in *rank. §9.2.2. Sleeps while it waits. After GASPI_TIMEOUT nothing is written;
+ * a later call, also for another place, gets the message.
+ * Errors: INV_SIZE: the message is longer; its first size bytes are there, the rest is lost.
  */
 gaspi_return_t gaspi_passive_receive (gaspi_segment_id_t segment_id_local, gaspi_offset_t offset_local, gaspi_rank_t *rank,
                                       gaspi_size_t size, gaspi_timeout_t timeout);
 
-/** Ends the requests that have run into their time-outs, e.g. after a peer has died. §9.3.1. What has reached its receiver may be received still. */
+/** Ends the requests that have run into their timeouts, e.g. after the death of a peer. §9.3.1. A message that has reached its receiver may still be received. */
 gaspi_return_t gaspi_passive_queue_purge (gaspi_timeout_t timeout);
 
 /* ---------------------------------------------------------------- global atomics
@@ -378,7 +378,7 @@ gaspi_return_t gaspi_time_get (gaspi_time_t *wtime);
 /** Ticks of the clock, as a count. Release 1.6; with a gaspi_time_t * this is gaspi_time_resolution(). */
 gaspi_return_t gaspi_time_ticks (gaspi_cycles_t *ticks);
 
-/** Resolution of gaspi_time_get() in milliseconds; what GASPI 17.1 §13.2.2 calls gaspi_time_ticks(). At any time. */
+/** Resolution of gaspi_time_get() in milliseconds; GASPI 17.1 §13.2.2 calls it gaspi_time_ticks(). At any time. */
 gaspi_return_t gaspi_time_resolution (gaspi_time_t *resolution);
 
 /** Sets *error_message to the text for a code (a number that is none has one, too); the caller may free() it. §13.3.2. At any time. */
@@ -402,7 +402,7 @@ gaspi_return_t gaspi_statistic_verbosity_level (gaspi_number_t verbosity_level);
 /** How many counters there are. §14.1.1. */
 gaspi_return_t gaspi_statistic_counter_max (gaspi_number_t *counter_max);
 
-/** What a counter counts, from which level on, and what its argument is; the texts are the library's. §14.1.2. Errors: ERROR (no such counter). */
+/** Name, description, verbosity level and argument of a counter; the texts belong to the library. §14.1.2. Errors: ERROR (no such counter). */
 gaspi_return_t gaspi_statistic_counter_info (gaspi_statistic_counter_t counter, gaspi_statistic_argument_t *counter_argument,
                                              gaspi_string_t *counter_name, gaspi_string_t *counter_description,
                                              gaspi_number_t *verbosity_level);
@@ -517,7 +517,7 @@ segment_ptr (gaspi_segment_id_t segment_id, T **pointer)
 
 } /* extern "C++" */
 
-/* Macros, so that the names alone stay those of plain functions, which programs pass to templates. */
+/* Macros, so a name without arguments is still the plain function, which programs pass to templates. */
 #define gaspi_state_vec_get(...) unipgas_gaspi::state_vec_get (__VA_ARGS__)
 #define gaspi_time_ticks(...) unipgas_gaspi::time_ticks (__VA_ARGS__)
 #define gaspi_statistic_counter_get(...) unipgas_gaspi::statistic_counter_get (__VA_ARGS__)

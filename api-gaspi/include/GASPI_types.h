@@ -1,7 +1,7 @@
 /*
  * Types and constants of GASPI (GASPI 17.1 §4, §5.2.1, §11.3) for x86-64 Linux.
- * Widths, values and the layout of gaspi_config_t are those of release 1.6 of the interface; types that only the text of
- * GASPI 17.1 has are here too. Sizes and offsets are in bytes, times in milliseconds.
+ * Widths, values and the layout of gaspi_config_t follow release 1.6 of the interface. Types that only the text of GASPI 17.1 has are
+ * here too. Sizes and offsets are in bytes, times in milliseconds.
  */
 #ifndef UNIPGAS_GASPI_TYPES_H
 #define UNIPGAS_GASPI_TYPES_H
@@ -58,7 +58,7 @@ typedef char *gaspi_string_t;
 typedef void *gaspi_pointer_t;
 /** Memory of any type that is only read. */
 typedef const void *gaspi_const_pointer_t;
-/** What gaspi_allreduce_user() hands to the callback, untouched. */
+/** A pointer that gaspi_allreduce_user() passes to the callback. */
 typedef void *gaspi_reduce_state_t;
 
 /** Waits as long as the operation needs. */
@@ -68,10 +68,10 @@ static const gaspi_timeout_t GASPI_TEST = 0UL;
 /** The group of all processes. */
 static const gaspi_group_t GASPI_GROUP_ALL = 0;
 
-/** What every procedure returns. Only ERROR, SUCCESS, TIMEOUT and QUEUE_FULL are in the text of GASPI 17.1 (§4.2.2). */
+/** Result of each procedure. Only ERROR, SUCCESS, TIMEOUT and QUEUE_FULL are in the text of GASPI 17.1 (§4.2.2). */
 typedef enum
 {
-  GASPI_ERROR = -1,             /**< an error without a code of its own */
+  GASPI_ERROR = -1,             /**< an error without another code */
   GASPI_SUCCESS = 0,            /**< done */
   GASPI_TIMEOUT = 1,            /**< not yet done: call again with the same arguments to go on */
   GASPI_ERR_EMFILE = 2,         /**< too many open files */
@@ -125,7 +125,7 @@ typedef enum
   GASPI_TYPE_ULONG = 5
 } gaspi_datatype_t;
 
-/** Networks that a program may ask for or be told. */
+/** Networks: in the configuration, and the result of gaspi_network_type(). */
 typedef enum
 {
   GASPI_IB = 0,

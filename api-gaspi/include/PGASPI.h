@@ -1,6 +1,6 @@
 /*
  * The name-shifted entry points of the profiling interface (GASPI 17.1 §14.2): pgaspi_x does what gaspi_x does. A tool defines
- * gaspi_x and calls pgaspi_x. For what each does see GASPI.h and GASPI_Ext.h.
+ * gaspi_x and calls pgaspi_x. GASPI.h and GASPI_Ext.h describe the procedures.
  */
 #ifndef UNIPGAS_PGASPI_H
 #define UNIPGAS_PGASPI_H
@@ -103,7 +103,7 @@ UNIPGAS_SHIFTED (statistic_print_counters);
 
 #undef UNIPGAS_SHIFTED
 
-/* Counterparts of GASPI_Ext.h, whose names this file leaves free. */
+/* Counterparts of GASPI_Ext.h. This file does not declare the names of GASPI_Ext.h. */
 gaspi_return_t pgaspi_initialized (gaspi_number_t *initialized);
 gaspi_return_t pgaspi_proc_local_rank (gaspi_rank_t *local_rank);
 gaspi_return_t pgaspi_proc_local_num (gaspi_rank_t *local_num);

@@ -3,16 +3,16 @@
  * with `unipgas run -n UES program`, or rccerun. Compile with -DGORY for the interface in which the program manages buffers and flags,
  * without it for the simple one; one library serves both.
  *
- * Sizes are in bytes. A UE is named by its number, 0 to RCCE_num_ues() - 1. Every UE has a message-passing buffer (MPB), 8192 bytes
- * unless the environment variable UNIPGAS_RCCE_MPB says otherwise; an address in the own MPB stands for the same place in the others'.
- * All UEs make allocations in the same order. Functions that return int return RCCE_SUCCESS or one of RCCE_ERROR_*; RCCE has none for
- * the death of a UE: the others then end with a line on stderr. UEs that wait sleep.
+ * Sizes are in bytes. A UE has a number from 0 to RCCE_num_ues() - 1. Each UE has a message-passing buffer (MPB) of 8192 bytes; the
+ * environment variable UNIPGAS_RCCE_MPB changes the size. An address in the own MPB stands for the same place in all MPBs. All UEs make
+ * allocations in the same order. Functions with the result int return RCCE_SUCCESS or one of RCCE_ERROR_*. RCCE has no code for the
+ * death of a UE: the other UEs then print a line on stderr and end. UEs that wait sleep.
  *
- * Any thread of a UE may call, and several at once. Messages, flags, locks and communicators are the UE's: threads that receive from the
- * same sender get one message each, and two that come to the same barrier are in it one after the other. RCCE_init and RCCE_finalize are
- * for one thread.
+ * Any thread of a UE may call, and several threads at once. Messages, flags, locks and communicators belong to the UE: threads that
+ * receive from the same sender get one message each, and two threads pass the same barrier one after the other. One thread calls
+ * RCCE_init and RCCE_finalize.
  */
-/* The guard of RCCE's own header, which some programs bring along: the one that comes first counts. */
+/* The guard of RCCE's original header. Some programs bring it along: the first of both headers counts. */
 #ifndef RCCE_H
 #define RCCE_H
 
@@ -36,7 +36,7 @@ extern "C" {
 #define RCCE_SHM_SIZE_MAX 67108864
 #define RCCE_MAXNP 48
 
-/* ---------------------------------------------------------------- what functions return */
+/* ---------------------------------------------------------------- results */
 
 #define RCCE_SUCCESS 0
 #define RCCE_PENDING (-2)  /* begun, not finished */
@@ -138,42 +138,42 @@ int RCCE_num_ues(void);
 /* ---------------------------------------------------------------- shared memory */
 
 /**
- * Allocates memory that all UEs share, 64 MiB altogether, at the same offset everywhere; null if there is no room, or if the UEs are
- * on several hosts: UE 0 says so on stderr. UNIPGAS_RCCE_SHM_LOW=1: addresses have 32 bits.
+ * Allocates memory that all UEs share, at the same offset in each UE. There are 64 MiB in total. Returns null without room, and if the
+ * UEs are on several hosts; then UE 0 prints a line on stderr. UNIPGAS_RCCE_SHM_LOW=1: addresses have 32 bits.
  */
 t_vcharp RCCE_shmalloc(size_t size);
-/** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */
+/** Allocates size bytes in whole lines. Without room, it tries half as many, again and again. *chunk: the number of bytes. */
 t_vcharp RCCE_shmalloc_request(size_t size, size_t *chunk);
 void RCCE_shfree(t_vcharp address);
-/** What this UE has written to shared memory is visible to the others. */
+/** Makes this UE's writes to shared memory visible to the other UEs. */
 void RCCE_shflush(void);
 /** As RCCE_shflush(); returns 0. */
 int RCCE_DCMflush(void);
 
 /* ---------------------------------------------------------------- communicators */
 
-/** Divides all UEs by colour(number, aux), which must give the same everywhere; *comm: those of this UE's colour. At most 64 at a time. */
+/** Divides all UEs by colour(number, aux), which must return the same in each UE. *comm: the UEs with this UE's colour. At most 64 at a time. */
 int RCCE_comm_split(int (*colour)(int, void *), void *aux, RCCE_COMM *comm);
 int RCCE_comm_free(RCCE_COMM *comm);
 int RCCE_comm_size(RCCE_COMM comm, int *size);
 int RCCE_comm_rank(RCCE_COMM comm, int *rank);
 /** Ends when all members have called it. Null: all UEs. */
 int RCCE_barrier(RCCE_COMM *comm);
-/** What this UE has written is visible before what it writes later. */
+/** Makes this UE's earlier writes visible before its later writes. */
 void RCCE_fence(void);
 
 /* ---------------------------------------------------------------- locks */
 
-/** Takes the lock of UE id, waiting for it. */
+/** Waits for the lock of UE id, and takes it. */
 int RCCE_acquire_lock(int id);
-/** Gives it back; any UE may. */
+/** Releases the lock of UE id. Any UE may call it. */
 int RCCE_release_lock(int id);
 
 /* ---------------------------------------------------------------- errors */
 
-/** Copies a code's text, at most RCCE_MAX_ERROR_STRING bytes with its end, and its length. */
+/** Copies the text of a code, at most RCCE_MAX_ERROR_STRING bytes with its zero byte. *length: its length. */
 int RCCE_error_string(int code, char *string, int *length);
-/** From now on errors of these calls are printed: RCCE_DEBUG_*. */
+/** Prints errors of the named group of calls from this call on: RCCE_DEBUG_*. */
 int RCCE_debug_set(int flag);
 int RCCE_debug_unset(int flag);
 
@@ -181,13 +181,13 @@ int RCCE_debug_unset(int flag);
 
 /* ---------------------------------------------------------------- buffers and flags
  *
- * These check more than those of the simple interface, or have other parameters under the same names: the library has them under names
- * of their own.
+ * These functions check more than the functions of the simple interface, or have other parameters. So the library has them under other
+ * names.
  */
 
-/** Allocates in the MPB; null if size is not a multiple of 32 above 0, or there is no room. */
+/** Allocates in the MPB. Returns null without room, and if size is not a multiple of 32 above 0. */
 t_vcharp RCCE_malloc(size_t size) __asm__("RCCE_malloc_gory");
-/** Allocates size bytes in whole lines or, while there is no room, half as many; *chunk: how many. */
+/** Allocates size bytes in whole lines. Without room, it tries half as many, again and again. *chunk: the number of bytes. */
 t_vcharp RCCE_malloc_request(size_t size, size_t *chunk) __asm__("RCCE_malloc_request_gory");
 void RCCE_free(t_vcharp address);
 /** Copies to UE id's MPB. target and size are multiples of 32. */
@@ -198,7 +198,7 @@ int RCCE_get(t_vcharp target, t_vcharp source, int size, int id) __asm__("RCCE_g
 int RCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value) __asm__("RCCE_wait_until_gory");
 int RCCE_flag_alloc(RCCE_FLAG *flag);
 int RCCE_flag_free(RCCE_FLAG *flag);
-/** Sets or unsets UE id's flag. What this UE has put there before is visible before it. */
+/** Sets or unsets UE id's flag. This UE's earlier puts to UE id are visible before that. */
 int RCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id) __asm__("RCCE_flag_write_gory");
 int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
 /** Whether this UE's flag has the value; *result: 1 or 0. */
@@ -231,7 +231,7 @@ int RCCE_bcast(char *data, size_t size, int root, RCCE_COMM comm);
 
 /* Buffers and flags, which programs of the simple interface declare themselves if they want them; those in C++ mean these, too. */
 
-/** Allocates one line of the MPB: null for other sizes than 32, or if there is no room. */
+/** Allocates one line of the MPB. Returns null without room, and for sizes other than 32. */
 t_vcharp RCCE_malloc(size_t size);
 t_vcharp RCCE_malloc_request(size_t size, size_t *chunk);
 void RCCE_free(t_vcharp address);
@@ -247,12 +247,12 @@ int RCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
 /** Whether this UE's flag has the value; *result: 1 or 0. */
 int RCCE_test_flag(RCCE_FLAG flag, RCCE_FLAG_STATUS value, int *result);
 
-/* Non-blocking messages of RCCE 2: those of iRCCE.h by other names. Sizes are 1 to SSIZE_MAX. */
+/* Non-blocking messages of RCCE 2: the functions of iRCCE.h under other names. Sizes are 1 to SSIZE_MAX. */
 
 int RCCE_isend(char *data, size_t size, int dest, RCCE_SEND_REQUEST *request) __asm__("iRCCE_isend");
 int RCCE_isend_test(RCCE_SEND_REQUEST *request, int *test) __asm__("iRCCE_isend_test");
 int RCCE_isend_wait(RCCE_SEND_REQUEST *request) __asm__("iRCCE_isend_wait");
-/** Moves requests on, whoever they are for. */
+/** Makes progress for the requests of all UEs. */
 int RCCE_isend_push(int dest) __asm__("iRCCE_isend_push");
 int RCCE_irecv(char *data, size_t size, int source, RCCE_RECV_REQUEST *request) __asm__("iRCCE_irecv");
 int RCCE_irecv_test(RCCE_RECV_REQUEST *request, int *test) __asm__("iRCCE_irecv_test");
@@ -276,7 +276,7 @@ typedef struct {
 
 /** The power domain of this UE's core, 0 to 5. */
 int RCCE_power_domain(void);
-/** Begins a change; *new_divider (2 to 16) and *new_level are what will be. Does something for the domain's master only. */
+/** Begins a change. *new_divider (2 to 16), *new_level: the values after it. It has an effect for the domain's master only. */
 int RCCE_iset_power(int divider, RCCE_REQUEST *request, int *new_divider, int *new_level);
 /** Ends a change. */
 int RCCE_wait_power(RCCE_REQUEST *request);
@@ -285,7 +285,7 @@ int RCCE_set_frequency_divider(int divider, int *new_divider);
 int RCCE_power_domain_master(void);
 /** UEs in this UE's domain. */
 int RCCE_power_domain_size(void);
-/** Prints a line for each of the chip's 24 tiles: its divider as this UE knows it, that of its own domain or else the default. */
+/** Prints a line for each of the chip's 24 tiles with its divider. Outside of this UE's domain that is the default. */
 void print_dividers(void);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * What RCCE programs use beside RCCE.h: the variables behind RCCE_ue() and RCCE_num_ues(), which RCCE_init() sets, and tools of the
- * library.
+ * Names of RCCE beside RCCE.h: the variables of RCCE_ue() and RCCE_num_ues(), which RCCE_init() sets, and tools of the library.
  */
 #ifndef RCCE_LIB_H
 #define RCCE_LIB_H
@@ -38,13 +37,13 @@ typedef volatile unsigned int t_vint;
 
 extern int RCCE_IAM;
 extern int RCCE_NP;
-/** The core that each UE stands for. */
+/** The core of each UE. */
 extern int RC_COREID[RCCE_MAXNP];
-/** The core that this UE stands for. */
+/** The core of this UE. */
 extern int RC_MY_COREID;
 /** Bytes of an MPB. */
 extern int RCCE_BUFF_SIZE;
-/** Where each UE's MPB begins in the memory of this one. What a program writes there itself wakes nobody who waits. */
+/** Address of each UE's MPB in this UE; null if it is not mapped. Stores of the program there wake no UE that waits. */
 extern t_vcharp RCCE_comm_buffer[RCCE_MAXNP];
 /** The clock that RCCE's launcher names in the program's arguments, in GHz; 0.533 without it. RCCE_wtime() does not use it. */
 extern double RC_REFCLOCKGHZ;
@@ -56,7 +55,7 @@ extern int RCCE_debug_RPC;
 /** A line that may be written, to no effect: there is no write combine buffer. */
 extern t_vcharp RCCE_fool_write_combine_buffer;
 
-/** RCCE_shmalloc() allocates from these bytes from now on, which the program has mapped at all UEs itself. */
+/** Makes RCCE_shmalloc() allocate from these bytes. The program has mapped them in all UEs. */
 void RCCE_shmalloc_init(t_vcharp memory, size_t size);
 /** RCCE_malloc() allocates from these bytes of the MPB from now on; it has no memory if they are not in the MPB. */
 void RCCE_malloc_init(t_vcharp memory, size_t size);

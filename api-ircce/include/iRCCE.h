@@ -5,7 +5,7 @@
  * Sizes are in bytes. Functions that return int return iRCCE_SUCCESS, iRCCE_ERROR, one of the states below, or one of RCCE_ERROR_*.
  * Threads as in RCCE.h; a request or a list of requests is for one thread at a time.
  */
-/* The guard of iRCCE's own header, which some programs bring along: the one that comes first counts. */
+/* The guard of iRCCE's original header. Some programs bring it along: the first of both headers counts. */
 #ifndef IRCCE_H
 #define IRCCE_H
 
@@ -27,7 +27,7 @@ extern "C" {
 #define iRCCE_RESERVED (-3)     /* waits for earlier requests */
 #define iRCCE_NOT_ENQUEUED (-4) /* nothing to be cancelled */
 
-/** Wildcards for receives: a message from anyone, of any length. §6. */
+/** Wildcards for receives: a message from any UE, of any length. §6. */
 extern const int iRCCE_ANY_SOURCE;
 extern const int iRCCE_ANY_LENGTH;
 
@@ -36,7 +36,7 @@ extern const int iRCCE_ANY_LENGTH;
 
 /* ---------------------------------------------------------------- types */
 
-/** A send, a receive under way: see RCCE_requests.h. */
+/** A send or receive in progress: see RCCE_requests.h. */
 typedef RCCE_SEND_REQUEST iRCCE_SEND_REQUEST;
 typedef RCCE_RECV_REQUEST iRCCE_RECV_REQUEST;
 
@@ -46,7 +46,7 @@ typedef struct _iRCCE_WAIT_LIST {
   void *last;
 } iRCCE_WAIT_LIST;
 
-/** An atomic increment register: only its address is of use. */
+/** An atomic increment register. Programs use its address only. */
 typedef volatile struct _iRCCE_AIR {
   int *counter;
   int *init;
@@ -90,7 +90,7 @@ int iRCCE_put(t_vcharp target, t_vcharp source, int size, int rank);
 int iRCCE_get(t_vcharp target, t_vcharp source, int size, int rank);
 void *iRCCE_memcpy_put(void *dest, const void *src, size_t num);
 void *iRCCE_memcpy_get(void *dest, const void *src, size_t num);
-/** Allocates in the MPB, for good; null if size is not a multiple of 32 above 0, or there is no room. */
+/** Allocates in the MPB without a release. Returns null without room, and if size is not a multiple of 32 above 0. */
 t_vcharp iRCCE_malloc(size_t size);
 
 /* ---------------------------------------------------------------- several requests (§9.7) */
@@ -107,11 +107,11 @@ int iRCCE_wait_any(iRCCE_WAIT_LIST *wait_list, iRCCE_SEND_REQUEST **send_request
 /* ---------------------------------------------------------------- about requests (§9.8) */
 
 int iRCCE_get_dest(iRCCE_SEND_REQUEST *request);
-/** Null: of the last message that has come. */
+/** Sender of the request's message. Null: sender of the last message that was received. */
 int iRCCE_get_source(iRCCE_RECV_REQUEST *request);
 int iRCCE_get_size(iRCCE_SEND_REQUEST *send_request, iRCCE_RECV_REQUEST *recv_request);
 int iRCCE_get_status(iRCCE_SEND_REQUEST *send_request, iRCCE_RECV_REQUEST *recv_request);
-/** Of the last message that has come. */
+/** Length of the last message that was received. */
 int iRCCE_get_length(void);
 
 /* ---------------------------------------------------------------- flags (§9.9) */
@@ -121,7 +121,7 @@ int iRCCE_flag_write(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id);
 int iRCCE_flag_read(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id);
 int iRCCE_wait_until(RCCE_FLAG flag, RCCE_FLAG_STATUS value);
 int iRCCE_flag_alloc_tagged(RCCE_FLAG *flag);
-/** Writes UE id's flag with a tag of up to 28 bytes, which is visible before it; what is longer is cut. */
+/** Writes UE id's flag with a tag of up to 28 bytes. The tag is visible before the flag. A longer tag is cut. */
 int iRCCE_flag_write_tagged(RCCE_FLAG *flag, RCCE_FLAG_STATUS value, int id, void *tag, int length);
 int iRCCE_flag_read_tagged(RCCE_FLAG flag, RCCE_FLAG_STATUS *value, int id, void *tag, int length);
 int iRCCE_wait_tagged(RCCE_FLAG flag, RCCE_FLAG_STATUS value, void *tag, int length);
@@ -130,16 +130,16 @@ int iRCCE_get_max_tagged_len(void);
 
 /* ---------------------------------------------------------------- atomic increment registers (§9.10) */
 
-/** The next of 96 registers, of which the first two are those of iRCCE_barrier; iRCCE_ERROR if there is none. It is 0 at first. */
+/** Allocates the next of 96 registers, with the value 0. iRCCE_barrier uses the first two. iRCCE_ERROR: no register is left. */
 int iRCCE_atomic_alloc(iRCCE_AIR **reg);
-/** Adds 1; *value: what was there before. */
+/** Adds 1. *value: the value before. */
 int iRCCE_atomic_inc(iRCCE_AIR *reg, int *value);
 int iRCCE_atomic_read(iRCCE_AIR *reg, int *value);
 int iRCCE_atomic_write(iRCCE_AIR *reg, int value);
 
 /* ---------------------------------------------------------------- all together (§9.11, §9.12) */
 
-/** Null: all UEs. The barrier of all UEs counts at atomic increment registers; it and RCCE_barrier do not meet there. */
+/** Null: all UEs. The barrier of all UEs counts at atomic increment registers. It does not meet RCCE_barrier. */
 int iRCCE_barrier(RCCE_COMM *comm);
 int iRCCE_bcast(char *buffer, size_t length, int root, RCCE_COMM comm);
 int iRCCE_mcast(char *buffer, size_t length, int root);
@@ -148,9 +148,9 @@ int iRCCE_mrecv(char *buffer, ssize_t length, int source);
 
 /* ---------------------------------------------------------------- receives into buffers of known size
  *
- * As the functions without _within, for a buffer of capacity bytes, or (size_t)-1 if that is not known: a message that iRCCE_ANY_LENGTH
- * lets in is not written beyond the buffer's end. Where the compiler knows the size of a buffer, the names without _within lead here;
- * define UNIPGAS_IRCCE_NO_SIZES to leave them alone.
+ * As the functions without _within, for a buffer of capacity bytes; (size_t)-1: unknown. A message received by iRCCE_ANY_LENGTH is not
+ * written beyond the end of the buffer. If the compiler knows the size of a buffer, it calls these functions for the names without
+ * _within. The macro UNIPGAS_IRCCE_NO_SIZES prevents that.
  */
 
 int iRCCE_irecv_within(char *buffer, ssize_t length, int source, iRCCE_RECV_REQUEST *request, size_t capacity);
@@ -183,7 +183,7 @@ int iRCCE_mrecv_within(char *buffer, ssize_t length, int source, size_t capacity
 #define RCCE_SEND_REQUEST iRCCE_SEND_REQUEST
 #define RCCE_RECV_REQUEST iRCCE_RECV_REQUEST
 
-/* Of versions before 2.0, whose headers declare them as functions. */
+/* Functions of versions before 2.0. */
 int iRCCE_send(char *buffer, ssize_t length, int dest);
 int iRCCE_recv(char *buffer, ssize_t length, int source);
 int iRCCE_recv_test(char *buffer, ssize_t length, int source, int *test);
@@ -192,7 +192,7 @@ int iRCCE_recv_test(char *buffer, ssize_t length, int source, int *test);
 #define iRCCE_recv_test iRCCE_srecv_test
 #define iRCCE_memcpy iRCCE_memcpy_put
 
-/* Of the synchronous forms. */
+/* Names of the synchronous forms. */
 #define iRCCE_issend_test iRCCE_isend_test
 #define iRCCE_issend_wait iRCCE_isend_wait
 #define iRCCE_issend_push iRCCE_isend_push

@@ -1,5 +1,5 @@
 /*
- * What iRCCE programs use beside iRCCE.h.
+ * Names of iRCCE beside iRCCE.h.
  */
 #ifndef IRCCE_LIB_H
 #define IRCCE_LIB_H

@@ -3,14 +3,14 @@
  * numbers below are of that text). Link with -ltofucom. No call starts or ends the library.
  *
  * Sizes are in bytes. Coordinates of a node are the six numbers X, Y, Z, A, B, C; coordinates of a path are A, B, C.
- * No function blocks: what takes time is started by one function and found complete by another that is polled. Functions return
+ * No function blocks. One function starts an operation, and polls of another find its completion. Functions return
  *   UTOFU_SUCCESS       done, or started;
- *   UTOFU_ERR_*         negative, see enum utofu_return_code; some only tell that there is nothing yet, or no room yet.
- * A wrong argument is answered by the UTOFU_ERR_INVALID_* of its kind, a null pointer by UTOFU_ERR_INVALID_POINTER. The comments
- * name the other codes of a function. Where a parameter "flags" has no macros in this file, pass 0.
+ *   UTOFU_ERR_*         negative, see enum utofu_return_code; some mean: nothing yet, or no room yet.
+ * A wrong argument gives the UTOFU_ERR_INVALID_* of its kind, a null pointer UTOFU_ERR_INVALID_POINTER. The comments name the other
+ * codes of a function. Pass 0 for a parameter "flags" that has no macros in this file.
  *
- * Threads (§2.5): functions of clauses 3.6 and 3.7 on queues that share a CQ, and those of clause 3.8 on one gate, must not run at
- * the same time, unless the queue (or gate) was made with the flag THREAD_SAFE, or the queue with EXCLUSIVE. All else may.
+ * Threads (§2.5): functions of clauses 3.6 and 3.7 on queues that share a CQ must not run at the same time, nor functions of clause 3.8
+ * on one gate. Exceptions: a queue or gate with the flag THREAD_SAFE, and a queue with EXCLUSIVE. All other functions may.
  */
 #ifndef UNIPGAS_UTOFU_H
 #define UNIPGAS_UTOFU_H
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/** Version of this header; utofu_query_utofu_version() tells that of the library. §3.9.3. */
+/** Version of this header; utofu_query_utofu_version() returns the version of the library. §3.9.3. */
 #define UTOFU_VERSION_MAJOR 1
 #define UTOFU_VERSION_MINOR 0
 
@@ -31,14 +31,14 @@ extern "C" {
 typedef uint16_t  utofu_tni_id_t;  /* network interface of a node, from 0 */
 typedef uint16_t  utofu_cq_id_t;   /* control queue of an interface, from 0 */
 typedef uint16_t  utofu_bg_id_t;   /* barrier gate of an interface, from 0 */
-typedef uint16_t  utofu_cmp_id_t;  /* component: tells the queues apart that share a CQ */
+typedef uint16_t  utofu_cmp_id_t;  /* component: distinguishes queues that share a CQ */
 typedef uintptr_t utofu_vcq_hdl_t; /* virtual control queue (VCQ), for the process that created it */
 typedef uint64_t  utofu_vcq_id_t;  /* VCQ, for all processes; holds coordinates of a path as well */
 typedef uint64_t  utofu_vbg_id_t;  /* virtual barrier gate (VBG), for all processes */
 typedef uint8_t   utofu_path_id_t; /* path to one VCQ */
 typedef uint64_t  utofu_stadd_t;   /* steering address (STADD) of registered memory; adding a number of bytes is allowed */
 
-/** What functions return. §3.1.2.1. */
+/** Results of functions. §3.1.2.1. */
 enum utofu_return_code
 {
   UTOFU_SUCCESS = 0,
@@ -47,19 +47,19 @@ enum utofu_return_code
   UTOFU_ERR_NOT_COMPLETED = -2, /* poll again */
   UTOFU_ERR_NOT_PROCESSED = -3, /* nothing was done */
   UTOFU_ERR_BUSY = -4,          /* no room, or in use: poll, then try again */
-  UTOFU_ERR_USED = -5,          /* somebody has it: try another one */
+  UTOFU_ERR_USED = -5,          /* in use: try another one */
   UTOFU_ERR_FULL = -6,          /* no more of these */
   UTOFU_ERR_NOT_AVAILABLE = -7, /* not of this kind, now */
   UTOFU_ERR_NOT_SUPPORTED = -8, /* not of this kind, ever */
 
-  /* From utofu_poll_tcq(): a request that was not sent. */
+  /* Results of utofu_poll_tcq(): a request that was not sent. */
   UTOFU_ERR_TCQ_OTHER = -128,
   UTOFU_ERR_TCQ_DESC = -129,   /* descriptor */
   UTOFU_ERR_TCQ_MEMORY = -130, /* local memory cannot be accessed */
   UTOFU_ERR_TCQ_STADD = -131,  /* local address is not registered */
   UTOFU_ERR_TCQ_LENGTH = -132, /* local address and length leave the registered memory */
 
-  /* From utofu_poll_mrq(): a request that was sent and failed. */
+  /* Results of utofu_poll_mrq(): a request that was sent and failed. */
   UTOFU_ERR_MRQ_OTHER = -192,
   UTOFU_ERR_MRQ_PEER = -193,       /* the peer has no such queue, or its process has ended */
   UTOFU_ERR_MRQ_LCL_MEMORY = -194, /* local memory cannot be accessed */
@@ -69,7 +69,7 @@ enum utofu_return_code
   UTOFU_ERR_MRQ_LCL_LENGTH = -198, /* local address and length leave the registered memory */
   UTOFU_ERR_MRQ_RMT_LENGTH = -199, /* remote address and length leave the registered memory */
 
-  /* From the polls of barrier communication. */
+  /* Results of polls of barrier communication. */
   UTOFU_ERR_BARRIER_OTHER = -256,
   UTOFU_ERR_BARRIER_MISMATCH = -257, /* processes have started different operations */
 
@@ -250,7 +250,7 @@ int utofu_query_vbg_info (utofu_vbg_id_t vbg_id, uint8_t coords[], utofu_tni_id_
 /** As the first coordinate of a path in struct utofu_vbg_setting: the path is chosen. §3.5.2.1. */
 #define UTOFU_PATH_COORD_NULL ((uint8_t) -1)
 
-/** Sets *path_id to the path path_coords[3] (NULL: it is chosen) to vcq_id; of use for this vcq_id alone. §3.5.1.1. */
+/** Sets *path_id to the path path_coords[3] (NULL: the library chooses) to vcq_id. It is valid for this vcq_id only. §3.5.1.1. */
 int utofu_get_path_id (utofu_vcq_id_t vcq_id, uint8_t path_coords[], utofu_path_id_t *path_id);
 
 /** Sets path_coords[3] to what a path id of vcq_id stands for. §3.5.1.2. */
@@ -274,7 +274,7 @@ int utofu_reg_mem (utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned lo
 int utofu_reg_mem_with_stag (utofu_vcq_hdl_t vcq_hdl, void *addr, size_t size, unsigned int stag,
                              unsigned long int flags, utofu_stadd_t *stadd);
 
-/** Sets *stadd to where memory that is registered for vcq_id under a STag begins; asks nobody. §3.6.1.3. */
+/** Sets *stadd to the begin of the memory that is registered for vcq_id under a STag. It does not communicate. §3.6.1.3. */
 int utofu_query_stadd (utofu_vcq_id_t vcq_id, unsigned int stag, utofu_stadd_t *stadd);
 
 /** Undoes one registration; before the memory is freed. §3.6.1.4. Errors: NOT_AVAILABLE, NOT_SUPPORTED. */
@@ -285,12 +285,12 @@ int utofu_dereg_mem (utofu_vcq_hdl_t vcq_hdl, utofu_stadd_t stadd, unsigned long
 /** Flags of one-sided communication. §3.7.9.1. */
 #define UTOFU_ONESIDED_FLAG_STRONG_ORDER      (1UL << 0)  /* reads and writes after the earlier requests on the same way (§2.2.10) */
 #define UTOFU_ONESIDED_FLAG_PACKET_RESPONSE   (1UL << 1)  /* has no effect */
-#define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2)  /* utofu_poll_mrq() tells the peer of the completion */
+#define UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE (1UL << 2)  /* the peer's utofu_poll_mrq() returns a notice of the completion */
 #define UTOFU_ONESIDED_FLAG_PADDING           (1UL << 3)  /* a piggyback put may write the rest of the cache line too */
 #define UTOFU_ONESIDED_FLAG_CACHE_INJECTION   (1UL << 5)  /* writes into the cache if possible */
 #define UTOFU_ONESIDED_FLAG_DELAY_START       (1UL << 8)  /* may start with the next request that has not this flag */
-#define UTOFU_ONESIDED_FLAG_TCQ_NOTICE        (1UL << 14) /* utofu_poll_tcq() tells of the sending */
-#define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE  (1UL << 15) /* utofu_poll_mrq() tells of the completion */
+#define UTOFU_ONESIDED_FLAG_TCQ_NOTICE        (1UL << 14) /* utofu_poll_tcq() returns a notice when it is sent */
+#define UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE  (1UL << 15) /* utofu_poll_mrq() returns a notice of the completion */
 
 /** Path by its id, from 0 to 255; wins against the path in the VCQ id. §3.7.9.2. */
 #define UTOFU_ONESIDED_FLAG_PATH(path_id) ((unsigned long int) (path_id) << 28)
@@ -319,13 +319,13 @@ enum utofu_mrq_notice_type
   UTOFU_MRQ_TYPE_RMT_ARMW = 5
 };
 
-/** What utofu_poll_mrq() tells. §3.7.6.1. */
+/** A notice of utofu_poll_mrq(). §3.7.6.1. */
 struct utofu_mrq_notice
 {
   uint8_t notice_type;     /* UTOFU_MRQ_TYPE_* */
   uint8_t padding1[7];
-  utofu_vcq_id_t vcq_id;   /* the other side, with A, B, C of its node as the path */
-  uint64_t edata;          /* of the request */
+  utofu_vcq_id_t vcq_id;   /* the peer, with A, B, C of its node as the path */
+  uint64_t edata;          /* edata of the request */
   uint64_t rmt_value;      /* LCL_ARMW: value before the operation, zero-extended; RMT_ARMW: as rmt_stadd (not in the guide) */
   utofu_stadd_t lcl_stadd; /* end of the data at the requesting side; LCL_GET and RMT_GET only */
   utofu_stadd_t rmt_stadd; /* end of the data at its peer, for ARMW the begin; all but LCL_GET */
@@ -491,14 +491,14 @@ int utofu_post_toq (utofu_vcq_hdl_t vcq_hdl, void *desc, size_t desc_size, void 
 /* ---------------------------------------------------------------- one-sided communication: completion (§3.7.4, §3.7.5) */
 
 /**
- * Takes the next notice of a request with UTOFU_ONESIDED_FLAG_TCQ_NOTICE, in the order of the requests, or of one that failed, and
- * sets *cbdata to the request's. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
+ * Takes the next notice, in the order of the requests: of a request with UTOFU_ONESIDED_FLAG_TCQ_NOTICE, or of a failed request. Sets
+ * *cbdata to its cbdata. §3.7.4.1. Errors: NOT_FOUND (nothing there), TCQ_* (the request failed).
  */
 int utofu_poll_tcq (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, void **cbdata);
 
 /**
  * Takes the next notice of a completion, by this process or by a peer, and copies it to *notice. §3.7.4.2.
- * Errors: NOT_FOUND (nothing there), MRQ_* (the request failed; *notice tells which).
+ * Errors: NOT_FOUND (nothing there), MRQ_* (the request in *notice failed).
  */
 int utofu_poll_mrq (utofu_vcq_hdl_t vcq_hdl, unsigned long int flags, struct utofu_mrq_notice *notice);
 
@@ -522,9 +522,9 @@ enum utofu_reduce_op
   UTOFU_REDUCE_OP_BOR = 3,
   UTOFU_REDUCE_OP_BXOR = 4,
   UTOFU_REDUCE_OP_MAX = 5,
-  UTOFU_REDUCE_OP_MAXLOC = 6, /* pairs: the largest first element, with its second; of equal ones the smallest second */
+  UTOFU_REDUCE_OP_MAXLOC = 6, /* pairs: the largest first element with its second; if equal, the smallest second */
   UTOFU_REDUCE_OP_SUM = 7,
-  UTOFU_REDUCE_OP_BFPSUM = 8 /* of double; the result does not depend on the order */
+  UTOFU_REDUCE_OP_BFPSUM = 8 /* type double; the result does not depend on the order */
 };
 
 /** Starts a barrier. §3.8.1.1. */
