@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
+use unipgas_core::wait::Steps;
 use unipgas_core::waits::{self, polled};
 use unipgas_core::{Deadline, Error};
 
@@ -227,8 +228,10 @@ impl Counter {
         }
         let known = self.known_errors.load(Ordering::Acquire);
         let _inside = self.waiters.enter();
+        let mut steps = Steps::default();
         let mut check = || {
             waits::call("fi_cntr_wait");
+            steps.note(self.value());
             self.attached.look();
             self.waiters.check()
         };

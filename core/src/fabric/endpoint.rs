@@ -1,4 +1,4 @@
-//! An ordered issue context with its accounting: what a GASPI queue and a VCQ are made of.
+//! An ordered issue context that counts its operations: the base of GASPI queues and VCQs.
 
 mod get_notify;
 mod tagged;
@@ -53,28 +53,28 @@ impl Drop for Endpoint {
     }
 }
 
-/// The depth of endpoints that are never full.
+/// The depth of endpoints without a limit.
 const UNBOUNDED: u64 = 1 << 60;
 
 /// An issue context. All calls may come from any thread.
 pub struct Endpoint {
     listing: OnceLock<Listing>,
     channels: Box<[Box<dyn Channel>]>,
-    /// Where there are several channels.
+    /// Present if there are several channels.
     operands: Option<Arc<Operands>>,
-    /// Operations across one of the engine's routes may be pending after their calls.
+    /// Operations on a route may be pending after their calls.
     driven: bool,
-    /// Where that is not so: one that is [awaited](Flags::AWAITED) is.
+    /// Without such a route: an [awaited](Flags::AWAITED) operation has been pending, so progress must poll.
     late: AtomicBool,
     depth: u64,
-    /// What [`Posted::begin`] counts to until it is time to see whether it is time to look at the lives of peers.
+    /// Post count at which the next liveness check is due, or the queue is full.
     limit: AtomicU64,
     pace: Pace,
-    /// Of operations that no queue counts.
+    /// Counts operations that no queue counts.
     uncounted: Pace,
     pub(super) posted: OwnPair<Posted>,
     failed: SegQueue<Completion>,
-    /// Parts of [`get_notify`](Endpoint::get_notify) under way.
+    /// Owed notices: parts of [`get_notify`](Endpoint::get_notify) in flight, and tagged operations with a word to set.
     pub(super) noticed: AtomicUsize,
     tagged: Tagged,
     /// Owner of the bell at which other threads wait for effects of completions.
@@ -110,38 +110,38 @@ impl Endpoint {
         }
     }
 
-    /// Lists what is posted here under this name, of at most 16 bytes, for who looks at the process from the outside.
+    /// Lists the endpoint's operations under `name`, of at most 16 bytes, for observers outside the process.
     pub fn named(self, name: &str) -> Arc<Self> {
         let endpoint = Arc::new(self);
         // SAFETY:
-        // - it stays in its Arc, and ends being listed with it.
+        // - the endpoint stays in its Arc, and its listing ends with it.
         let listing = unsafe { Listing::new(&*endpoint, name) };
         endpoint.listing.get_or_init(|| listing);
         endpoint
     }
 
-    /// What is posted from now on goes under another name.
+    /// Lists later operations under another name.
     pub fn rename(&self, name: &str) {
         if let Some(listing) = self.listing.get() {
             listing.rename(name);
         }
     }
 
-    /// Counts an operation of this thread that no queue counts, and its bytes; gives whether it is time to look at the lives of peers.
+    /// Counts an operation of this thread that no queue counts, and its bytes. Returns whether a liveness check of peers is due.
     #[inline(always)]
     pub fn count(&self, bytes: usize) -> bool {
         self.posted.moved(bytes);
         self.uncounted.is_due()
     }
 
-    /// What this thread has [counted](Endpoint::count) last has not been done.
+    /// Takes back the last [count](Endpoint::count) of this thread: the operation has not been done.
     #[cold]
     pub fn not_done(&self, bytes: usize) {
         self.posted.moved(bytes.wrapping_neg());
         self.uncounted.take_back();
     }
 
-    /// Counts the bytes of a request that a queue counts, if it has been posted. A [`Posting`] does so itself.
+    /// Counts the bytes of a request that a queue counts, if it has been posted. A [`Posting`] does this itself.
     #[inline]
     pub fn count_bytes<T>(&self, bytes: usize, posted: Result<T>) -> Result<T> {
         posted.inspect(|_| self.posted.moved(bytes))
@@ -153,11 +153,11 @@ impl Endpoint {
     }
 
     /// # Safety
-    /// The bytes are valid.
+    /// `put.len` bytes at `put.src` are valid.
     #[inline(never)]
     pub(super) unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         unsafe { self.channel(put.dst.region).put_quick(put) }
     }
 
@@ -166,7 +166,7 @@ impl Endpoint {
         &*self.channels[region.route()]
     }
 
-    /// Memory of this process, as the transport that leads to `region` knows it.
+    /// The operand with the descriptor of the transport that leads to `region`.
     #[inline(always)]
     fn operand(&self, local: Local, region: &RemoteRegion) -> Local {
         match &self.operands {
@@ -175,11 +175,11 @@ impl Endpoint {
         }
     }
 
-    /// Asks for `requests` places of the queue, before posting. Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains
-    /// (wait and try again). Every success is followed by [`posted_or_not`](Endpoint::posted_or_not).
+    /// Claims `requests` places of the queue, before posting. Errors: [`Error::QueueFull`]; [`Error::Busy`] while another thread drains (wait and try again).
+    /// Call [`posted_or_not`](Endpoint::posted_or_not) after each success.
     ///
-    /// Where operations are carried out in the call there is no queue that could overflow: the places are only looked at here and
-    /// counted afterwards, so that the count is not in the way of the data.
+    /// If all operations are complete when they return, no queue can overflow. The places are then only compared here, and counted after the post, so that
+    /// the count does not delay the data.
     #[inline(always)]
     pub fn claim(&self, requests: u32) -> Result<()> {
         if self.driven {
@@ -193,28 +193,27 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Operations that are over when they return, and that no queue counts.
+    /// Operations that are complete when they return, and that no queue counts.
     #[inline(always)]
     pub fn fast_path(&self) -> FastPath<'_> {
         FastPath::alone()
     }
 
-    /// Begins to post an operation that is over when it returns, or of whose end [`drain`](Endpoint::drain) tells, claimed and counted as one request. `None`,
-    /// for whatever reason: the calls one by one tell it.
+    /// Begins to post an operation, claimed and counted as one request. It is complete when it returns, or [`drain`](Endpoint::drain) gives its failure.
+    /// `None`: use the ordinary calls, which give the reason.
     #[inline(always)]
     pub fn post_fast(&self) -> Option<Posting<'_>> {
         let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
         Some(Posting::new(self, begun))
     }
 
-    /// Lets this thread [`post_fast`](Endpoint::post_fast) from now on, unless another one does.
+    /// Makes this thread the owner, which may [`post_fast`](Endpoint::post_fast), unless another thread is.
     #[inline]
     pub fn own(&self) {
         self.posted.own();
     }
 
-    /// For whoever cannot [`post_fast`](Endpoint::post_fast): whether it is time to look at the lives of peers, as enough has been posted
-    /// so.
+    /// For a thread that cannot [`post_fast`](Endpoint::post_fast): whether a liveness check of peers is due, by the number of posted requests.
     pub fn is_look_due(&self) -> bool {
         let count = self.posted.counted();
         if count < self.limit.load(Ordering::Relaxed) {
@@ -226,7 +225,7 @@ impl Endpoint {
         due
     }
 
-    /// Says how many of the `claimed` requests were posted: those take their places until the next drain.
+    /// Ends a claim: `posted` of the `claimed` requests were posted, and take their places until the next drain.
     #[inline(always)]
     pub fn posted_or_not(&self, claimed: u32, posted: u32) {
         if !self.driven {
@@ -236,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// The `claimed` requests are posted, and have failed: the next drain tells.
+    /// Ends a claim with requests that were posted and have failed. The next drain gives `error`.
     #[cold]
     pub fn post_failed(&self, claimed: u32, error: Error) {
         self.failed.push(Completion {
@@ -251,9 +250,9 @@ impl Endpoint {
         (self.posted.look() & !DRAINING) as u32
     }
 
-    /// Waits until everything posted so far is complete, then frees its places. One thread at a time; posting waits meanwhile.
-    /// Errors: [`Error::Timeout`]; the failure of a request, each in a call of its own, after which the queue's state is undefined until
-    /// [`purge`](Endpoint::purge) (GASPI 17.1 §8.2.3), or until the call that has none to tell.
+    /// Waits until all posted requests are complete, then frees their places. One thread at a time; posting waits meanwhile. Errors: [`Error::Timeout`]; the
+    /// failure of a request, one in each call. After a failure the state of the queue is undefined until [`purge`](Endpoint::purge) (GASPI 17.1 §8.2.3), or
+    /// until a call has no failure left.
     pub fn drain(
         &self,
         engine: &Engine,
@@ -278,7 +277,7 @@ impl Endpoint {
         result
     }
 
-    /// [`drain`](Endpoint::drain), if that needs no wait.
+    /// [`drain`](Endpoint::drain), if it needs no wait.
     #[inline]
     pub fn try_drain(&self, engine: &Engine) -> Option<Result<()>> {
         if !self.posted.close() {
@@ -291,7 +290,7 @@ impl Endpoint {
         drained
     }
 
-    /// Nothing is pending: the places are free. Errors: the failure of a request.
+    /// Frees the places, as nothing is pending. Errors: the failure of a request.
     #[inline]
     fn drained(&self, covered: u32) -> Result<()> {
         if let Some(failure) = self.failed.pop() {
@@ -312,7 +311,7 @@ impl Endpoint {
         }
     }
 
-    /// Drops the knowledge of failed requests, and all reports, and frees all places. Pending operations still end on their own.
+    /// Discards failures and reports, and frees all places. Pending operations still end by themselves.
     pub fn purge(&self) {
         while self.failed.pop().is_some() {}
         while self.take_report().is_some() {}
@@ -320,7 +319,7 @@ impl Endpoint {
         self.posted.end_all(covered);
     }
 
-    /// Moves pending operations on; failures are kept for [`drain`](Endpoint::drain).
+    /// Makes progress with pending operations. [`drain`](Endpoint::drain) gives their failures.
     #[inline]
     pub fn progress(&self) {
         if !self.driven && !self.late.load(Ordering::Relaxed) {
@@ -329,7 +328,7 @@ impl Endpoint {
         self.handle_ends(|sink| self.poll(sink));
     }
 
-    /// As [`progress`](Endpoint::progress), for who waits for something else than the end of what was posted here ([`Channel::report`]).
+    /// As [`progress`](Endpoint::progress), for a caller that does not wait for operations of this endpoint ([`Channel::report`]).
     #[inline]
     pub fn report(&self) {
         if !self.driven && !self.late.load(Ordering::Relaxed) {
@@ -338,7 +337,7 @@ impl Endpoint {
         self.handle_ends(|sink| self.report_to(sink));
     }
 
-    /// Handles the completions that `take` gives. Other threads may wait for their effects, and were woken before these were there.
+    /// Handles the completions of `take`. Then rings the bell: a thread that waits for their effects may have looked too early.
     fn handle_ends(&self, take: impl FnOnce(&mut dyn FnMut(Completion))) {
         let mut any = false;
         take(&mut |completion| {
@@ -350,7 +349,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether [`get_notify`](Endpoint::get_notify) has reads under way, whose end this endpoint's progress makes visible.
+    /// Whether notices of [`get_notify`](Endpoint::get_notify) or of tagged operations are owed. Progress of this endpoint sets them.
     #[inline]
     pub fn owes_notices(&self) -> bool {
         self.noticed.load(Ordering::Relaxed) != 0
@@ -360,7 +359,7 @@ impl Endpoint {
     fn ended(&self, completion: Completion) {
         if awaited::is_awaited(completion.context) {
             // SAFETY:
-            // - on endpoints that are drained rather than polled, contexts come from there and from `GetNotice::share` alone, one per operation.
+            // - a marked context comes from `awaited`, and stands for one operation that is reported once. Other contexts of drained endpoints lack the mark.
             return unsafe { awaited::ended(completion) };
         }
         if is_tagged(completion.context) {
@@ -369,7 +368,8 @@ impl Endpoint {
         if completion.context != 0 {
             self.noticed.fetch_sub(1, Ordering::Relaxed);
             // SAFETY:
-            // - as above.
+            // - contexts of drained endpoints come from `awaited`, from `Tagged`, and from `GetNotice::share`. This one has no mark of the first two. Each is
+            //   reported once.
             unsafe { GetNotice::part_done(completion.context, completion.result.is_ok()) };
         }
         if completion.result.is_err() {
@@ -377,7 +377,7 @@ impl Endpoint {
         }
     }
 
-    /// Moves pending operations on and hands every end to `sink`; for interfaces that report completions one by one.
+    /// Makes progress, and gives each completion to `sink`. For interfaces that report completions one by one.
     pub fn poll(&self, sink: &mut dyn FnMut(Completion)) {
         for channel in &self.channels {
             channel.poll(sink);
@@ -390,14 +390,14 @@ impl Endpoint {
         }
     }
 
-    /// As [`poll`](Endpoint::poll), for who does not wait for these ends ([`Channel::report`]).
+    /// As [`poll`](Endpoint::poll), for a caller that waits for none of the completions ([`Channel::report`]).
     pub fn report_to(&self, sink: &mut dyn FnMut(Completion)) {
         for channel in &self.channels {
             channel.report(sink);
         }
     }
 
-    /// Operations under way.
+    /// Number of operations in flight.
     pub fn pending(&self) -> usize {
         issued::pending(&self.channels)
     }
@@ -416,7 +416,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: as `Channel::put`.
         unsafe {
             if dst.region.is_direct() {
                 MappedChannel.put(src, dst, len, flags, context)
@@ -444,7 +444,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: as `Channel::get`.
         unsafe {
             if src.region.is_direct() {
                 MappedChannel.get(dst, src, len, flags, context)
@@ -483,7 +483,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: as `Channel::put_notify`.
         unsafe {
             if dst.region.is_direct() && notice.slot.region.is_direct() {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
@@ -499,8 +499,7 @@ impl Endpoint {
         }
     }
 
-    /// See [`Channel::atomic`]. Where another way leads to the device that carries it out, and has not been [taken](RemoteRegion::executor), this waits for
-    /// that.
+    /// See [`Channel::atomic`]. Waits for the route to the device that carries the operation out, unless [it is known](RemoteRegion::executor).
     ///
     /// # Safety
     /// As [`Channel::atomic`].
@@ -520,7 +519,7 @@ impl Endpoint {
             offset: dst.offset,
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: as `Channel::atomic`.
         let outcome = unsafe {
             self.channel(dst.region)
                 .atomic(dst, request, 0, flags, context)
@@ -548,12 +547,12 @@ impl Endpoint {
             .deliver(inbox, record, flags, context)
     }
 
-    /// Whether [`Flags::CHAINED`] is kept on the way to a region.
+    /// Whether the route to a region keeps [`Flags::CHAINED`].
     pub fn chains(&self, to: &RemoteRegion) -> bool {
         self.channel(to).chains()
     }
 
-    /// See [`Channel::put_deliver`]. All of it must belong to one peer.
+    /// See [`Channel::put_deliver`]. All arguments must belong to one peer.
     ///
     /// # Safety
     /// As [`Channel::put_deliver`].
@@ -570,12 +569,11 @@ impl Endpoint {
     ) -> Result<Outcome> {
         let channel = self.channel(dst.region);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: as `Channel::put_deliver`.
         unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
     }
 
-    /// See [`Channel::active_message`]; of at most [`LONGEST_MESSAGE`] bytes without the [envelope](ENVELOPE). A refusal is not
-    /// [`u32::MAX`].
+    /// See [`Channel::active_message`]. At most [`LONGEST_MESSAGE`] bytes, less the [envelope](ENVELOPE). A handler must not refuse with [`u32::MAX`].
     pub fn active_message(
         &self,
         to: Remote<'_>,
@@ -596,8 +594,8 @@ impl Endpoint {
         outcome
     }
 
-    /// Reads the u64 at `src`, which others change by atomics, waiting for it if need be. `src` must be 8-byte aligned. Who cannot wait
-    /// for ever takes [`change`](Endpoint::change), as for the next two.
+    /// Reads the u64 at `src`, which other threads change by atomics, and waits for it if needed. `src` must be 8-byte aligned. A caller with a deadline uses
+    /// [`change`](Endpoint::change), as for the next two.
     #[inline]
     pub fn load(&self, engine: &Engine, src: Remote<'_>) -> Result<u64> {
         if src.region.is_direct() && !src.region.excludes_processors() {
@@ -606,7 +604,7 @@ impl Endpoint {
         self.fetch(engine, src, AtomicOp::Sum, 0, 0)
     }
 
-    /// Adds `value` to the u64 at `dst` and gives what was there before, waiting for it if need be. `dst` must be 8-byte aligned.
+    /// Adds `value` to the u64 at `dst`, and waits if needed. Returns the previous value. `dst` must be 8-byte aligned.
     #[inline]
     pub fn fetch_add(&self, engine: &Engine, dst: Remote<'_>, value: u64) -> Result<u64> {
         if dst.region.is_direct() && !dst.region.excludes_processors() {
@@ -615,7 +613,7 @@ impl Endpoint {
         self.fetch(engine, dst, AtomicOp::Sum, value, 0)
     }
 
-    /// Replaces the u64 at `dst` by `value` if it equals `expected`; gives what was there before.
+    /// Replaces the u64 at `dst` by `value` if it equals `expected`. Returns the previous value.
     #[inline]
     pub fn compare_swap(
         &self,
@@ -649,7 +647,7 @@ impl Endpoint {
     }
 }
 
-/// Why an endpoint with this count takes no request.
+/// The error of an endpoint with this count that takes no request.
 #[cold]
 fn refusal(before: u64) -> Error {
     tally::retried();

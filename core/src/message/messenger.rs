@@ -10,7 +10,7 @@ use super::state::{Envelope, Mode, Pattern, Precedence, ReceiveTicket, Received}
 use super::window::Window;
 use crate::biased::{Biased, BiasedGuard};
 use crate::transport::Life;
-use crate::wait::Watch;
+use crate::wait::Steps;
 use crate::world::World;
 use crate::{Deadline, Result};
 
@@ -167,13 +167,9 @@ impl Messenger {
         mut ask: impl FnMut() -> Option<T>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
-        let (mut since, mut taken) = (None, None);
+        let (mut since, mut steps) = (None, Steps::default());
         let mut check = || {
-            // A wait that takes messages is no hang, however long it lasts.
-            let now = self.window.lines_taken();
-            if taken.replace(now).is_some_and(|before| before != now) {
-                Watch::moved();
-            }
+            steps.note(self.window.lines_taken());
             match needs {
                 Needs::Anyone => self.world.check_company(&mut since),
                 Needs::Ranks(ranks) => self.world.check_ranks(ranks, &mut since),
@@ -379,6 +375,7 @@ mod tests {
 
     use super::*;
     use crate::loopback::LoopbackNet;
+    use crate::wait::Watch;
 
     #[test]
     fn a_wait_that_takes_messages_counts_as_progress() {

@@ -90,6 +90,19 @@ impl Watch {
     }
 }
 
+/// The progress of a wait that many events end together: messages, completions, counts.
+#[derive(Debug, Default)]
+pub struct Steps(Option<u64>);
+
+impl Steps {
+    /// For checks of waits. `now`: a number that each event changes. A change counts as an ended wait: the process makes progress.
+    pub fn note(&mut self, now: u64) {
+        if self.0.replace(now).is_some_and(|before| before != now) {
+            Watch::moved();
+        }
+    }
+}
+
 // Instructions that sleep until a line changes (x86's `umwait`, Arm's `wfe`) are not used: `poll` may read many words, and they watch one. `wfe`'s event
 // stream would show another change after 100 µs, which is longer than a barrier.
 
