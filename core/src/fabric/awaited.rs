@@ -1,5 +1,4 @@
-//! Operations that their callers wait for, within a time: what they bring lands in memory of the engine's, so that it may come when
-//! the caller has given up.
+//! Operations with a timeout. A result lands in memory of the engine, so it may come after the caller's timeout.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -12,23 +11,23 @@ use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
 
-/// Marks contexts that are a [`Landing`]: its alignment leaves that bit free.
+/// Marks contexts that are a [`Landing`]. The alignment of a landing leaves this bit free.
 const MARK: u64 = 1;
 
-/// Where it lands, and how it has ended.
+/// Memory for the result, and the outcome.
 struct Landing {
     words: Box<[UnsafeCell<u64>]>,
     ended: Mutex<Option<Result<()>>>,
 }
 
 // SAFETY:
-// - the words are written by the operation alone, and read after its end, which the lock orders.
+// - only the operation writes the words. They are read after its end, and the lock orders both.
 unsafe impl Send for Landing {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Landing {}
 
-/// An operation that has been posted, and that may be waited for more than once.
+/// A posted operation. The caller may wait for it repeatedly.
 pub struct Awaited(Arc<Landing>);
 
 /// Whether a completion with this context is for [`ended`].
@@ -37,20 +36,20 @@ pub(crate) fn is_awaited(context: u64) -> bool {
     context & MARK != 0
 }
 
-/// An operation has ended.
+/// Notes the end of an operation.
 ///
 /// # Safety
-/// The context is of this module, of an operation that has not been reported before.
+/// The context is one of this module, and has not been reported before.
 pub(crate) unsafe fn ended(completion: Completion) {
     let landing = (completion.context & !MARK) as *const Landing;
     // SAFETY:
-    // - the share that the context stands for.
+    // - contract of this call: the context holds a reference, which is taken once.
     let landing = unsafe { Arc::from_raw(landing) };
     *landing.ended.lock() = Some(completion.result);
 }
 
 impl Awaited {
-    /// Posts what `post` does with the place where it is to land, of `len` bytes, and with the context. Errors: those of `post`.
+    /// Posts an operation by `post`, which gets the address of `len` bytes for the result, and the context. Errors: as `post`.
     fn post(len: usize, post: impl FnOnce(*mut u8, u64) -> Result<Outcome>) -> Result<Self> {
         let words = (0..len.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect();
         let landing = Arc::new(Landing {
@@ -62,7 +61,7 @@ impl Awaited {
         let outcome = post(at, shared as u64 | MARK);
         if !matches!(outcome, Ok(Outcome::Pending)) {
             // SAFETY:
-            // - the share of the context, which nobody will be told.
+            // - the reference of the context, which is never reported.
             drop(unsafe { Arc::from_raw(shared) });
             outcome?;
             *landing.ended.lock() = Some(Ok(()));
@@ -70,7 +69,7 @@ impl Awaited {
         Ok(Awaited(landing))
     }
 
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, with success or failure.
     pub fn is_over(&self) -> bool {
         self.0.ended.lock().is_some()
     }
@@ -79,7 +78,7 @@ impl Awaited {
         self.end(endpoint, engine, deadline, &mut || Ok(()))
     }
 
-    /// Waits until it has ended. Errors: [`Error::Timeout`] (it is under way still: wait again), its failure; those of `check`, which is called now and then.
+    /// Waits until it has ended. Errors: [`Error::Timeout`] (it is still in progress: wait again); its failure; errors of `check`, which runs now and then.
     pub fn end(
         &self,
         endpoint: &Endpoint,
@@ -95,7 +94,7 @@ impl Awaited {
         })
     }
 
-    /// Waits for the value that an atomic operation has found. Errors: as [`end`](Awaited::end).
+    /// Waits for the previous value of an atomic operation. Errors: as [`end`](Awaited::end).
     pub fn value(
         &self,
         endpoint: &Endpoint,
@@ -105,19 +104,19 @@ impl Awaited {
     ) -> Result<u64> {
         self.end(endpoint, engine, deadline, check)?;
         // SAFETY:
-        // - the operation has ended, and nobody else writes there.
+        // - the operation has ended, and only it writes there.
         Ok(unsafe { *self.0.words[0].get() })
     }
 }
 
 impl Endpoint {
-    /// Whether reads and writes there are over when their calls return: then nothing has to be kept.
+    /// Whether reads and writes there are complete when their calls return. Then they need no landing.
     #[inline]
     pub(crate) fn ends_in_calls(&self, there: Remote<'_>) -> bool {
         there.region.is_direct() || !self.is_driven()
     }
 
-    /// Reads `into.len()` bytes, waiting for them. Errors: [`Error::Timeout`]; those of the operation.
+    /// Reads `into.len()` bytes, and waits for them. Errors: [`Error::Timeout`]; as [`Endpoint::get`].
     pub fn read(
         &self,
         engine: &Engine,
@@ -128,7 +127,7 @@ impl Endpoint {
         self.read_on(engine, &mut None, src, into, deadline)
     }
 
-    /// As [`Endpoint::read`]; after a timeout the read is `open`, and who calls again with it gets what it brings.
+    /// As [`Endpoint::read`]. After a timeout the read stays in `open`, and a retry collects it.
     pub(crate) fn read_on(
         &self,
         engine: &Engine,
@@ -142,7 +141,7 @@ impl Endpoint {
             let desc = 0;
             let ptr = into.as_mut_ptr();
             // SAFETY:
-            // - the buffer is there for the time of the call.
+            // - the buffer is valid during the call, and the get is complete when it returns.
             return unsafe { self.get(Local { ptr, desc }, src, len, Flags::empty(), 0) }.map(drop);
         }
         let read = match open.take() {
@@ -150,7 +149,7 @@ impl Endpoint {
             _ => Awaited::post(len, |at, context| {
                 let local = Local { ptr: at, desc: 0 };
                 // SAFETY:
-                // - the landing stays until the operation has been reported.
+                // - the landing lives until the operation has been reported.
                 unsafe { self.get(local, src, len, Flags::empty(), context) }
             })?,
         };
@@ -159,7 +158,7 @@ impl Endpoint {
             return Err(error);
         }
         // SAFETY:
-        // - the operation has ended, and nobody else writes there; as many bytes have landed.
+        // - the operation has ended, and only it writes there. The landing has `len` bytes.
         unsafe {
             let from = read.0.words.as_ptr().cast::<u8>();
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), len);
@@ -167,7 +166,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Writes the bytes, waiting for the end of that. Errors: [`Error::Timeout`] (they may be written still); those of the operation.
+    /// Writes the bytes, and waits for completion. Errors: [`Error::Timeout`] (the write may still happen); as [`Endpoint::put`].
     pub fn write(
         &self,
         engine: &Engine,
@@ -180,13 +179,13 @@ impl Endpoint {
             let desc = 0;
             let ptr = from.as_ptr().cast_mut();
             // SAFETY:
-            // - the bytes are there for the time of the call.
+            // - the bytes are valid during the call, and the put is complete when it returns.
             return unsafe { self.put(Local { ptr, desc }, dst, from.len(), flags, 0) }.map(drop);
         }
         let written = Awaited::post(from.len(), |at, context| {
             let local = Local { ptr: at, desc: 0 };
             // SAFETY:
-            // - the landing has room for the bytes, nobody else knows it yet, and it stays until the operation has been reported.
+            // - the landing has room for the bytes, and no other thread knows it yet. It lives until the operation has been reported.
             unsafe {
                 std::ptr::copy_nonoverlapping(from.as_ptr(), at, from.len());
                 self.put(local, dst, from.len(), flags, context)
@@ -195,7 +194,7 @@ impl Endpoint {
         written.settle(self, engine, deadline)
     }
 
-    /// Writes `len` bytes from `src`, waiting for the end of that, however long it takes.
+    /// Writes `len` bytes from `src`, and waits for completion, without a timeout.
     ///
     /// # Safety
     /// `len` bytes at `src` are valid.
@@ -209,18 +208,18 @@ impl Endpoint {
     ) -> Result<()> {
         if self.ends_in_calls(dst) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are valid, and the put is complete when its call returns.
             return unsafe { self.put(src, dst, len, flags, 0) }.map(drop);
         }
         let put = Awaited::post(0, |_, context| {
             // SAFETY:
-            // - the caller's word, until the wait below is over.
+            // - contract of this call: the bytes are valid until the wait below ends.
             unsafe { self.put(src, dst, len, flags, context) }
         })?;
         put.settle(self, engine, Deadline::Never)
     }
 
-    /// Delivers `record`, waiting for the end of that. Errors: as for [`Endpoint::deliver`].
+    /// Delivers `record`, and waits for completion. Errors: as [`Endpoint::deliver`].
     pub fn deliver_and_wait(
         &self,
         engine: &Engine,
@@ -236,7 +235,7 @@ impl Endpoint {
         delivered.settle(self, engine, Deadline::Never)
     }
 
-    /// Sends an active message, and waits until it has been handled. Errors: as for [`Endpoint::active_message`]; [`Error::Timeout`] (it may be handled still).
+    /// Sends an active message, and waits until it has been handled. Errors: as [`Endpoint::active_message`]; [`Error::Timeout`] (it may still be handled).
     pub fn tell(
         &self,
         engine: &Engine,
@@ -247,7 +246,7 @@ impl Endpoint {
         self.tell_of(to, message)?.settle(self, engine, deadline)
     }
 
-    /// Sends an active message, whose [end](Awaited::end) is waited for. Errors: as for [`Endpoint::active_message`].
+    /// Sends an active message. The caller waits for its [end](Awaited::end). Errors: as [`Endpoint::active_message`].
     pub fn tell_of(&self, to: Remote<'_>, message: &[u8]) -> Result<Awaited> {
         Awaited::post(0, |_, context| {
             let flags = Flags::ORDERED | Flags::AWAITED;
@@ -255,8 +254,7 @@ impl Endpoint {
         })
     }
 
-    /// Changes the u64 at `dst`, to be [waited for](Awaited::value). `dst` must be 8-byte aligned. Errors: as for
-    /// [`Endpoint::atomic`].
+    /// Changes the u64 at `dst`. The caller waits for its [previous value](Awaited::value). `dst` must be 8-byte aligned. Errors: as [`Endpoint::atomic`].
     pub fn change(
         &self,
         dst: Remote<'_>,
@@ -274,13 +272,13 @@ impl Endpoint {
                 result: at,
             };
             // SAFETY:
-            // - operand and comparand are read before the call returns; the landing stays until the operation has been reported.
+            // - operand and comparand are read before the call returns. The landing lives until the operation has been reported.
             unsafe { self.atomic(dst, &request, Flags::AWAITED, context) }
         })
     }
 }
 
-/// Operations that callers have not waited out, for who calls again with the same `key`.
+/// Operations that outlasted their callers' timeouts. A retry with the same `key` collects them.
 pub struct Unfinished<Key>(Mutex<Vec<(Key, Awaited)>>);
 
 impl<Key> Default for Unfinished<Key> {
@@ -290,22 +288,22 @@ impl<Key> Default for Unfinished<Key> {
 }
 
 impl<Key: PartialEq> Unfinished<Key> {
-    /// Nobody calls again for more than these, as it seems.
+    /// Beyond this number, ended operations are dropped: their callers probably do not retry.
     const MOST_FORGOTTEN: usize = 64;
 
-    /// The one with this key, if there is one: it is the caller's then.
+    /// Removes the operation with this key, and gives it to the caller.
     pub fn take(&self, key: &Key) -> Option<Awaited> {
         let mut list = self.0.lock();
         let at = list.iter().position(|(known, _)| known == key)?;
         Some(list.remove(at).1)
     }
 
-    /// Those that `which` says are nobody's any more.
+    /// Drops the operations that no caller retries any more: `which` selects them by key.
     pub fn forget(&self, which: impl Fn(&Key) -> bool) {
         self.0.lock().retain(|(key, _)| !which(key));
     }
 
-    /// Keeps one.
+    /// Keeps an operation for a retry.
     pub fn keep(&self, key: Key, awaited: Awaited) {
         let mut list = self.0.lock();
         if list.len() >= Self::MOST_FORGOTTEN {

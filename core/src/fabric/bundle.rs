@@ -1,10 +1,10 @@
-//! 128 opaque bytes that carry one part per transport: the wire form of addresses and region keys.
+//! 128 opaque bytes with one part for each transport: the wire form of addresses and region keys.
 
 use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Names a kind of transport inside an [`Address`](crate::Address) or a [`RegionKey`](crate::RegionKey).
+/// Names a kind of transport in an [`Address`](crate::Address) or a [`RegionKey`](crate::RegionKey).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Tag {
@@ -31,7 +31,7 @@ pub const BUNDLE_LEN: usize = 128;
 pub struct Bundle([u8; BUNDLE_LEN]);
 
 impl Bundle {
-    /// Packs `parts`. Errors: [`Error::Exhausted`] where they need more than [`BUNDLE_LEN`] bytes.
+    /// Packs `parts`. Errors: [`Error::Exhausted`] if they need more than [`BUNDLE_LEN`] bytes.
     pub fn pack<'a>(parts: impl IntoIterator<Item = (Tag, &'a [u8])>) -> Result<Self> {
         let mut bytes = [0u8; BUNDLE_LEN];
         let mut at = 0;
@@ -50,7 +50,7 @@ impl Bundle {
         Ok(Bundle(bytes))
     }
 
-    /// The part of `tag`, if there is one. Garbage gives `None`, never a panic.
+    /// The part of `tag`, if there is one. Invalid bytes give `None`, never a panic.
     pub fn part(&self, tag: Tag) -> Option<&[u8]> {
         let mut at = 0;
         while at + 2 <= BUNDLE_LEN && self.0[at] != 0 {
@@ -66,12 +66,12 @@ impl Bundle {
         None
     }
 
-    /// How many parts there are.
+    /// Number of parts.
     pub fn count(&self) -> usize {
         self.ends().count()
     }
 
-    /// What has only the parts with these numbers, in their order; numbers beyond the last part name none.
+    /// A bundle with only the parts `numbers`, in their order. Numbers beyond the last part are ignored.
     pub fn only(&self, numbers: Range<usize>) -> Self {
         let mut bytes = [0; BUNDLE_LEN];
         let mut len = 0;
@@ -87,7 +87,7 @@ impl Bundle {
         Bundle(bytes)
     }
 
-    /// Where the parts end; of garbage those that are whole.
+    /// The ends of the parts, up to the first invalid part.
     fn ends(&self) -> impl Iterator<Item = usize> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -105,7 +105,7 @@ impl Bundle {
         &self.0
     }
 
-    /// From the wire form; other lengths than [`BUNDLE_LEN`] are refused.
+    /// Reads the wire form. Errors: [`Error::InvalidArgument`] for another length than [`BUNDLE_LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         bytes.try_into().map(Bundle).map_err(|_| {
             Error::InvalidArgument(format!(
@@ -126,10 +126,10 @@ impl std::fmt::Debug for Bundle {
     }
 }
 
-/// The name of an endpoint's process: opaque, fixed-size, may be told to anyone by any means.
+/// The address of a process: opaque, of fixed size. It may be given to any process by any means.
 pub type Address = Bundle;
 
-/// The wire form of a registered region's name: whoever has it (and reaches the owner) may import the region.
+/// The wire form of a region's key. Each process that has it, and reaches the owner, may import the region.
 pub type RegionKey = Bundle;
 
 #[cfg(test)]

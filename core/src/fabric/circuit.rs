@@ -1,24 +1,24 @@
-//! Barrier gates of a network's own: circuits in which the members of a group meet, and reduce a few words, without their processors.
+//! Barrier gates of a network. In a circuit of gates the members of a group meet, and reduce a few words, without their processors.
 //!
-//! A circuit is a butterfly (uTofu User's Guide §2.3.2). Of `n` members the first `p`, the largest power of two, exchange in rounds; each other one hands its part to
-//! one of those before the first round, and gets the result from it after the last one.
+//! A circuit is a butterfly (uTofu User's Guide §2.3.2). The first `p` of `n` members, the largest power of two, exchange in rounds. Each other member has a
+//! partner among them. It hands its part to the partner before the first round, and gets the result from it after the last.
 
 use crate::Result;
 
 /// A network with gates.
 pub trait Gates: Send + Sync {
-    /// So many gates of one circuit. Errors: [`Error::Exhausted`](crate::Error::Exhausted); others.
+    /// Claims `count` gates for one circuit. Errors: [`Error::Exhausted`](crate::Error::Exhausted); others.
     fn claim(&self, count: usize) -> Result<Box<dyn Circuit>>;
-    /// The most words that a circuit reduces at once by this operation; 0: it does not offer it. The same in all processes.
+    /// Most words that a circuit reduces at once by this operation; 0: not supported. The same in all processes.
     fn most(&self, by: GateOp) -> usize;
 }
 
-/// How gates combine words.
+/// The operation by which gates combine words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GateOp {
     /// The largest of unsigned words.
     Max,
-    /// The sum of words, which wraps.
+    /// The sum of words, modulo 2^64.
     Sum,
     /// The sum of words that are `f64`.
     SumF64,
@@ -26,26 +26,26 @@ pub enum GateOp {
 
 /// A member's part of a circuit, until it is dropped.
 pub trait Circuit: Send + Sync {
-    /// The names of its gates. The circuit begins and ends at the first one.
+    /// The ids of its gates. The circuit begins and ends at the first gate.
     fn gates(&self) -> &[u64];
-    /// Connects them: where each sends to, and what sends there. Errors: the network's.
+    /// Connects each gate to its receiver and its sender. Errors: network errors.
     fn connect(&mut self, to: &[Option<u64>], from: &[Option<u64>]) -> Result<()>;
-    /// Begins to meet. Errors: the network's.
+    /// Begins a barrier. Errors: network errors.
     fn meet(&mut self) -> Result<()>;
-    /// Whether all have met. Errors: the network's.
+    /// Whether all members have met. Errors: network errors.
     fn have_met(&mut self) -> Result<bool>;
-    /// Begins to reduce these words: all members as many, by the same operation. Errors: the network's.
+    /// Begins to reduce `words`. All members give the same number of words, and the same operation. Errors: network errors.
     fn reduce(&mut self, by: GateOp, words: &[u64]) -> Result<()>;
-    /// Whether they have been reduced; then they are what `words`, as many, become. Errors: the network's.
+    /// Whether the words have been reduced. Then `words`, of the same length, holds the results. Errors: network errors.
     fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool>;
 }
 
-/// What a member's gate exchanges with others: each is a member, and the number of its gate there.
+/// The two connections of a member's gate. Each is a member, and the number of its gate there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// Receives what it sends.
+    /// The receiver of its packets.
     pub to: Option<(u32, u32)>,
-    /// Sends what it receives.
+    /// The sender of its packets.
     pub from: Option<(u32, u32)>,
 }
 
@@ -54,7 +54,7 @@ pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
     let rounds = n.ilog2();
     let p = 1 << rounds;
     let last = rounds + 1;
-    // A member that somebody hands its part to has one gate more for that, and one for the result.
+    // A member with a partner beyond `p` has one more gate for the partner's part, and one for the result.
     let is_handed = |member: u32| member + p < n;
     let (sends, receives) = (
         |member: u32, round: u32| round + u32::from(is_handed(member)),
@@ -70,7 +70,7 @@ pub fn butterfly(me: u32, n: u32) -> Vec<Gate> {
             from: Some((whom, last)),
         }];
     }
-    // One gate has no signal, which carries the member's own part.
+    // At least two gates: the signal between gates carries the member's own part, and a single gate has none.
     let count = match is_handed(me) {
         true => rounds + 2,
         false => rounds.max(2),
@@ -110,13 +110,13 @@ mod tests {
         }
     }
 
-    /// What each member gets where each gives its own bit, and values that meet are added.
+    /// The result of each member: each gives its own bit, and values that meet are added.
     fn sums(n: u32) -> Vec<u128> {
         let all: Vec<_> = (0..n).map(|me| butterfly(me, n)).collect();
         let mut at = vec![(0usize, 0u128); n as usize];
         let mut packets = std::collections::HashMap::new();
         let mut ends = vec![None; n as usize];
-        // A gate passes on what has come from the one before it, and from afar; the first one begins, and ends.
+        // A gate passes on the values from the gate before it and from its sender. The first gate begins and ends.
         while ends.contains(&None) {
             for me in 0..n as usize {
                 let (gates, (nth, held)) = (&all[me], at[me]);
@@ -140,7 +140,7 @@ mod tests {
                 if let Some((whom, there)) = gate.to {
                     assert_eq!(packets.insert((whom as usize, there as usize), value), None);
                 }
-                // Where there is one gate, no signal is beside the packet.
+                // A single gate has no signal beside the packet.
                 at[me] = (nth + 1, if gates.len() == 1 { 0 } else { value });
             }
         }

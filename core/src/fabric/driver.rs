@@ -1,5 +1,5 @@
-//! The progress thread: one for a process. It makes progress while the program computes. It sleeps on the descriptors of networks; a ring of a
-//! bell that it listens at wakes it there ([`alarm`](crate::alarm)). While no operation is under way it uses no processor.
+//! The progress thread, one for each process. It makes progress while the program computes. It sleeps on the descriptors of networks. A ring of a bell that
+//! it listens at also wakes it ([`alarm`](crate::alarm)). It uses no processor while no operation is in progress.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,26 +17,26 @@ use crate::bell::{Bell, armed_are_seen, slice_of};
 use crate::descriptor::{above, pipe};
 use crate::{Error, Result, own_thread, pace};
 
-/// Time between two looks at what is under way and has no descriptor.
+/// Time between two polls of operations in progress that have no descriptor.
 const BEAT: Duration = Duration::from_micros(200);
-/// Time between two looks at work that is left to other threads: at first, and later. If they stop, peers are served within a millisecond. Each look
-/// is a timer, which interrupts the program where both share a core.
+/// Time between two polls of work that is left to other threads: first, and longest. If these threads stop, peers are served within a millisecond. Each poll
+/// is a timer. On a shared core the timer interrupts the program.
 const DOZE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(700));
 
-/// After an event the thread polls for so long before it sleeps. Condition: other threads sleep, and their processor is free.
+/// Time to poll after an event, before the thread sleeps. Condition: other threads sleep, and their processor is free.
 const LINGER: Duration = Duration::from_micros(100);
-/// A yield that takes longer found another thread for the processor.
+/// A yield that takes longer shows that another thread wants the processor.
 const UNWANTED: Duration = Duration::from_micros(20);
 
 /// An object that makes progress only when it is driven.
 pub trait Driven: Send + Sync {
-    /// Makes progress. The progress thread calls it while an operation of the process is under way, and after events.
+    /// Makes progress. The progress thread calls it while an operation of the process is in progress, and after events.
     fn drive(&self);
     /// Whether other threads made its progress before the last [`drive`](Self::drive). Events then need not wake the progress thread.
     fn is_left_to_others(&self) -> bool {
         false
     }
-    /// True: it is driven from time to time, and not after its events. False: that is over.
+    /// True: the progress thread drives it from time to time, but not after its events. False: this state ends.
     fn leave_to_others(&self, leaves: bool) {
         let _ = leaves;
     }
@@ -46,7 +46,7 @@ pub trait Driven: Send + Sync {
     }
 }
 
-/// The driver of this process. Its users share it; the last drop ends its thread.
+/// The driver of this process. Its users share it. The last drop ends its thread.
 pub struct Driver {
     shared: Arc<Shared>,
     process: u32,
@@ -56,9 +56,9 @@ pub struct Driver {
 /// Whether [`Driven::drive`] may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
-    /// It is driven in turns of its own.
+    /// It may wait. It is driven only while no other object waits.
     Maybe,
-    /// It is driven also while another one waits.
+    /// It never waits. It is driven also while another object waits.
     Never,
 }
 
@@ -71,13 +71,14 @@ struct Enrolled {
 struct Heard(*const Bell);
 
 // SAFETY:
-// - bells are made of atomics, and may be rung from anywhere; they are valid by the word of `listen_at`'s caller.
+// - contract of `listen_at`: the bell is valid as long as `keeps` exists.
+// - bells consist of atomics, and any thread may ring them.
 unsafe impl Send for Heard {}
 
 impl Heard {
     fn bell(&self) -> &Bell {
         // SAFETY:
-        // - valid until its `AtBell` is dropped, which takes this one away first.
+        // - `AtBell` keeps the bell valid, and its drop removes this entry first.
         unsafe { &*self.0 }
     }
 }
@@ -89,29 +90,29 @@ struct Shared {
     /// The thread sleeps without a beat, or is about to.
     sleeps_long: AtomicBool,
     stop: AtomicBool,
-    /// A turn within a wait may have taken an event of an object that it did not drive.
+    /// A turn within a wait may have consumed an event of an object that it did not drive.
     missed: AtomicBool,
-    /// Of the alarm, and of networks.
+    /// Epoll instance with the descriptors of the networks.
     events: OwnedFd,
     /// Both ends of a pipe. Other processes can open its write end, which an eventfd does not allow.
     alarm: (OwnedFd, OwnedFd),
 }
 
 static CURRENT: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
-/// An object is left to other threads now.
+/// An object is left to other threads.
 static DOZES: AtomicBool = AtomicBool::new(false);
-/// When a waiting thread last began to sleep, in [nanoseconds](pace::now).
+/// Time at which a waiting thread last began to sleep, in [nanoseconds](pace::now).
 static SLEPT: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// What the progress thread drives; null in every other thread. Without a destructor: threads still wait while they end.
+    /// State of the progress thread. Null in all other threads. It has no destructor: threads still wait while they end.
     static MINE: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
-/// How the progress thread itself waits: it drives the other objects meanwhile. `None` in any other thread.
+/// Wait method of the progress thread: it drives the other objects meanwhile. `None` in all other threads.
 pub(crate) fn of_this_thread<'a>() -> Option<Waiting<'a>> {
     // SAFETY:
-    // - null, or what `run` borrows as long as this thread calls anything.
+    // - null, or the state that `run` borrows. `run` sets null before it returns.
     unsafe { MINE.get().as_ref() }.map(Waiting)
 }
 
@@ -122,7 +123,7 @@ pub fn is_this_thread() -> bool {
 
 /// A waiting thread that made progress begins to sleep. The progress thread takes over.
 pub(crate) fn waiter_sleeps() {
-    // The progress thread sees this before it dozes, or this thread sees it doze.
+    // Either the progress thread sees this store before it dozes, or this thread sees it doze.
     SLEPT.store(pace::now(), Ordering::SeqCst);
     if DOZES.load(Ordering::SeqCst)
         && let Some(driver) = CURRENT.lock().upgrade()
@@ -131,12 +132,12 @@ pub(crate) fn waiter_sleeps() {
     }
 }
 
-/// Whether a waiting thread has begun to sleep after that time.
+/// Whether a waiting thread has begun to sleep after `time`.
 pub(crate) fn slept_since(time: u64) -> bool {
     SLEPT.load(Ordering::SeqCst) > time
 }
 
-/// Locks a mutex whose holder may wait for the progress thread, or for a peer that this thread serves. The progress thread makes progress while it
+/// Locks a mutex. Its holder may wait for the progress thread, or for a peer that this thread serves. The progress thread therefore makes progress while it
 /// waits for the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     if let Some(guard) = mutex.try_lock() {
@@ -150,7 +151,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     guard.unwrap_or_else(|| mutex.lock())
 }
 
-/// On the progress thread: serves peers until `done`. False: this is another thread, and nothing has been done.
+/// On the progress thread: serves peers until `done`. False: this is another thread, and the call has no effect.
 pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
     let Some(progress) = of_this_thread() else {
         return false;
@@ -163,8 +164,8 @@ pub(crate) fn serve_until(mut done: impl FnMut() -> bool) -> bool {
 pub(crate) struct Waiting<'a>(&'a Shared);
 
 impl Waiting<'_> {
-    /// Drives the objects that never wait, then sleeps until an event, for at most `longest`. No sleep if `done` gives true; returns that. The ring for
-    /// it may have come before.
+    /// Drives the objects that never wait, then sleeps until an event, for at most `longest`. It returns the result of `done`, and does not sleep if that is
+    /// true: the ring for it may have come before.
     pub fn turn(&self, longest: Duration, done: &mut dyn FnMut() -> bool) -> bool {
         if longest > BEAT && self.0.arm() {
             armed_are_seen();
@@ -179,7 +180,7 @@ impl Waiting<'_> {
     }
 }
 
-/// Yields the processor once. The progress thread serves peers first, since the awaited thread may need that.
+/// Yields the processor once. The progress thread serves peers first, since the awaited thread may need this.
 pub fn give_way() {
     if let Some(progress) = of_this_thread() {
         progress.turn(Duration::ZERO, &mut || false);
@@ -187,7 +188,7 @@ pub fn give_way() {
     crate::sync::yield_now();
 }
 
-/// The progress thread listens at a bell as long as this lives.
+/// The progress thread listens at a bell as long as this exists.
 pub struct AtBell {
     driver: Arc<Driver>,
     bell: *const Bell,
@@ -197,10 +198,10 @@ pub struct AtBell {
 }
 
 // SAFETY:
-// - the address is only compared; see `Heard`.
+// - `Heard` allows any thread to use the bell. This type only compares the address.
 unsafe impl Send for AtBell {}
 // SAFETY:
-// - as for Send; nothing changes in it.
+// - as for Send. Nothing in it changes.
 unsafe impl Sync for AtBell {}
 
 impl Drop for AtBell {
@@ -211,14 +212,14 @@ impl Drop for AtBell {
         let mut bells = self.driver.shared.bells.lock();
         if let Some(this) = bells.iter().position(|heard| heard.0 == self.bell) {
             bells.swap_remove(this).bell().disarm();
-            // Another one may listen at the same bell.
+            // Another `AtBell` may listen at the same bell.
             self.driver.shared.wake();
         }
     }
 }
 
 impl Driver {
-    /// The one of this process; started if there is none. The child of a fork gets one of its own.
+    /// The driver of this process. Starts it if necessary. The child of a fork gets a new driver.
     pub fn of_this_process() -> Result<Arc<Driver>> {
         let mut current = CURRENT.lock();
         let driver = current.upgrade();
@@ -241,25 +242,25 @@ impl Driver {
         })
     }
 
-    /// False: this is a child of a fork, without the progress thread, and with locks that may be held for ever.
+    /// False: this is a child of a fork. It has no progress thread, and locks may stay held for ever.
     pub fn is_here(&self) -> bool {
         self.process == crate::process::id()
     }
 
-    /// Moves `driven` on from now on, as long as it is there.
+    /// Drives `driven` as long as it exists.
     pub fn enrol(&self, driven: Weak<dyn Driven>, waits: Waits) {
         self.shared.enrol(driven, waits);
     }
 
-    /// Turns begin when `events` can be read, until [`forget_events`](Driver::forget_events). Errors: [`Error::Os`].
+    /// An event of `events` starts a turn, until [`forget_events`](Driver::forget_events). Errors: [`Error::Os`].
     pub fn watch_events(&self, events: BorrowedFd<'_>) -> Result<()> {
         self.shared.watch(events)
     }
 
-    /// Turns begin when `bell`, which belongs to this process, is rung.
+    /// A ring of `bell`, which belongs to this process, starts a turn.
     ///
     /// # Safety
-    /// The bell is valid as long as `keeps` is there.
+    /// The bell is valid as long as `keeps` exists.
     pub unsafe fn listen_at(
         self: &Arc<Self>,
         bell: *const Bell,
@@ -267,7 +268,7 @@ impl Driver {
     ) -> AtBell {
         let connected = Connected::new(bell, self.shared.clone());
         self.shared.bells.lock().push(Heard(bell));
-        // From now on it sleeps there, too.
+        // The next sleep includes the bell.
         self.shared.wake();
         AtBell {
             driver: self.clone(),
@@ -282,34 +283,34 @@ impl Driver {
         self.shared.alarm.1.as_raw_fd()
     }
 
-    /// Before they are closed: the child of a fork may have them, too, and then they would stay.
+    /// Must precede the close of `events`. A fork's child may hold a copy, and then the close does not remove them.
     pub fn forget_events(&self, events: BorrowedFd<'_>) {
         let _ = epoll::delete(&self.shared.events, events);
     }
 
-    /// One more operation is under way that ends without an event, or that may have no waiter.
+    /// Adds an operation in progress that ends without an event, or that may have no waiter.
     pub fn more(&self) {
         if self.shared.under_way.fetch_add(1, Ordering::AcqRel) == 0 {
             self.shared.wake();
         }
     }
 
-    /// As [`more`](Driver::more), with a look of the progress thread within a beat. It is woken only if it sleeps longer.
+    /// As [`more`](Driver::more). The progress thread polls within a beat; this call wakes it only from a longer sleep.
     #[inline]
     pub fn more_in_time(&self) {
-        // The progress thread sees this before it sleeps, or this thread sees it sleep.
+        // Either the progress thread sees this before it sleeps, or this thread sees it sleep.
         let before = self.shared.under_way.fetch_add(1, Ordering::SeqCst);
         if before == 0 && self.shared.sleeps_long.load(Ordering::SeqCst) {
             self.shared.wake();
         }
     }
 
-    /// A turn is to begin.
+    /// Starts a turn.
     pub fn wake(&self) {
         self.shared.wake();
     }
 
-    /// `ended` operations no longer are.
+    /// Subtracts `ended` operations that are no longer in progress.
     pub fn fewer(&self, ended: usize) {
         self.shared.under_way.fetch_sub(ended, Ordering::AcqRel);
     }
@@ -322,7 +323,7 @@ impl Drop for Driver {
         }
         self.shared.stop.store(true, Ordering::Release);
         self.shared.wake();
-        // A driven object may hold the last reference; then this is the progress thread.
+        // A driven object may hold the last reference. This is then the progress thread.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -360,7 +361,7 @@ impl Shared {
         let data = epoll::EventData::new_u64(0);
         let mut flags = epoll::EventFlags::IN;
         if cfg!(miri) {
-            // Miri supports edge-triggered events only. The alarm is the one descriptor there, and is read each time.
+            // Miri supports edge-triggered events only. The alarm is the only descriptor there, and each turn reads it.
             flags |= epoll::EventFlags::ET;
         }
         epoll::add(&self.events, what, data, flags).map_err(|e| Error::os("epoll_ctl", e))
@@ -373,7 +374,7 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // Full means readable.
+        // A full pipe is readable already.
         let _ = rustix::io::write(&self.alarm.1, &[1]);
     }
 
@@ -395,14 +396,14 @@ impl Shared {
                 self.doze(&left, &mut doze, armed);
             } else {
                 doze = DOZE.0;
-                // The barrier interrupts the processors of all processes: not before each short sleep.
+                // The barrier interrupts the processors of all processes, so short sleeps do without it.
                 let hears = armed && self.under_way.load(Ordering::SeqCst) == 0;
                 if hears {
                     armed_are_seen();
                     self.drive(Waits::Maybe);
                 }
                 let missed = self.missed.swap(false, Ordering::Relaxed);
-                // An object that was left meanwhile may not allow a sleep at its descriptors.
+                // If an object was left to others meanwhile, a sleep on descriptors may be wrong.
                 if !missed && self.left_to_others().is_empty() {
                     came = came && self.lingers() || self.sleep(None, hears || !armed);
                 }
@@ -413,7 +414,7 @@ impl Shared {
         MINE.set(std::ptr::null());
     }
 
-    /// Whether there are bells.
+    /// Arms the bells. Returns whether there are bells.
     fn arm(&self) -> bool {
         let bells = self.bells.lock();
         bells.iter().for_each(|heard| heard.bell().arm());
@@ -425,7 +426,7 @@ impl Shared {
         bells.iter().for_each(|heard| heard.bell().disarm());
     }
 
-    /// Polls for the next event, which saves a wake-up. Whether an event has come.
+    /// Polls for the next event, which saves a wake-up. Returns whether an event has come.
     fn lingers(&self) -> bool {
         let began = Instant::now();
         while began.elapsed() < LINGER
@@ -446,7 +447,7 @@ impl Shared {
         false
     }
 
-    /// Until a descriptor can be read, at most for `longest`. Whether one can.
+    /// Sleeps until a descriptor is readable, for at most `longest`. Returns whether a descriptor is readable.
     fn rests(&self, longest: Option<&Timespec>) -> bool {
         let (came, alarm) = readable(&self.events, &self.alarm.0, longest);
         if alarm {
@@ -455,7 +456,7 @@ impl Shared {
         came
     }
 
-    /// Sleeps until an event, for at most `longest`, and for at most a beat unless it hears every bell. Whether an event has come.
+    /// Sleeps until an event, for at most `longest`. Without `hears` (all bells are heard) it sleeps for at most a beat. Returns whether an event has come.
     fn sleep(&self, longest: Option<Duration>, hears: bool) -> bool {
         self.sleeps_long.store(true, Ordering::SeqCst);
         let short = !hears || self.under_way.load(Ordering::SeqCst) > 0;
@@ -473,8 +474,8 @@ impl Shared {
         came
     }
 
-    /// Sleeps until another object has events, or until `left` is left to other threads no more. `armed`: there are bells. They are not heard meanwhile,
-    /// since the waiting threads hear them; their listeners are driven after each sleep.
+    /// Sleeps until another object has events, or until an object of `left` is no longer left to other threads. `armed`: there are bells. The waiting threads
+    /// hear them, so this sleep does not. Their listeners are driven after each sleep.
     fn doze(&self, left: &[Arc<dyn Driven>], span: &mut Duration, armed: bool) {
         if armed {
             self.disarm();
@@ -482,7 +483,7 @@ impl Shared {
         left.iter().for_each(|one| one.leave_to_others(true));
         DOZES.store(true, Ordering::SeqCst);
         loop {
-            // A thread may have begun to sleep before it could see that.
+            // A thread may have begun to sleep before it could see that the progress thread dozes.
             left.iter().for_each(|one| one.drive());
             if !left.iter().all(|one| one.is_left_to_others()) {
                 break;
@@ -505,7 +506,7 @@ impl Shared {
         left
     }
 
-    /// `who`: all objects, or only those that never wait.
+    /// `who`: all objects, or only objects that never wait.
     fn drive(&self, who: Waits) {
         for driven in self.present(who) {
             driven.drive();
@@ -525,8 +526,8 @@ impl Shared {
     }
 }
 
-/// Waits until `events` or `alarm` can be read. Gives whether one of them can, and whether the alarm can. Not by epoll_wait: valgrind reports rustix's
-/// event buffer as uninitialised.
+/// Waits until `events` or `alarm` is readable. Returns whether one of them is, and whether the alarm is. It does not use epoll_wait: valgrind reports
+/// rustix's event buffer as uninitialised.
 #[cfg(not(miri))]
 fn readable(events: &OwnedFd, alarm: &OwnedFd, longest: Option<&Timespec>) -> (bool, bool) {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -588,7 +589,7 @@ mod tests {
         driver.fewer(1);
         drop(first);
         while told_first.recv().is_ok() {}
-        // Still one under way.
+        // One operation is still in progress.
         while told_second.try_recv().is_ok() {}
         assert_eq!(told_second.recv().unwrap(), thread);
         driver.fewer(1);
@@ -603,7 +604,7 @@ mod tests {
         let (listening, told) = counting();
         driver.enrol(Arc::downgrade(&listening) as Weak<dyn Driven>, Waits::Never);
         // SAFETY:
-        // - the bell itself is kept.
+        // - `listen_at` keeps a reference to the bell.
         let at = unsafe { driver.listen_at(&raw const *bell, bell.clone()) };
         let next = |turns: usize| {
             while listening.turns.load(Ordering::Relaxed) < turns {
@@ -612,7 +613,7 @@ mod tests {
         };
         next(1);
         for turns in 2..100 {
-            // It begins by itself, too, but after a slice of 50 ms only.
+            // A turn also begins without a ring, but only after a slice of 50 ms.
             while !bell.is_armed() {
                 std::thread::yield_now();
             }
@@ -623,7 +624,7 @@ mod tests {
         assert!(!bell.is_armed());
     }
 
-    /// As when the last port of an asynchronous engine closes in the course of its own progress.
+    /// The last port of an asynchronous engine may close during its own progress.
     #[test]
     fn what_is_driven_may_hold_the_driver() {
         struct Holding(Mutex<Option<Arc<Driver>>>, mpsc::SyncSender<()>);

@@ -199,8 +199,8 @@ impl Endpoint {
         FastPath::alone()
     }
 
-    /// Begins to post an operation, claimed and counted as one request. It is complete when it returns, or [`drain`](Endpoint::drain) gives its failure.
-    /// `None`: use the ordinary calls, which give the reason.
+    /// Begins to post an operation, claimed and counted as one request. It completes in its call, or before [`drain`](Endpoint::drain) ends, which gives its
+    /// failure. `None`: use the ordinary calls, which give the reason.
     #[inline(always)]
     pub fn post_fast(&self) -> Option<Posting<'_>> {
         let begun = self.posted.begin(self.limit.load(Ordering::Relaxed))?;
@@ -416,7 +416,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - contract of this call: as `Channel::put`.
+        // - contract of `Channel::put`: `src` is valid until completion.
         unsafe {
             if dst.region.is_direct() {
                 MappedChannel.put(src, dst, len, flags, context)
@@ -444,7 +444,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - contract of this call: as `Channel::get`.
+        // - contract of `Channel::get`: `dst` is valid until completion.
         unsafe {
             if src.region.is_direct() {
                 MappedChannel.get(dst, src, len, flags, context)
@@ -483,7 +483,7 @@ impl Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - contract of this call: as `Channel::put_notify`.
+        // - contract of `Channel::put_notify`: `src` is valid until completion.
         unsafe {
             if dst.region.is_direct() && notice.slot.region.is_direct() {
                 MappedChannel.put_notify(src, dst, len, notice, flags, context)
@@ -519,7 +519,7 @@ impl Endpoint {
             offset: dst.offset,
         };
         // SAFETY:
-        // - contract of this call: as `Channel::atomic`.
+        // - contract of `Channel::atomic`: the pointers of the request are valid.
         let outcome = unsafe {
             self.channel(dst.region)
                 .atomic(dst, request, 0, flags, context)
@@ -569,7 +569,7 @@ impl Endpoint {
     ) -> Result<Outcome> {
         let channel = self.channel(dst.region);
         // SAFETY:
-        // - contract of this call: as `Channel::put_deliver`.
+        // - contract of `Channel::put_deliver`: `len` bytes at `src` are valid.
         unsafe { channel.put_deliver(src, dst, len, inbox, record, flags, context) }
     }
 

@@ -1,4 +1,4 @@
-//! One process's engine: its transports, and the way from an address or a key to the backend that serves it.
+//! The engine of a process: its transports, and the route from an address or a key to a backend.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,18 +26,18 @@ const PATIENCE_SHORT: u32 = 7;
 /// The engine of one process (or, over the loopback, of one thread that plays a process).
 pub struct Engine {
     transports: Box<[Arc<dyn Transport>]>,
-    /// Of the first transport, which lives as long as the engine.
+    /// The bell of the first transport, which lives as long as the engine.
     bell: *const Bell,
     operands: Arc<Operands>,
-    /// With those transports that need it, of memory that no peer reaches.
+    /// Registrations of local memory that no peer reaches, for each transport that needs them.
     registrations: Box<[Option<Arc<Registrations>>]>,
     crowded: AtomicBool,
-    /// Processes that take part.
+    /// Number of processes in the job.
     company: AtomicU32,
     driven: bool,
     /// Waits end with [`Error::Ended`].
     ended: AtomicBool,
-    /// Devices are alone in carrying out atomic operations, where that is allowed.
+    /// Only devices carry out atomic operations on regions with [`Rights::WORDS`].
     by_device: bool,
 }
 
@@ -52,15 +52,14 @@ pub struct Connection {
 }
 
 // SAFETY:
-// - the bell is a set of atomics, and stays where it is as long as the transports do; the rest is Send and Sync.
+// - the bell consists of atomics, and stays in place while the transports live. The rest is Send and Sync.
 unsafe impl Send for Engine {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Engine {}
 
 impl Engine {
-    /// `transports` in order of preference; the first one allocates memory and owns the bell. Errors:
-    /// [`Error::InvalidArgument`] without any.
+    /// `transports` in order of preference. The first one allocates memory and owns the bell. Errors: [`Error::InvalidArgument`] for an empty list.
     pub fn new(transports: Vec<Arc<dyn Transport>>) -> Result<Self> {
         if transports.is_empty() {
             return Err(Error::InvalidArgument("an engine needs a transport".into()));
@@ -72,7 +71,7 @@ impl Engine {
         Ok(Engine {
             bell: transports[0].bell(),
             driven: transports.iter().any(|t| t.capabilities().asynchronous),
-            // The first one of several is for this host.
+            // The first of several transports is for this host.
             by_device: transports[usize::from(transports.len() > 1)..]
                 .iter()
                 .all(|t| t.capabilities().alone),
@@ -85,11 +84,11 @@ impl Engine {
         })
     }
 
-    /// Where this process's waiters sleep.
+    /// The bell at which waiters of this process sleep.
     #[inline(always)]
     pub fn bell(&self) -> &Bell {
         // SAFETY:
-        // - belongs to the first transport, which `self` keeps.
+        // - the bell belongs to the first transport, which `self` keeps.
         unsafe { &*self.bell }
     }
 
@@ -98,7 +97,7 @@ impl Engine {
         &*self.transports[0]
     }
 
-    /// The name by which other processes connect to this one.
+    /// The address by which other processes connect to this one.
     pub fn address(&self) -> Result<Address> {
         let parts: Vec<_> = self
             .transports
@@ -108,17 +107,17 @@ impl Engine {
         Address::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice())))
     }
 
-    /// Says whether more processes than cores take part, so that waiters yield at once.
+    /// Sets whether the job has more processes than cores, so that waiters yield at once.
     pub fn set_crowded(&self, crowded: bool) {
         self.crowded.store(crowded, Ordering::Relaxed);
     }
 
-    /// Says how many processes take part: the more, the more rarely each looks what has become of the others.
+    /// Sets the number of processes. With more processes, each checks the liveness of its peers more rarely.
     pub fn set_company(&self, processes: u32) {
         self.company.store(processes, Ordering::Relaxed);
     }
 
-    /// How often a program that waits by calls of its own polls in vain until it offers its core to others. A poll of a network takes longer than one of memory.
+    /// Number of unsuccessful polls after which a program that polls by calls yields its core. A poll of a network takes longer than a poll of memory.
     #[inline(always)]
     pub fn patience(&self) -> u32 {
         match self.crowded() || self.driven {
@@ -127,21 +126,21 @@ impl Engine {
         }
     }
 
-    /// Whether more processes than cores take part.
+    /// Whether the job has more processes than cores.
     #[inline(always)]
     pub fn crowded(&self) -> bool {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Connects to the process behind `address` over the first transport that both have. Errors: those of [`Transport::connect`], of the first network
-    /// that both are in.
+    /// Connects to the process behind `address` over the first transport that both have. Errors: as [`Transport::connect`], from the first network that both
+    /// are in, else from the last transport that both have.
     pub fn connect(&self, address: &Address) -> Result<Connection> {
         let connection = self.connect_within(address, Deadline::Never)?;
         tracing::debug!(target: log::ROUTE, "a process is reached by {}", self.describe(&connection));
         Ok(connection)
     }
 
-    /// As [`Engine::connect`]; [`Error::Timeout`] where the process has to answer, and does not: call again.
+    /// As [`Engine::connect`]. Errors: also [`Error::Timeout`] if the process must answer, and does not. Call again.
     pub fn connect_within(&self, address: &Address, deadline: Deadline) -> Result<Connection> {
         let mut why = Error::Unreachable(
             "the two processes have no network in common: `unipgas info` on both hosts says what they have".into(),
@@ -166,7 +165,7 @@ impl Engine {
                 }
                 Err(error) if transport.is_common(part) => return Err(error),
                 Err(error) => {
-                    // That the first one, which is for one host, does not lead there is nothing to speak of.
+                    // The first transport is for one host: its failure needs no message.
                     passed = (route > 0).then(|| error.clone());
                     why = error;
                 }
@@ -175,7 +174,7 @@ impl Engine {
         Err(why)
     }
 
-    /// How a connection goes, for people.
+    /// The route of a connection, for people.
     pub(crate) fn describe(&self, connection: &Connection) -> String {
         let name = self.transports[usize::from(connection.route)].name();
         match &connection.detour {
@@ -184,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// The way to a peer's device, for one that another transport leads to.
+    /// The route to a peer's device, if another transport leads to the peer.
     fn detour(&self, route: usize, address: &Address) -> Option<Detour> {
         let alone = |transport: &Arc<dyn Transport>| transport.capabilities().alone;
         let found = self.transports.iter().position(alone)?;
@@ -193,7 +192,7 @@ impl Engine {
         (found != route).then(|| Detour::new(device.clone(), found as u8, part))
     }
 
-    /// With the choice who carries out the atomic operations on a region.
+    /// Sets [`Rights::DEVICE`] if a device carries out the atomic operations on the region, else clears it.
     fn decided(&self, rights: Rights) -> Rights {
         let both = Rights::WORDS | Rights::ATOMIC;
         let by_device = self.by_device && rights.contains(both);
@@ -212,17 +211,17 @@ impl Engine {
         let rights = self.decided(rights);
         let memory = self.transports[0].allocate(len, rights)?;
         // SAFETY:
-        // - what was just allocated, which ends after its other registrations.
+        // - the memory has just been allocated, and is freed after its other registrations have ended.
         self.name(memory, rights, |other, base, len| unsafe {
             other.register(base, len, rights)
         })
     }
 
-    /// Registers memory of the user, in place. Errors: [`Error::InvalidArgument`] for a range that this process has not mapped
-    /// throughout, or not for such rights; [`Error::Exhausted`]; [`Error::Os`].
+    /// Registers user memory, in place. Errors: [`Error::InvalidArgument`] for a range that this process has not mapped completely, or not with such rights;
+    /// [`Error::Exhausted`]; [`Error::Os`].
     ///
     /// # Safety
-    /// `len` bytes at `base` stay valid until the region is dropped. [`Rights::BY_ADDRESS`]: peers may do so to what is at these addresses.
+    /// `len` bytes at `base` stay valid until the region is dropped. With [`Rights::BY_ADDRESS`] instead: peers may access any memory at these addresses.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<Region> {
         let rights = self.decided(rights);
         if rights.contains(Rights::BY_ADDRESS) {
@@ -234,26 +233,26 @@ impl Engine {
             }
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid until the region is dropped.
         let register =
             |transport: &dyn Transport, base, len| unsafe { transport.register(base, len, rights) };
         self.name(register(&*self.transports[0], base, len)?, rights, register)
     }
 
-    /// Lets peers read memory of the user for the time of one transfer. Errors: as for [`register`](Engine::register).
+    /// Lets peers read user memory during one transfer. Errors: as [`register`](Engine::register).
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the region is dropped.
     pub unsafe fn expose(&self, base: *const u8, len: usize) -> Result<Region> {
         user_memory::check(base, len, "to send from")?;
         // SAFETY:
-        // - the caller's word; peers only read.
+        // - contract of this call: the bytes are valid until the region is dropped. Peers only read them.
         let expose = |transport: &dyn Transport, base, len| unsafe { transport.expose(base, len) };
         let first = expose(&*self.transports[0], base.cast_mut(), len)?;
         self.name(first, Rights::READ, expose)
     }
 
-    /// What the first transport has registered, registered by `register` with the others, too: so its key has a part for each.
+    /// Registers the memory of `first`, by `register`, with the other transports as well. So its key has a part for each transport.
     fn name(
         &self,
         first: Box<dyn Memory>,
@@ -277,7 +276,7 @@ impl Engine {
         Ok(Region::new(first, others, key, serving, &self.operands))
     }
 
-    /// Has atomic operations on the memory carried out here for those networks that have none.
+    /// Makes this process carry out atomic operations on the memory for networks that have none.
     fn serve(
         &self,
         first: &dyn Memory,
@@ -292,7 +291,7 @@ impl Engine {
             }
             let (base, len) = (memory.base(), memory.len());
             // SAFETY:
-            // - registered, and no message comes after that.
+            // - the memory is registered, and no message comes after the end of the registration.
             let serving = unsafe { Serving::new(base, len, rights, &self.transports[0]) };
             let serving = Arc::new(serving);
             if rights.contains(Rights::ATOMIC) {
@@ -303,7 +302,7 @@ impl Engine {
         .collect()
     }
 
-    /// A new endpoint whose queue holds `depth` requests.
+    /// A new endpoint with a queue of `depth` requests.
     pub fn endpoint(&self, depth: u32) -> Result<Endpoint> {
         let open = |(transport, private): (&Arc<dyn Transport>, &Option<Arc<Registrations>>)| {
             let channel = transport.open_channel()?;
@@ -330,33 +329,33 @@ impl Engine {
         ))
     }
 
-    /// Whether operations across any route may be pending after their calls, so that whoever waits has to move them on. Of one route its
-    /// regions tell ([`RemoteRegion::is_asynchronous`]).
+    /// Whether operations on any route may be pending after their calls, so that waiters must make progress. For one route see
+    /// [`RemoteRegion::is_asynchronous`].
     #[inline(always)]
     pub fn is_driven(&self) -> bool {
         self.driven
     }
 
-    /// Barrier gates of the network by which this process reaches others, if it has some.
+    /// Barrier gates of the network that reaches other processes, if it has any.
     pub fn gates(&self) -> Option<&dyn Gates> {
         self.transports
             .last()
             .and_then(|transport| transport.gates())
     }
 
-    /// The shapes that the network suggests for groups: [`Transport::shapes`].
+    /// Shapes that the network suggests for groups: [`Transport::shapes`].
     pub fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
         self.transports
             .last()
             .and_then(|transport| transport.shapes(members, each))
     }
 
-    /// Whether peers, whichever way leads to them, have mapped what this process allocates.
+    /// Whether peers on all routes map the memory that this process allocates.
     pub fn is_mapped(&self) -> bool {
         self.transports.iter().all(|t| t.capabilities().maps)
     }
 
-    /// Waits as [`Patience::wait`] does, at this engine's bell; an error of `poll` ends the wait.
+    /// Waits at this engine's bell, as [`Patience::wait`] does. An error of `poll` ends the wait.
     #[inline]
     pub fn wait<T>(
         &self,
@@ -378,8 +377,8 @@ impl Engine {
         self.wait_in_steps(deadline, check, || false, poll)
     }
 
-    /// As [`wait_for`](Self::wait_for), for what comes in several steps: `moved` says whether one has come since it was asked last. As long as they come the
-    /// thread does not sleep: each of two that wait for each other's steps would have to be woken for each of them.
+    /// As [`wait_for`](Self::wait_for), for a value that comes in several steps. `moved`: a step has come since its last call. While steps come, the thread
+    /// does not sleep: two threads that wait for each other's steps would wake each other for each step.
     #[inline]
     pub fn wait_in_steps<T>(
         &self,
@@ -404,13 +403,13 @@ impl Engine {
         )
     }
 
-    /// Moves on, in all networks, what has come for this process; never waits. See [`Transport::progress`].
+    /// Makes progress in all networks; never waits. See [`Transport::progress`].
     #[inline(always)]
     pub fn progress(&self) -> bool {
         self.driven && self.progress_networks()
     }
 
-    /// How many polls of memory are worth a look at the networks.
+    /// Polls of memory between two calls of `progress`.
     #[inline(always)]
     fn burst(&self) -> u32 {
         match self.driven {
@@ -425,13 +424,13 @@ impl Engine {
         all.fold(false, |serves, one| one.progress() | serves)
     }
 
-    /// Wakes this process's own waiters.
+    /// Wakes the waiters of this process.
     pub fn ring(&self) {
         self.bell().ring_if_heard();
     }
 
-    /// Has the progress thread drive `driven`, as long as that is there, whenever this engine's bell is rung, and at the latest after each
-    /// [`SLICE`](crate::bell::SLICE), until what this gives is dropped. Errors: [`Error::Os`].
+    /// Makes the progress thread drive `driven` at each ring of this engine's bell, and at least once in each [`SLICE`](crate::bell::SLICE). It listens at
+    /// the bell until the result is dropped, and drives `driven` while that exists. Errors: [`Error::Os`].
     pub fn drive_at_bell(
         self: &Arc<Self>,
         driven: Weak<dyn Driven>,
@@ -441,11 +440,12 @@ impl Engine {
         self.transports[0].show_alarm(driver.alarm())?;
         driver.enrol(driven, waits);
         // SAFETY:
-        // - belongs to the first transport, which the engine keeps.
+        // - the bell belongs to the first transport, which the engine keeps.
         Ok(unsafe { driver.listen_at(self.bell, self.clone()) })
     }
 
-    /// Ends the waits of all threads with [`Error::Ended`], also later ones, or allows waits again. For the thread that ends what others use.
+    /// Ends the waits of all threads with [`Error::Ended`], and all later waits; `false` allows waits again. For the thread that destroys objects in use by
+    /// others.
     pub fn end_waits(&self, ended: bool) {
         self.ended.store(ended, Ordering::SeqCst);
         self.bell().ring();
@@ -466,7 +466,7 @@ impl Engine {
         }
     }
 
-    /// Leaves the network properly.
+    /// Leaves the network.
     pub fn leave(&self) {
         for transport in &self.transports {
             transport.leave();
@@ -474,7 +474,7 @@ impl Engine {
     }
 }
 
-/// Once: of two networks the worse one is taken.
+/// Printed once, since a worse network is used.
 #[cold]
 fn tell_instead(why: &Error, network: &str) {
     static TOLD: parking_lot::Once = parking_lot::Once::new();
@@ -482,12 +482,12 @@ fn tell_instead(why: &Error, network: &str) {
 }
 
 impl Connection {
-    /// Resolves a region of that process. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
+    /// Imports a region of the process. Errors: [`Error::StaleRegion`], [`Error::PeerDead`].
     pub fn import(&self, key: &RegionKey) -> Result<RemoteRegion> {
         self.import_within(key, Deadline::Never)
     }
 
-    /// As [`import`](Connection::import), for who cannot wait for ever. Errors: [`Error::Timeout`], too.
+    /// As [`import`](Connection::import), with a deadline. Errors: also [`Error::Timeout`].
     pub fn import_within(&self, key: &RegionKey, deadline: Deadline) -> Result<RemoteRegion> {
         let part = key.part(self.tag).ok_or(Error::StaleRegion)?;
         let region = self.peer.import(part, deadline)?;
@@ -501,7 +501,7 @@ impl Connection {
         }
     }
 
-    /// Whether both go by the same transport.
+    /// Whether both use the same transport.
     pub fn is_as(&self, other: &Connection) -> bool {
         self.route == other.route
     }

@@ -1,5 +1,5 @@
-//! The way to a device that is the only one to carry out the atomic operations on a region: also for peers on the owner's host, which have the region
-//! mapped and reach it by another transport, and for the owner itself.
+//! The route to a device that alone carries out the atomic operations on a region. The owner needs it too, and so do peers on its host, which map the region
+//! and reach it by another transport.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use crate::region::RemoteRegion;
 use crate::transport::{Capabilities, Peer, Transport};
 use crate::{Deadline, Error, Result};
 
-/// A second way to a process, by the network whose device carries atomic operations out. It is gone when it is needed for the first time.
+/// A second route to a process, over the network of the device. The first use connects.
 pub(crate) struct Detour {
     transport: Arc<dyn Transport>,
     route: u8,
@@ -32,7 +32,7 @@ impl Detour {
         self.transport.tag()
     }
 
-    /// What carries it, for people.
+    /// Its network's name, for people.
     pub(crate) fn by(&self) -> &'static str {
         self.transport.name()
     }
@@ -53,7 +53,7 @@ impl Detour {
     }
 }
 
-/// A region as the device sees it.
+/// A region on the route to the device.
 pub(crate) struct Executor {
     detour: Arc<Detour>,
     key: Vec<u8>,
@@ -69,7 +69,7 @@ impl Executor {
         }
     }
 
-    /// The region by that way. Errors: those of [`Transport::connect_within`] and [`Peer::import`].
+    /// The region on this route. Errors: as [`Transport::connect_within`] and [`Peer::import`].
     pub(crate) fn reach(&self, deadline: Deadline) -> Result<&RemoteRegion> {
         if let Some(region) = self.reached.get() {
             return Ok(region);

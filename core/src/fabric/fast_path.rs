@@ -1,4 +1,4 @@
-//! The short way of an operation: what loads and stores carry out in the call, or a network with the least that is needed.
+//! The fast path of an operation: loads and stores in the call, or an unsignaled operation of a network.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,13 +7,13 @@ use crate::endpoint::Endpoint;
 use crate::mapped;
 use crate::op::{AtomicRequest, Local, Notice, QuickPut, Remote};
 
-/// Operations that need loads and stores only, and are over when they return; those that a [`Posting`] counts may also be
-/// [quick](crate::transport::Channel::put_quick). False: nothing has been done, for whatever reason; [`Endpoint`]'s operations tell it.
+/// Operations by loads and stores, which are complete when they return. Operations that a [`Posting`] counts may also be
+/// [unsignaled](crate::transport::Channel::put_quick). False: nothing has been done; the operations of [`Endpoint`] give the reason.
 #[derive(Clone, Copy)]
 pub struct FastPath<'a>(Option<&'a Endpoint>);
 
 impl FastPath<'_> {
-    /// Nothing is quick.
+    /// Without unsignaled operations.
     #[inline(always)]
     pub(super) fn alone() -> Self {
         FastPath(None)
@@ -32,7 +32,7 @@ impl FastPath<'_> {
         notice: Notice<'_>,
     ) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_notify_fast(src, dst, len, notice)
                 || self.quick(QuickPut {
@@ -51,7 +51,7 @@ impl FastPath<'_> {
     #[inline(always)]
     pub unsafe fn put(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_fast(src, dst, len)
                 || self.quick(QuickPut {
@@ -63,7 +63,7 @@ impl FastPath<'_> {
         }
     }
 
-    /// A [`put`](Self::put) of which nothing becomes visible before what this thread has put earlier, as [`Flags::ORDERED`](crate::Flags::ORDERED) says.
+    /// As [`put`](Self::put), but no byte becomes visible before earlier puts of this thread, as with [`Flags::ORDERED`](crate::Flags::ORDERED).
     ///
     /// # Safety
     /// As [`put`](Self::put).
@@ -71,18 +71,18 @@ impl FastPath<'_> {
     pub unsafe fn put_in_order(self, src: Local, dst: Remote<'_>, len: usize) -> bool {
         mapped::after_earlier_puts();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `src` are valid.
         unsafe { self.put(src, dst, len) }
     }
 
     /// See [`Endpoint::get`].
     ///
     /// # Safety
-    /// `len` bytes at `dst` are valid.
+    /// `len` bytes at `dst` are valid for writes.
     #[inline(always)]
     pub unsafe fn get(self, dst: Local, src: Remote<'_>, len: usize) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `dst` are valid for writes.
         unsafe { mapped::get_fast(dst, src, len) }
     }
 
@@ -96,45 +96,45 @@ impl FastPath<'_> {
             notice: Some(notice),
         };
         // SAFETY:
-        // - no bytes.
+        // - the put has no bytes.
         mapped::notify_fast(notice) || unsafe { self.quick(put) }
     }
 
     /// # Safety
-    /// The bytes are valid.
+    /// `put.len` bytes at `put.src` are valid.
     #[inline(always)]
     unsafe fn quick(self, put: QuickPut<'_>) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         self.0
             .is_some_and(|endpoint| unsafe { endpoint.put_quick(&put) })
     }
 
-    /// Writes a line of 64 bytes, the last 8 of which become visible after the others. It must be 64-byte aligned.
+    /// Writes a line of 64 bytes. Its last 8 bytes become visible after the others. `dst` must be 64-byte aligned.
     #[inline(always)]
     pub fn put_line(self, line: &[u64; 8], dst: Remote<'_>) -> bool {
         mapped::put_line_fast(line, dst)
     }
 
-    /// A u64 that the CPU's atomics may change. It must be 8-byte aligned.
+    /// The u64 at `dst`, if CPU atomics may change it. It must be 8-byte aligned.
     #[inline(always)]
     pub fn value(self, dst: Remote<'_>) -> Option<&AtomicU64> {
         mapped::value_fast(dst)
     }
 
-    /// See [`Endpoint::atomic`], whose errors this has; `None`: nothing has happened, and [`Endpoint::atomic`] says why or takes longer.
+    /// See [`Endpoint::atomic`], which has the same errors. `None`: nothing has been done; [`Endpoint::atomic`] gives the reason, or takes longer.
     ///
     /// # Safety
     /// As [`Channel::atomic`](crate::transport::Channel::atomic).
     #[inline(always)]
     pub unsafe fn atomic(self, dst: Remote<'_>, request: &AtomicRequest) -> Option<Result<()>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::atomic`: the pointers of the request are valid.
         unsafe { mapped::atomic_fast(dst, request) }
     }
 }
 
-/// An operation that this thread posts.
+/// An operation while this thread posts it.
 #[must_use = "it is posted when `end` says so"]
 pub struct Posting<'a> {
     endpoint: &'a Endpoint,
@@ -147,13 +147,13 @@ impl<'a> Posting<'a> {
         Posting { endpoint, begun }
     }
 
-    /// What may be posted.
+    /// The operations to post.
     #[inline(always)]
     pub fn fast_path(&self) -> FastPath<'a> {
         FastPath(Some(self.endpoint))
     }
 
-    /// It is over; `done`: it has been carried out, or is under way, with so many bytes, which is given back.
+    /// Ends the posting. `done`: the operation is complete or in flight, with `bytes` bytes. Returns `done`.
     #[inline(always)]
     pub fn end(self, done: bool, bytes: usize) -> bool {
         if done {
@@ -163,7 +163,7 @@ impl<'a> Posting<'a> {
         done
     }
 
-    /// As [`end`](Posting::end), of an operation without bytes.
+    /// As [`end`](Posting::end), for an operation without bytes.
     #[inline(always)]
     pub fn end_empty(self, done: bool) -> bool {
         if done {

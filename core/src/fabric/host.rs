@@ -1,6 +1,6 @@
-//! Which host this process is on: what its pids, `/proc` and shared memory are common to.
+//! The host of this process, on which its pids, `/proc` and shared memory are valid.
 //!
-//! A pid names a process to those of its host only: two containers, or two hosts, have processes of the same pid.
+//! A pid is unique on its host only: two containers, or two hosts, may have processes with the same pid.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 use crate::{Error, Result, descriptor, variables};
 
-/// Boot ids tell machines, and boots of one machine, apart.
+/// Boot ids distinguish machines, and boots of one machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Names the namespace that the pids of this process are of.
+/// Names the pid namespace of this process.
 const PIDS: &str = "/proc/self/ns/pid";
-/// So many hosts are played by the ranks of a job on one: rank r is on host r modulo that.
+/// Number of hosts that the ranks of a job play on one host. Rank r plays host r modulo this number.
 pub(crate) const PLAYED: &str = "UNIPGAS_TEST_HOSTS";
 
-/// A number for this host, which processes of other hosts, other pid namespaces and other boots have not. Errors: [`Error::Os`].
+/// A number of this host. Other hosts, other pid namespaces and other boots have other numbers. Errors: [`Error::Os`].
 pub fn id() -> Result<u64> {
     static REAL: OnceLock<u64> = OnceLock::new();
     let real = match REAL.get() {
@@ -41,7 +41,7 @@ fn look() -> Result<u64> {
             "{BOOT_ID} holds no boot id: mount all of /proc"
         )));
     }
-    // Kernels without such namespaces have one for all.
+    // Kernels without pid namespaces have one for all processes.
     let pids = std::fs::read_link(PIDS).unwrap_or_default();
     let boot = boot.trim().bytes();
     Ok(mix(
@@ -50,15 +50,14 @@ fn look() -> Result<u64> {
     ))
 }
 
-/// FNV-1a: what is mixed has been told by the kernel, and by nobody else.
+/// FNV-1a. Its input comes from the kernel, so it need not resist chosen input.
 fn mix(seed: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     let start = seed ^ 0xcbf2_9ce4_8422_2325;
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.into_iter().fold(start, step)
 }
 
-/// The addresses that this host's own name has. Others reach it there, which need not be so of all its interfaces: bridges for containers and links
-/// to devices lead nowhere.
+/// The addresses of this host's own name. Other hosts reach it there. Other interfaces may lead nowhere: bridges for containers, and links to devices.
 pub fn named_addresses() -> Vec<IpAddr> {
     let system = rustix::system::uname();
     let name = system.nodename().to_string_lossy();
@@ -69,8 +68,7 @@ pub fn named_addresses() -> Vec<IpAddr> {
     )
 }
 
-/// How many hosts the ranks of this job play, and which of them this one does. For tests of the library. Errors:
-/// [`Error::InvalidArgument`].
+/// Number of hosts that the ranks of this job play, and the host that this rank plays. For tests of the library. Errors: [`Error::InvalidArgument`].
 pub(crate) fn played() -> Result<Option<(u32, u32)>> {
     let number = |name| variables::number(name);
     Ok(match (number(PLAYED)?, number("UNIPGAS_RANK")?) {
@@ -79,8 +77,7 @@ pub(crate) fn played() -> Result<Option<(u32, u32)>> {
     })
 }
 
-/// An address of this host that is not its own loop's: the first one that its name has, as others lead nowhere perhaps, or the first one; the loop's if there
-/// is no other.
+/// An IPv4 address of this host that is not loopback. Addresses of the host's name come first, since others may lead nowhere. Loopback if there is no other.
 pub fn own_address() -> Ipv4Addr {
     let all = own_addresses();
     let named = match all.len() {
@@ -94,12 +91,12 @@ pub fn own_address() -> Ipv4Addr {
     best.copied().unwrap_or(Ipv4Addr::LOCALHOST)
 }
 
-/// Those that are not the own loop's.
+/// The IPv4 addresses that are not loopback.
 fn own_addresses() -> Vec<Ipv4Addr> {
     let mut found = Vec::new();
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY:
-    // - getifaddrs makes a list that ends with null, whose addresses are null or of their family; it is freed once, after its last use.
+    // - getifaddrs makes a list that ends with null. Its addresses are null or valid for their family. The list is freed once, after its last use.
     unsafe {
         if libc::getifaddrs(&raw mut list) != 0 {
             return found;

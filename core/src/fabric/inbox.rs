@@ -1,16 +1,13 @@
-//! The inbox of an endpoint: a bounded ring of remote notices in shared memory, filled by many processes and emptied by
-//! one.
+//! The inbox of an endpoint: a bounded ring of remote notices in shared memory. Many processes fill it, and one empties it.
 //!
-//! A producer may be killed between any two instructions. It claims the position at the tail by one compare-exchange that
-//! also records who it is; whoever finds a claimed position at the tail moves the tail on, so that a dead claimant stops no
-//! other producer; and the consumer passes over a claimed position once its claimant is known to be dead. Peers are trusted
-//! to keep to the protocol for delivery, but not for memory safety: whatever they write, nothing outside of the ring is
-//! touched, and no call goes on for ever.
+//! A producer may be killed between any two instructions. It claims the position at the tail by one compare-exchange, which also records its number. Each
+//! producer that finds a claimed position at the tail advances the tail. A dead claimant therefore stops no other producer. The consumer skips a claimed
+//! position once its claimant is known to be dead. Delivery relies on peers that follow the protocol; memory safety does not. If peers write arbitrary bytes,
+//! calls still touch only the ring, and each call ends.
 //!
-//! Position `p` of the endless sequence of records is slot `p % capacity` in lap `p / capacity + 1`. Claims are apart from
-//! slots: the consumer polls the slot at the head, whose line would go over once more if a claim became visible there. So a
-//! slot is written by producers alone and at once: its record, then its lap. That the record before it has been taken is seen
-//! at the head.
+//! Position `p` of the endless sequence of records is slot `p % capacity` in lap `p / capacity + 1`. Claims are separate from slots. The consumer polls the
+//! slot at the head, and a claim in it would transfer its cache line once more. Only producers write a slot, and in one go: its record, then its lap. The
+//! head shows that the consumer has taken the slot's previous record.
 
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod fuzz;
@@ -20,26 +17,26 @@ use crate::sync::UnsafeCell;
 use crate::sync::atomic::{AtomicU64, Ordering::*};
 use crate::{Error, Result, prefetch, process};
 
-/// A notice of a remote completion. What the fields mean is the business of those who send and receive it.
+/// A notice of a remote completion. Sender and receiver define the meaning of the fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Record {
-    /// Who sent it; opaque here.
+    /// The sender; opaque here.
     pub source: u64,
-    /// What kind of notice it is.
+    /// Kind of the notice.
     pub kind: u32,
     /// Length in bytes of the data that the notice is about.
     pub len: u32,
     /// Immediate data.
     pub value: u64,
-    /// Where the data is, as an offset in bytes.
+    /// Offset of the data in bytes.
     pub offset: u64,
 }
 
 const PRODUCER_BITS: u32 = 24;
 const LAP_MASK: u64 = u64::MAX >> PRODUCER_BITS;
 
-/// The greatest number that can name a producer; every Linux process id is below it.
+/// The greatest producer number. Linux process ids are below it.
 pub const MAX_PRODUCER: u32 = (1 << PRODUCER_BITS) - 1;
 
 /// The last producer of a slot: lap (40 bits, 0: none), number (24 bits).
@@ -63,30 +60,30 @@ impl Claim {
     }
 }
 
-/// Whether lap `a` comes after `b`; they wrap.
+/// Whether lap `a` comes after `b`. Laps wrap.
 #[inline(always)]
 const fn is_after(a: u64, b: u64) -> bool {
     let ahead = a.wrapping_sub(b) & LAP_MASK;
     ahead != 0 && ahead <= LAP_MASK / 2
 }
 
-/// The one the ring was made by; "unipgas" and the version of the layout.
+/// Marks an inbox: "unipgas" and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"unipgas\x02");
 
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
     capacity: AtomicU64,
-    /// Next position to be claimed, or one that has been claimed already.
+    /// Next position to claim. It may have been claimed already.
     tail: OwnLine<AtomicU64>,
-    /// Next position to be taken; written by the consumer for one that comes after it.
+    /// Next position to take. The consumer stores it for producers, and for a later consumer.
     head: OwnLine<AtomicU64>,
 }
 
-/// Where lines are longer, neighbours share one: an inbox has many slots, of which few are in use.
+/// On processors with longer cache lines, neighbours share a line: an inbox has many slots, and few are in use.
 #[repr(C, align(64))]
 struct Slot {
-    /// That of the record.
+    /// Lap of the record. 0: none.
     lap: AtomicU64,
     record: UnsafeCell<Record>,
 }
@@ -125,12 +122,12 @@ impl InboxLayout {
         Ok(Self { capacity })
     }
 
-    /// How many records the inbox holds.
+    /// Number of records that the inbox can hold.
     pub fn capacity(self) -> usize {
         self.capacity
     }
 
-    /// Where the slots begin: after header and claims.
+    /// Offset of the slots, which follow header and claims.
     fn slots_at(self) -> usize {
         (size_of::<Header>() + self.capacity * size_of::<AtomicU64>())
             .next_multiple_of(align_of::<Slot>())
@@ -145,19 +142,19 @@ impl InboxLayout {
 /// Makes an empty inbox of `capacity` records at `ptr`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] if [`InboxLayout::new`] refuses the capacity, [`Error::Misaligned`] if `ptr` is not a
-/// multiple of [`InboxLayout::ALIGN`]; nothing has been written then.
+/// [`Error::InvalidArgument`] if [`InboxLayout::new`] refuses the capacity, [`Error::Misaligned`] if `ptr` is not a multiple of [`InboxLayout::ALIGN`]. An
+/// error leaves the memory unchanged.
 ///
 /// # Safety
-/// `ptr` is valid for writes of [`InboxLayout::size`] bytes, and nobody else uses them until this returns.
+/// `ptr` is valid for writes of [`InboxLayout::size`] bytes. No other thread or process uses them until this call returns.
 pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
     let layout = InboxLayout::new(capacity)?;
     if !ptr.addr().is_multiple_of(InboxLayout::ALIGN) {
         return Err(Error::Misaligned(InboxLayout::ALIGN));
     }
     // SAFETY:
-    // - the caller gives `layout.size()` bytes, which are a header, `capacity` claims and as many slots, to this function alone;
-    // - `ptr` is aligned, and so are claims and slots where the layout puts them.
+    // - contract of this call: `layout.size()` bytes, which hold a header, `capacity` claims and `capacity` slots, belong to this call alone.
+    // - `ptr` is aligned. The layout aligns claims and slots.
     unsafe {
         let claims = ptr.add(size_of::<Header>()).cast::<AtomicU64>();
         let slots = ptr.add(layout.slots_at()).cast::<Slot>();
@@ -173,13 +170,13 @@ pub unsafe fn initialise(ptr: *mut u8, capacity: usize) -> Result<()> {
     Ok(())
 }
 
-/// [`initialise`] for memory that is all zeroes: the slots are not touched, so that a large inbox takes no memory until it is used.
+/// [`initialise`] for zeroed memory. It does not touch the slots, so unused slots of a large inbox take no memory.
 ///
 /// # Errors
 /// As for [`initialise`].
 ///
 /// # Safety
-/// As for [`initialise`], and the memory is all zeroes.
+/// As for [`initialise`], and all bytes are zero.
 #[cfg(not(loom))]
 pub unsafe fn initialise_zeroed(ptr: *mut u8, capacity: usize) -> Result<()> {
     InboxLayout::new(capacity)?;
@@ -187,7 +184,7 @@ pub unsafe fn initialise_zeroed(ptr: *mut u8, capacity: usize) -> Result<()> {
         return Err(Error::Misaligned(InboxLayout::ALIGN));
     }
     // SAFETY:
-    // - the caller's word; zeroes are slots that nobody has claimed or written.
+    // - contract of this call: the memory has room for a header and is zeroed. Its alignment was tested. Zeroed claims and slots are free.
     unsafe { write_header(ptr, capacity) };
     Ok(())
 }
@@ -196,7 +193,7 @@ pub unsafe fn initialise_zeroed(ptr: *mut u8, capacity: usize) -> Result<()> {
 /// As for [`initialise`].
 unsafe fn write_header(ptr: *mut u8, capacity: usize) {
     // SAFETY:
-    // - the caller's word: aligned, and room for a header.
+    // - contract of `initialise`: room for a header. Both callers have tested the alignment.
     unsafe {
         ptr.cast::<Header>().write(Header {
             magic: AtomicU64::new(MAGIC),
@@ -212,7 +209,7 @@ fn not_an_inbox(why: &str) -> Error {
     Error::InvalidArgument(format!("no inbox at this address: {why}"))
 }
 
-/// The ring as both sides see it. The capacity is read once, checked, and from then on nobody else's.
+/// The ring as both sides use it. Peers can change the capacity in memory, so it is read and checked once and kept here.
 #[derive(Clone, Copy)]
 struct Ring {
     header: *const Header,
@@ -235,8 +232,8 @@ impl Ring {
         }
         let header = ptr.cast_const().cast::<Header>();
         // SAFETY:
-        // - `ptr` is aligned and has room for a header, which was just tested;
-        // - it stays mapped, and every bit pattern is an atomic integer, so that a reference is sound.
+        // - `ptr` is aligned and has room for a header (tested above).
+        // - the memory stays mapped, and each bit pattern is a valid atomic integer, so a reference is sound.
         let (magic, capacity) = unsafe {
             (
                 (*header).magic.load(Acquire),
@@ -256,7 +253,7 @@ impl Ring {
             ));
         }
         // SAFETY:
-        // - the memory is `layout.size()` bytes at least, so that claims and slots begin inside of it.
+        // - the memory has at least `layout.size()` bytes, so claims and slots lie within it.
         let (claims, slots) = unsafe { (ptr.add(size_of::<Header>()), ptr.add(layout.slots_at())) };
         Ok(Self {
             header,
@@ -274,51 +271,51 @@ impl Ring {
     #[inline(always)]
     fn header(&self) -> &Header {
         // SAFETY:
-        // - `attach` has tested size and alignment, and its caller keeps the memory mapped;
-        // - the header is atomics only, so that writes of others are no harm to the reference.
+        // - `attach` has tested size and alignment, and its caller keeps the memory mapped.
+        // - the header consists of atomics, so the reference permits writes by peers.
         unsafe { &*self.header }
     }
 
     #[inline(always)]
     fn slot(&self, position: u64) -> &Slot {
         // SAFETY:
-        // - the index is masked by our own copy of the capacity, for which `attach` has tested the size;
-        // - a slot is an atomic and a cell, so that writes of others are no harm to the reference.
+        // - the mask comes from this process's copy of the capacity, for which `attach` has tested the size.
+        // - a slot consists of an atomic and a cell, so the reference permits writes by peers.
         unsafe { &*self.slots.add((position & self.mask) as usize) }
     }
 
     #[inline(always)]
     fn claim(&self, position: u64) -> &AtomicU64 {
         // SAFETY:
-        // - as for slots.
+        // - as for `slot`.
         unsafe { &*self.claims.add((position & self.mask) as usize) }
     }
 
-    /// From 1, so that nothing that is zero belongs to it.
+    /// The lap of a position. Laps start at 1, so zeroed slots and claims belong to no lap.
     #[inline(always)]
     fn lap(&self, position: u64) -> u64 {
         (position >> self.lap_shift).wrapping_add(1) & LAP_MASK
     }
 }
 
-/// One producer's access to an inbox. Threads of the process may share it.
+/// A producer's access to an inbox. Threads of the process may share it.
 pub struct InboxWriter {
     ring: Ring,
     producer: u32,
-    /// The head as it was seen last: at least up to there, records have been taken.
+    /// The last head that was read. The consumer has taken all records before it.
     taken: AtomicU64,
 }
 
 // SAFETY:
-// - the pointers are to shared memory that stays mapped wherever the writer is; only atomics, and the record of a slot that
-//   this very call has claimed, are accessed through them.
+// - the pointers lead to shared memory that stays mapped as long as the writer exists. Calls access only atomics, and the record of a slot that they have
+//   claimed themselves.
 unsafe impl Send for InboxWriter {}
 // SAFETY:
-// - as above; calls in several threads are several producers to the protocol.
+// - as for Send. Calls of several threads are several producers to the protocol.
 unsafe impl Sync for InboxWriter {}
 
 impl InboxWriter {
-    /// [`Self::attach_as`] with the id of this process as the producer's number. Costs a few loads.
+    /// [`Self::attach_as`] with the id of this process as producer number. It takes a few loads.
     ///
     /// # Errors
     /// As for [`Self::attach_as`].
@@ -328,19 +325,19 @@ impl InboxWriter {
     #[inline]
     pub unsafe fn attach(ptr: *mut u8, len: usize) -> Result<Self> {
         // SAFETY:
-        // - the caller's promise.
+        // - contract of this call, which is the contract of `attach_as`.
         unsafe { Self::attach_as(ptr, len, process::id()) }
     }
 
-    /// Attaches to the inbox at `ptr` as `producer`, the number that the consumer's `is_dead` will be asked about.
+    /// Attaches to the inbox at `ptr` as `producer`. The consumer's `is_dead` gets this number.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no inbox, if it does not fit in `len` bytes, or if `producer` is above
     /// [`MAX_PRODUCER`]; [`Error::Misaligned`] if `ptr` is not a multiple of [`InboxLayout::ALIGN`].
     ///
     /// # Safety
-    /// `ptr` is valid for reads and writes of `len` bytes for as long as the writer exists, and within
-    /// this process the inbox's bytes are accessed through the types of this module only.
+    /// `ptr` is valid for reads and writes of `len` bytes as long as the writer exists. Within this process, only the types of this module access the bytes
+    /// of the inbox.
     #[inline]
     pub unsafe fn attach_as(ptr: *mut u8, len: usize, producer: u32) -> Result<Self> {
         if producer > MAX_PRODUCER {
@@ -349,7 +346,7 @@ impl InboxWriter {
             )));
         }
         // SAFETY:
-        // - the caller's promise.
+        // - contract of this call.
         let ring = unsafe { Ring::attach(ptr, len)? };
         Ok(Self {
             ring,
@@ -358,39 +355,38 @@ impl InboxWriter {
         })
     }
 
-    /// How many records the inbox holds.
+    /// Number of records that the inbox can hold.
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// Delivers a record to this inbox, or to `second` what this one has no room for. What is in that one is never overtaken: until it has
-    /// been emptied, all goes there. False: neither has room.
+    /// Delivers a record to this inbox, or to `second` if this inbox is full. Records keep their order: until the consumer has emptied `second`, all records
+    /// go there. False: neither has room.
     #[inline(always)]
     pub fn push_or(&self, second: &InboxWriter, record: Record) -> bool {
         second.is_drained() && self.try_push(record) || second.try_push(record)
     }
 
-    /// Asks for the line that the next record will go to, so that it comes while other stores are under way.
+    /// Prefetches the line of the next record, to overlap the transfer with other stores.
     #[inline(always)]
     pub fn prefetch(&self) {
         let position = self.ring.header().tail.0.load(Relaxed);
         prefetch::for_store(std::ptr::from_ref(self.ring.slot(position)).cast());
     }
 
-    /// Whether everything that this thread has delivered here has been taken. Two loads of lines that change only while records
-    /// come and go.
+    /// Whether the consumer has taken all records that this thread has delivered here. It loads two lines, which change only while records come and go.
     #[inline(always)]
     pub fn is_drained(&self) -> bool {
         let header = self.ring.header();
         header.tail.0.load(Relaxed) == header.head.0.load(Acquire)
     }
 
-    /// Whether the record of the lap before `position` has been taken, so that its slot may be written.
+    /// Whether the consumer has taken the slot's previous record, so that the slot of `position` is free.
     #[inline(always)]
     fn has_room(&self, position: u64) -> bool {
-        // A position that has been taken meanwhile is below the head: its claim will tell.
+        // A position that was taken meanwhile is below the head. Its claim has changed then, so the caller's compare-exchange fails.
         let within = |head: u64| position.wrapping_sub(head) as i64 <= self.ring.mask as i64;
-        // Acquire, both: our write to the record comes after the consumer's reading of the one before.
+        // Acquire in both: the write of the record comes after the consumer's read of the previous record.
         within(self.taken.load(Acquire)) || {
             let head = self.ring.header().head.0.load(Acquire);
             self.taken.store(head, Release);
@@ -398,11 +394,10 @@ impl InboxWriter {
         }
     }
 
-    /// Delivers a record. The records of one thread arrive in the order of its calls, after everything that it wrote
-    /// before has become visible to the consumer. Does not wait.
+    /// Delivers a record. The records of one thread arrive in the order of its calls. Its earlier writes are visible to the consumer first. Does not wait.
     ///
     /// # Errors
-    /// [`Error::InboxFull`]: nothing was delivered; try again when the consumer has had time.
+    /// [`Error::InboxFull`]: the inbox is unchanged. Retry after the consumer has taken records.
     #[inline]
     pub fn push(&self, record: Record) -> Result<()> {
         match self.try_push(record) {
@@ -411,19 +406,18 @@ impl InboxWriter {
         }
     }
 
-    /// As [`push`](InboxWriter::push). False: there is no room.
+    /// As [`push`](InboxWriter::push). False: the inbox is full.
     #[inline(always)]
     fn try_push(&self, record: Record) -> bool {
         let ring = &self.ring;
         let tail = &ring.header().tail.0;
-        // Every turn but the last means that another producer got on. So many in one call can only come from a tail that
-        // somebody has overwritten; the bound keeps us from following it for ever.
+        // Each turn but the last means that another producer made progress. A call reaches the bound only if a peer has overwritten the tail.
         for _ in 0..1024 + 64 * (ring.mask + 1) {
             let position = tail.load(Relaxed);
             let (lap, claim) = (ring.lap(position), ring.claim(position));
             let seen = Claim(claim.load(Relaxed));
             if seen.lap() == lap || is_after(seen.lap(), lap) {
-                // Whoever did it may have died before moving the tail.
+                // The claimant may have died before it advanced the tail.
                 move_on(tail, position);
                 continue;
             }
@@ -453,10 +447,10 @@ fn move_on(tail: &AtomicU64, position: u64) {
 #[inline(always)]
 fn fill(slot: &Slot, lap: u64, record: Record) {
     // SAFETY:
-    // - only the claimant writes the record, and the consumer reads it only after the lap says so; volatile, as it is all the
-    //   same in memory that garbled peers can write.
+    // - only the claimant writes the record, and the consumer reads it only after the lap store.
+    // - the stores are volatile, since faulty peers can write the same memory.
     slot.record.with_mut(|cell| unsafe {
-        // Field by field: a record in memory would be loaded before it is stored.
+        // Field by field: the compiler would load a whole record from memory before it stores it.
         (&raw mut (*cell).source).write_volatile(record.source);
         (&raw mut (*cell).kind).write_volatile(record.kind);
         (&raw mut (*cell).len).write_volatile(record.len);
@@ -466,7 +460,7 @@ fn fill(slot: &Slot, lap: u64, record: Record) {
     slot.lap.store(lap, Release);
 }
 
-/// The consumer's access to an inbox; there must be only one at a time.
+/// The consumer's access to an inbox. At most one may exist at a time.
 pub struct InboxReader {
     ring: Ring,
     head: u64,
@@ -474,25 +468,25 @@ pub struct InboxReader {
 }
 
 // SAFETY:
-// - the pointers are to shared memory that stays mapped wherever the reader is; taking needs `&mut self`.
+// - the pointers lead to shared memory that stays mapped as long as the reader exists. To take records needs `&mut self`.
 unsafe impl Send for InboxReader {}
 // SAFETY:
-// - what `&self` allows is to load atomics.
+// - `&self` permits loads of atomics only.
 unsafe impl Sync for InboxReader {}
 
 impl InboxReader {
-    /// Attaches to the inbox at `ptr` to take records from where the reader before, if any, has stopped.
+    /// Attaches to the inbox at `ptr`. The reader starts after the last record that an earlier reader took.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no inbox, or if it does not fit in `len` bytes; [`Error::Misaligned`] if
     /// `ptr` is not a multiple of [`InboxLayout::ALIGN`].
     ///
     /// # Safety
-    /// `ptr` is valid for reads and writes of `len` bytes for as long as the reader exists, within this process the
-    /// inbox's bytes are accessed through the types of this module only, and no other reader of it exists anywhere.
+    /// `ptr` is valid for reads and writes of `len` bytes as long as the reader exists. Within this process, only the types of this module access the bytes
+    /// of the inbox. No other reader of the inbox exists in any process.
     pub unsafe fn attach(ptr: *mut u8, len: usize) -> Result<Self> {
         // SAFETY:
-        // - the caller's promise.
+        // - contract of this call.
         let ring = unsafe { Ring::attach(ptr, len)? };
         let head = ring.header().head.0.load(Acquire);
         Ok(Self {
@@ -502,25 +496,25 @@ impl InboxReader {
         })
     }
 
-    /// How many records the inbox holds.
+    /// Number of records that the inbox can hold.
     pub fn capacity(&self) -> usize {
         self.ring.capacity()
     }
 
-    /// How many positions this reader has passed over: claimed by producers that died, or overwritten by garbled peers.
+    /// Number of positions that this reader has skipped: their producers died, or faulty peers overwrote them.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Records that have been claimed and not been taken, about.
+    /// Approximate number of records that are claimed and not yet taken.
     pub fn len(&self) -> usize {
         let tail = self.ring.header().tail.0.load(Relaxed);
-        // A tail that its producer has not moved on yet may be behind.
+        // The tail may be behind: a producer may not have advanced it yet.
         let ahead = tail.wrapping_sub(self.head) as i64;
         ahead.clamp(0, self.capacity() as i64) as usize
     }
 
-    /// Whether there are none.
+    /// Whether [`Self::len`] is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -532,8 +526,8 @@ impl InboxReader {
         lap.load(Acquire) == self.ring.lap(self.head)
     }
 
-    /// Takes the next record, if there is one; everything that its producer wrote before is visible then. Does not wait.
-    /// Records behind a position whose claimant is not done stay; if it has died, until [`Self::pass_over`].
+    /// Takes the next record, if there is one. The earlier writes of its producer are visible then. Does not wait. Records behind a claimed position without
+    /// a record stay. If the claimant has died, they stay until [`Self::pass_over`].
     #[inline(always)]
     pub fn take(&mut self) -> Option<Record> {
         let slot = self.ring.slot(self.head);
@@ -541,20 +535,19 @@ impl InboxReader {
             return None;
         }
         // SAFETY:
-        // - the lap says that the record is written, and no producer writes it again before the head has moved on;
-        // - were a garbled peer to do so nevertheless, a volatile read of plain integers gets some value.
+        // - the lap shows that the record is written. Producers do not write it again before the head has moved on.
+        // - a faulty peer may write it nevertheless. A volatile read of plain integers then returns some value.
         let record = slot.record.with(|cell| unsafe { cell.read_volatile() });
         self.go_on();
         Some(record)
     }
 
-    /// Gives up positions that were claimed by producers which died before they wrote their records, so that
-    /// [`Self::take`] gets at what comes behind them. To be called now and then while it finds nothing.
+    /// Skips positions whose claimants died before they wrote their records, so that [`Self::take`] reaches the records behind them. Call it from time to
+    /// time while `take` returns `None`.
     ///
-    /// `is_dead(producer)` must answer true only if no thread of the producer can run any more (a pidfd of the process polls
-    /// readable).
+    /// `is_dead(producer)` must return true only if no thread of the producer can run any more (a pidfd of the process polls readable).
     pub fn pass_over(&mut self, mut is_dead: impl FnMut(u32) -> bool) {
-        // A ring full of garbage is passed over once.
+        // The bound ends the call if peers have filled the ring with garbage.
         for _ in 0..=self.ring.mask {
             if self.has_work() {
                 return;
@@ -572,7 +565,7 @@ impl InboxReader {
         }
     }
 
-    /// Gives the slot at the head to the producers of the next lap.
+    /// Frees the slot at the head for the producers of the next lap.
     #[inline(always)]
     fn go_on(&mut self) {
         self.head = self.head.wrapping_add(1);

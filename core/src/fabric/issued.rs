@@ -1,5 +1,5 @@
-//! What has been posted in the issue contexts of this process, and what is under way there: written down where others read it, when a wait begins to sleep and at
-//! looks at the lives of peers. Contexts count for themselves, in words that posting changes anyway.
+//! Totals of the issue contexts of this process, and their operations in flight. They are published where other processes read them, when a wait begins to
+//! sleep and at liveness checks. Contexts count for themselves, in words that a post changes anyway.
 
 use std::ptr::NonNull;
 
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::sync::tally::{self, Account};
 use crate::transport::Channel;
 
-/// What an issue context has posted so far, as far as several threads do not post there at once.
+/// Totals of an issue context. They may miss operations if several threads post at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Issued {
     /// Operations.
@@ -18,7 +18,7 @@ pub struct Issued {
 }
 
 impl Issued {
-    /// Since `base`.
+    /// The difference to `base`.
     fn since(&self, base: &Issued) -> Issued {
         Issued {
             operations: self.operations.saturating_sub(base.operations),
@@ -27,30 +27,30 @@ impl Issued {
     }
 }
 
-/// An issue context that is listed.
+/// An issue context in the list.
 pub trait Issues: Send + Sync {
-    /// What it has posted.
+    /// Its totals.
     fn issued(&self) -> Issued;
-    /// Operations under way.
+    /// Operations in flight.
     fn pending(&self) -> usize;
 }
 
 struct Known {
     context: NonNull<dyn Issues>,
-    /// What it had posted when it got its name.
+    /// Its totals when it got its name.
     base: Issued,
-    /// None where there is no room for it.
+    /// `None`: the table has no room for it.
     account: Option<Account>,
 }
 
 // SAFETY:
-// - contexts may be asked from any thread, and are there as long as they are known.
+// - `Issues` is Sync. Contract of `Listing::new`: the context stays in place while it is known.
 unsafe impl Send for Known {}
 
 impl Known {
     fn context(&self) -> &dyn Issues {
         // SAFETY:
-        // - it is there as long as it is known.
+        // - contract of `Listing::new`: the context stays in place while it is known.
         unsafe { self.context.as_ref() }
     }
 
@@ -61,22 +61,22 @@ impl Known {
 
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// Has the context asked until this is dropped, where the process tells what it does. In the child of a fork nothing is asked, nor locked.
+/// Keeps an issue context in the list, if the process publishes its totals. The drop removes it. A child of a fork publishes nothing, and takes no lock.
 #[derive(Debug)]
 pub struct Listing(Option<NonNull<()>>);
 
 // SAFETY:
-// - an address, which is only compared.
+// - the address is only compared.
 unsafe impl Send for Listing {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Listing {}
 
 impl Listing {
-    /// Lists what is posted there under a name, of at most 16 bytes, for who looks at the process from the outside.
+    /// Lists the context under `name`, of at most 16 bytes, for observers outside the process.
     ///
     /// # Safety
-    /// The context stays where it is until this is dropped.
+    /// The context stays in place until the result is dropped.
     pub unsafe fn new(context: &(dyn Issues + 'static), name: &str) -> Self {
         if !tally::is_told() {
             return Listing(None);
@@ -91,7 +91,7 @@ impl Listing {
         listing
     }
 
-    /// Gives `change` what is known, and where the context is in it, if it is.
+    /// Calls `change` with the list, and the position of the context, if it is listed.
     fn with(&self, change: impl FnOnce(&mut Vec<Known>, usize)) {
         let Some(context) = self.0.filter(|_| tally::is_told()) else {
             return;
@@ -103,7 +103,7 @@ impl Listing {
         }
     }
 
-    /// What is posted from now on goes under another name.
+    /// Lists later operations under another name.
     pub fn rename(&self, name: &str) {
         self.with(|known, at| {
             let known = &mut known[at];
@@ -117,7 +117,7 @@ impl Listing {
         });
     }
 
-    /// It posts nothing more, and has posted this.
+    /// Removes a context that posts no more. `issued`: its final totals.
     pub fn ends(&self, issued: Issued) {
         self.with(|known, at| {
             let done = issued.since(&known.swap_remove(at).base);
@@ -132,7 +132,7 @@ impl Drop for Listing {
     }
 }
 
-/// Writes down what has been posted, unless another thread does; the operations of those issue contexts that are there now.
+/// Publishes the totals, unless another thread does. Returns the operations of all present contexts.
 #[cold]
 pub fn look() -> Option<u64> {
     if !tally::is_told() {
@@ -156,7 +156,7 @@ pub fn look() -> Option<u64> {
     Some(all)
 }
 
-/// Writes down what is under way as well, for a wait that is a long one.
+/// Also publishes the operations in flight. For a long wait.
 #[cold]
 pub(crate) fn look_closely() {
     look();
@@ -173,7 +173,7 @@ pub(crate) fn look_closely() {
     }
 }
 
-/// Operations under way; of quick ones only to how many peers there are some.
+/// Operations in flight. All unsignaled operations to a peer count as one.
 pub(super) fn pending(channels: &[Box<dyn Channel>]) -> usize {
     let of_one = |channel: &dyn Channel| channel.pending() + channel.quick_pending();
     channels.iter().map(|channel| of_one(&**channel)).sum()

@@ -1,4 +1,4 @@
-//! An operation with all that it needs, taken from a call of a [`Channel`], so that it can be posted on a channel later, whole or in parts.
+//! A deferred operation: it keeps the arguments of a call of a [`Channel`]. It can be posted on a channel later, whole or in parts.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The same one.
+    /// A copy of `remote`.
     pub fn of(remote: Remote<'_>) -> Self {
         Place {
             region: remote.region.clone(),
@@ -26,7 +26,7 @@ impl Place {
         }
     }
 
-    /// So many bytes behind it.
+    /// The place `more` bytes behind it.
     pub fn at(&self, more: usize) -> Remote<'_> {
         Remote {
             region: &self.region,
@@ -37,11 +37,11 @@ impl Place {
 
 /// Bytes that an operation reads.
 pub enum Source {
-    /// The user's, valid as long as the contract of the call says.
+    /// The user's bytes, valid as the contract of the call requires.
     Users(Local),
     /// A copy.
     Taken(Box<[u8]>),
-    /// In memory that whoever keeps the operation keeps as well, or registered by it.
+    /// In memory that the owner of the operation keeps or has registered.
     Given(Local),
 }
 
@@ -53,7 +53,7 @@ impl Source {
         })
     }
 
-    /// Null where there are none.
+    /// The bytes at `offset`; null if there are none.
     pub(crate) fn at(&self, offset: usize) -> Local {
         let first = match self {
             Source::Users(local) | Source::Given(local) => *local,
@@ -66,14 +66,14 @@ impl Source {
     }
 
     /// # Safety
-    /// If they are the user's, `len` bytes are valid.
+    /// The user's bytes are valid: `len` of them.
     unsafe fn take(&mut self, len: usize) {
         if let Source::Users(local) = *self
             && !local.ptr.is_null()
         {
             let mut bytes = vec![0; len].into_boxed_slice();
             // SAFETY:
-            // - the caller's word; the destination is new, and as long.
+            // - contract of this call: the user's bytes are valid. The destination is new, and as long.
             unsafe { copy(local.ptr, bytes.as_mut_ptr(), len) };
             *self = Source::Taken(bytes);
         }
@@ -97,14 +97,14 @@ fn notice_of((slot, value): &(Place, u32)) -> Notice<'_> {
     }
 }
 
-/// What is posted at once. Ranges are bytes of a transfer, elements of an array of an atomic operation; of anything else there is one part.
+/// A part of an operation, posted at once. Ranges count bytes of a transfer, or elements of an atomic operation. Other operations have one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Of the data, without a notice.
+    /// Data, without a notice.
     Data(Range<usize>),
-    /// Of the data, then the notice, if there is one.
+    /// Data, then the notice if there is one.
     Last(Range<usize>),
-    /// The notice, or everything where there is no data.
+    /// The notice, or a whole operation without data.
     Notice,
 }
 
@@ -117,26 +117,26 @@ impl Part {
     }
 }
 
-/// An operation.
+/// A deferred operation.
 pub enum Kept {
     /// [`Channel::put`], or [`Channel::put_notify`].
     Put {
-        /// What is written.
+        /// The bytes to write.
         src: Source,
-        /// Where.
+        /// The destination.
         dst: Place,
-        /// Bytes.
+        /// Length in bytes.
         len: usize,
         /// The notice after it.
         notice: Option<(Place, u32)>,
     },
     /// [`Channel::get`].
     Get {
-        /// Where the bytes go.
+        /// The destination in this process.
         dst: Local,
-        /// Where they are.
+        /// The source.
         src: Place,
-        /// How many.
+        /// Length in bytes.
         len: usize,
     },
     /// [`Channel::notify`].
@@ -156,45 +156,45 @@ pub enum Kept {
         ty: AtomicType,
         /// Their number.
         count: usize,
-        /// Null where there are none.
+        /// The operands; null if there are none.
         operand: Source,
-        /// Likewise.
+        /// The comparands; null if there are none.
         compare: Source,
-        /// Where previous values go, or null.
+        /// Destination of the previous values, or null.
         result: Local,
     },
     /// [`Channel::deliver`], or [`Channel::put_deliver`].
     Deliver {
-        /// What is written before, where, and how many bytes.
+        /// Bytes that are written before the record, their destination, and their length.
         put: Option<Box<(Source, Place, usize)>>,
         /// The inbox's first ring.
         first: RemoteRegion,
         /// Its second one.
         second: Option<RemoteRegion>,
-        /// The word that says that there was no room.
+        /// The word that becomes 1 if no ring has room.
         overflow: Option<Place>,
-        /// What is delivered.
+        /// The record.
         record: Record,
     },
     /// [`Channel::active_message`].
     Message {
-        /// Where its handler is.
+        /// The place that its handler gets.
         to: Place,
         /// The message.
         bytes: Source,
         /// Its length.
         len: usize,
-        /// Where the answer goes.
+        /// Destination of the reply.
         reply: Reply,
     },
 }
 
 // SAFETY:
-// - the pointers are the user's, who gives them to the backend, on any thread, until the operation is complete (contract of `Channel`).
+// - contract of `Channel`: the user's pointers are valid on each thread until the operation is complete.
 unsafe impl Send for Kept {}
 
 impl Kept {
-    /// From the arguments of [`Channel::put`], or with a notice of [`Channel::put_notify`].
+    /// Takes the arguments of [`Channel::put`], or of [`Channel::put_notify`] with a notice.
     pub fn put(src: Local, dst: Remote<'_>, len: usize, notice: Option<Notice<'_>>) -> Self {
         Kept::Put {
             src: Source::Users(src),
@@ -204,7 +204,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::get`].
+    /// Takes the arguments of [`Channel::get`].
     pub fn get(dst: Local, src: Remote<'_>, len: usize) -> Self {
         Kept::Get {
             dst,
@@ -213,7 +213,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::notify`].
+    /// Takes the arguments of [`Channel::notify`].
     pub fn notify(notice: Notice<'_>) -> Self {
         Kept::Notify {
             slot: Place::of(notice.slot),
@@ -221,7 +221,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::atomic`].
+    /// Takes the arguments of [`Channel::atomic`].
     pub fn atomic(dst: Remote<'_>, request: &AtomicRequest, desc: u64) -> Self {
         let read = |used: bool, ptr: *const u8| match used {
             true => Source::of(ptr),
@@ -241,7 +241,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::deliver`].
+    /// Takes the arguments of [`Channel::deliver`].
     pub fn deliver(inbox: Inbox<'_>, record: Record) -> Self {
         Kept::Deliver {
             put: None,
@@ -252,7 +252,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::put_deliver`].
+    /// Takes the arguments of [`Channel::put_deliver`].
     pub fn put_deliver(
         src: Local,
         dst: Remote<'_>,
@@ -269,7 +269,7 @@ impl Kept {
         }
     }
 
-    /// From those of [`Channel::active_message`].
+    /// Takes the arguments of [`Channel::active_message`].
     pub fn message(to: Remote<'_>, message: &[u8], reply: Reply) -> Self {
         Kept::Message {
             to: Place::of(to),
@@ -279,7 +279,7 @@ impl Kept {
         }
     }
 
-    /// The region that says which peer the operation is for.
+    /// A region of the operation's peer.
     pub fn region(&self) -> &RemoteRegion {
         match self {
             Kept::Put { dst, .. } | Kept::Atomic { dst, .. } => &dst.region,
@@ -290,7 +290,7 @@ impl Kept {
         }
     }
 
-    /// Bytes of a transfer, elements of an array of an atomic operation; 0 of anything else.
+    /// Bytes of a transfer, or elements of an atomic operation; else 0.
     pub fn extent(&self) -> usize {
         match self {
             Kept::Put { len, .. } | Kept::Get { len, .. } => *len,
@@ -299,18 +299,18 @@ impl Kept {
         }
     }
 
-    /// All of it.
+    /// The part that covers the operation.
     pub fn whole(&self) -> Part {
         Part::Last(0..self.extent())
     }
 
-    /// Copies what is the caller's for the time of the call alone. Needed before the call returns, if not all has been posted by then.
+    /// Copies the bytes that are valid only during the call. Needed before the call returns, unless all parts have been posted.
     ///
     /// # Safety
-    /// The call whose arguments these are has not returned, or this has been called before.
+    /// The call with these arguments has not returned, or this has run before.
     pub unsafe fn take(&mut self, flags: Flags) {
         // SAFETY:
-        // - the caller's word; as many bytes as the operation reads.
+        // - contract of this call: the bytes are valid. The operation reads as many bytes.
         unsafe {
             match self {
                 Kept::Put { src, len, .. } if flags.contains(Flags::INLINE) => src.take(*len),
@@ -334,8 +334,8 @@ impl Kept {
     /// Posts `part` on `channel`.
     ///
     /// # Safety
-    /// - What the user has said of pointers holds until `context` is reported; so does what was said of [`Source::Given`].
-    /// - What is the caller's for the time of the call alone is valid, or has been [taken](Kept::take).
+    /// - The user's pointers, and [`Source::Given`] memory, are valid until `context` is reported.
+    /// - Bytes that are valid only during the call are still valid, or have been [taken](Kept::take).
     pub unsafe fn post(
         &self,
         part: &Part,
@@ -346,7 +346,7 @@ impl Kept {
         let Range { start, end } = part.range();
         let size = end - start;
         // SAFETY:
-        // - the caller's word, for a part of the bytes; copies live as long as the operation.
+        // - contract of this call, for a part of the bytes. Copies live as long as the operation.
         unsafe {
             match self {
                 Kept::Put {
@@ -404,7 +404,7 @@ impl Kept {
         }
     }
 
-    /// Of a put: its notice.
+    /// The notice of a put.
     pub(crate) fn notice(&self) -> Option<Notice<'_>> {
         match self {
             Kept::Put { notice, .. } => notice.as_ref().map(notice_of),
@@ -412,7 +412,7 @@ impl Kept {
         }
     }
 
-    /// Of an atomic operation: these elements.
+    /// The elements `range` of an atomic operation.
     pub(crate) fn elements(&self, range: Range<usize>) -> (Remote<'_>, AtomicRequest) {
         let Kept::Atomic {
             dst,
@@ -438,14 +438,14 @@ impl Kept {
         (dst.at(skip), request)
     }
 
-    /// Of a message: its bytes.
+    /// The bytes of a message.
     ///
     /// # Safety
-    /// What is the caller's for the time of the call alone is valid, or has been [taken](Kept::take).
+    /// The call with these arguments has not returned, or the bytes have been [taken](Kept::take).
     pub(crate) unsafe fn message_bytes(&self) -> &[u8] {
         match self {
             // SAFETY:
-            // - so many bytes by the caller's word, or the copy's.
+            // - contract of this call: `len` bytes are valid, or the copy has them.
             Kept::Message { bytes, len, .. } => unsafe {
                 std::slice::from_raw_parts(bytes.at(0).ptr, *len)
             },
@@ -453,7 +453,7 @@ impl Kept {
         }
     }
 
-    /// Never gives back the copy that a channel may still read.
+    /// Leaks the copy of a put, since a channel may still read it.
     pub fn abandon(self) {
         if let Kept::Put { src, .. } = self {
             std::mem::forget(src);

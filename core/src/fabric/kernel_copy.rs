@@ -1,5 +1,5 @@
-//! Copies by the kernel. They reach memory that only its owner maps, and memory with pages that change ([`Rights::BY_ADDRESS`]). At an address without
-//! memory the copy fails; a load or a store would end the process.
+//! Copies by the kernel. They reach memory that only its owner maps, and memory with pages that change ([`Rights::BY_ADDRESS`]). A copy fails at an address
+//! without memory; a load or a store would end the process.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
@@ -13,9 +13,9 @@ use crate::{Error, Result};
 /// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// To the peer.
+    /// Stores to the peer.
     Write,
-    /// From it.
+    /// Loads from the peer.
     Read,
 }
 
@@ -24,8 +24,8 @@ pub enum Direction {
 pub struct Owner<'a> {
     /// Process id.
     pub pid: u32,
-    /// Copies one piece if the kernel forbids process_vm_readv(2) and its like: local bytes, which are valid, remote address, direction, the kernel's error.
-    /// Returns the bytes copied.
+    /// Copies one piece if the kernel forbids process_vm_readv(2) or process_vm_writev(2). Arguments: valid local bytes, remote address, direction, the
+    /// kernel's error. Returns the number of bytes copied.
     pub otherwise: &'a dyn Fn(&libc::iovec, usize, Direction, &std::io::Error) -> Result<usize>,
 }
 
@@ -44,7 +44,7 @@ fn address(of: Remote<'_>) -> usize {
 }
 
 impl Owner<'_> {
-    /// As [`Channel::put`](crate::transport::Channel::put). The region's first [detail](crate::region::RemoteParts::detail) is its address there.
+    /// As [`Channel::put`](crate::transport::Channel::put). The region's first [detail](crate::region::RemoteParts::detail) is its address in the owner.
     ///
     /// # Safety
     /// `len` bytes at `src` are valid.
@@ -57,7 +57,7 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// As [`Channel::get`](crate::transport::Channel::get), likewise.
+    /// As [`Channel::get`](crate::transport::Channel::get), with the address as for `put`.
     ///
     /// # Safety
     /// `len` bytes at `dst` are valid for writes.
@@ -71,7 +71,7 @@ impl Owner<'_> {
     /// As [`Channel::atomic`](crate::transport::Channel::atomic), under the owner's locks alone.
     ///
     /// # Safety
-    /// The request's pointers are valid as [`AtomicRequest`] says.
+    /// The request's pointers are valid as [`AtomicRequest`] requires.
     pub unsafe fn atomic(
         self,
         dst: Remote<'_>,
@@ -96,12 +96,12 @@ impl Owner<'_> {
             };
             let (local, len) = (buffer.as_mut_ptr(), buffer.len());
             // SAFETY:
-            // - the buffer.
+            // - `local` and `len` are a borrowed buffer.
             unsafe { copy(self, local, there, len, direction, Flags::empty()) }
         };
         let target = std::ptr::without_provenance_mut(address(dst));
         // SAFETY:
-        // - contract of this call.
+        // - contract of this call: operands and results are valid.
         unsafe { apply_by_copies(locks, op, ty, target, count, operand, compare, result, copy) }?;
         ring(dst, flags);
         Ok(())
@@ -116,8 +116,8 @@ fn ring(dst: Remote<'_>, flags: Flags) {
     }
 }
 
-/// Copies `len` bytes between `local` and the address `there` of `owner`. Errors: [`Error::PeerDead`]; [`Error::AccessDenied`] where no memory is, or none
-/// that permits it; [`Error::Unreachable`], [`Error::Os`].
+/// Copies `len` bytes between `local` and the address `there` of `owner`. Errors: [`Error::PeerDead`]; [`Error::AccessDenied`] if no memory is there, or if
+/// it does not permit the access; [`Error::Unreachable`], [`Error::Os`].
 ///
 /// # Safety
 /// `len` bytes at `local` are valid, for reads or for writes.
@@ -140,10 +140,10 @@ unsafe fn copy(
         direction,
     };
     if !flags.contains(Flags::LINES) {
-        // The kernel stores by this processor: earlier puts come first.
+        // The kernel stores on this processor. The fence orders earlier puts before its stores.
         fence(Ordering::Release);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { ways.copy_all(std::slice::from_ref(&(0..len))) }?;
     } else {
         let mut done = 0;
@@ -151,22 +151,22 @@ unsafe fn copy(
             for parts in next_lines(target, len, &mut done, IN_ORDER) {
                 fence(Ordering::Release);
                 // SAFETY:
-                // - parts of the bytes of the caller's word.
+                // - contract of this call. The parts lie within `len` bytes.
                 unsafe { ways.copy_all(&parts) }?;
             }
         }
     }
-    // Later reads return no older values than this one.
+    // Later reads return no older values than this copy.
     fence(Ordering::Acquire);
     Ok(())
 }
 
-/// Parts that one call takes.
+/// Most parts of one call.
 const PARTS: usize = 512;
 
-/// The next lines of a copy to `target`, from `done` on, in two calls at most. The kernel copies parts one after the other: where stores are
-/// seen `in_order` the last word of each line is a part behind the rest of it. Elsewhere the last words are a second call's, and the last
-/// line is by itself, so that its last word is seen after all others.
+/// The next lines of a copy to `target`, from `done` on, in at most two calls. The kernel copies parts in order. If stores are seen `in_order`, the last word
+/// of each line is a part behind the rest of the line. Otherwise a second call copies the last words. The last line then comes alone, so that its last word
+/// is seen after all others.
 fn next_lines(
     target: usize,
     len: usize,
@@ -206,7 +206,7 @@ impl Ways<'_> {
         left.retain(|part| !part.is_empty());
         while !left.is_empty() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call. No part is empty, and there is one.
             let mut moved = unsafe { self.copy_some(left.make_contiguous()) }?;
             while moved > 0 {
                 let Some(first) = left.front_mut() else { break };
@@ -221,10 +221,10 @@ impl Ways<'_> {
         Ok(())
     }
 
-    /// Gives how many bytes of the parts have been copied, at least one.
+    /// Returns the number of bytes copied, at least 1.
     ///
     /// # Safety
-    /// As [`copy_all`](Self::copy_all); there is a part, and none is empty.
+    /// As [`copy_all`](Self::copy_all). There is a part, and no part is empty.
     unsafe fn copy_some(&self, parts: &[Range<usize>]) -> Result<usize> {
         let here: Vec<_> = parts
             .iter()
@@ -233,7 +233,7 @@ impl Ways<'_> {
                 iov_len: part.len(),
             })
             .collect();
-        // A remote range costs more than a local one.
+        // A remote range costs more than a local range.
         let mut there: Vec<libc::iovec> = Vec::new();
         for part in parts {
             let at = std::ptr::without_provenance_mut(self.there + part.start);
@@ -250,7 +250,7 @@ impl Ways<'_> {
         let pid = self.owner.pid as i32;
         let counts = (here.len() as u64, there.len() as u64);
         // SAFETY:
-        // - the local bytes are valid by the caller's word; the kernel checks the remote ones.
+        // - contract of this call: the local bytes are valid. The kernel checks the remote bytes.
         let moved = unsafe {
             let (here, there) = (here.as_ptr(), there.as_ptr());
             if self.direction == Direction::Write {
@@ -288,7 +288,7 @@ mod tests {
         calls
     }
 
-    /// When each byte is written: the number of its call, and of its part where the order within a call counts.
+    /// Time of each byte's write: the number of its call, and of its part if the order within a call counts.
     fn times(target: usize, len: usize, in_order: bool) -> Vec<(usize, usize)> {
         let mut times = vec![None; len];
         for (call, parts) in calls(target, len, in_order).into_iter().enumerate() {

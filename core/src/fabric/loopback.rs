@@ -1,5 +1,5 @@
-//! The smallest backend: several "processes" in one process, usually one a thread. It lets everything above the
-//! [`transport`](crate::transport) be tested without starting anything, and shows how a backend is written.
+//! The smallest backend: several "processes" in one process, usually one for each thread. Tests of the layers above [`transport`](crate::transport) use it,
+//! since it starts nothing. It also shows how to write a backend.
 
 mod gates;
 
@@ -25,7 +25,7 @@ pub use gates::LoopbackGates;
 
 const PAGE: usize = 4096;
 
-/// A network inside this process. Dropping it (and what was made from it) frees everything.
+/// A network inside this process. The memory is freed when the network, and all objects made from it, are dropped.
 #[derive(Default)]
 pub struct LoopbackNet {
     nodes: Mutex<Vec<Weak<Node>>>,
@@ -33,7 +33,7 @@ pub struct LoopbackNet {
 }
 
 impl LoopbackNet {
-    /// One with barrier gates.
+    /// A network with barrier gates.
     pub fn with_gates() -> Self {
         LoopbackNet {
             gates: Some(Arc::default()),
@@ -42,7 +42,7 @@ impl LoopbackNet {
     }
 }
 
-/// One place in the network.
+/// A process's place in the network.
 struct Node {
     bell: Bell,
     locks: ElementLocks,
@@ -50,7 +50,7 @@ struct Node {
     regions: Mutex<Vec<Arc<Block>>>,
 }
 
-/// The memory of one region, kept as long as anyone may reach it.
+/// The memory of one region, kept while any object may reach it.
 struct Block {
     base: *mut u8,
     len: usize,
@@ -58,22 +58,22 @@ struct Block {
     owned: bool,
     /// 1 while registered.
     generation: AtomicU32,
-    /// Takes messages while it is registered.
+    /// Takes messages while the region is registered.
     handler: RwLock<Option<Arc<dyn Handler>>>,
 }
 
 // SAFETY:
-// - the memory behind `base` is shared memory by purpose; all access to it is by atomics and raw copies.
+// - the memory behind `base` is meant to be shared. All accesses to it are atomics and raw copies.
 unsafe impl Send for Block {}
 // SAFETY:
-// - as above; the other fields are atomics or immutable.
+// - as for Send. The other fields are atomics, a lock, or immutable.
 unsafe impl Sync for Block {}
 
 impl Drop for Block {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY:
-            // - allocated in `allocate` with this layout, freed once.
+            // - allocated in `allocate` with this layout, as the engine refuses 0 bytes. Freed once.
             unsafe { std::alloc::dealloc(self.base, layout(self.len)) };
         }
     }
@@ -115,7 +115,7 @@ impl Drop for Registration {
     }
 }
 
-/// One process's place.
+/// The transport of one process.
 pub struct Loopback {
     net: Arc<LoopbackNet>,
     node: Arc<Node>,
@@ -192,7 +192,7 @@ impl Transport for Loopback {
             return Err(Error::Exhausted(format!("memory for {len} bytes")));
         }
         // SAFETY:
-        // - the layout is not empty: the length is rounded up to a page, and zero is refused by the engine.
+        // - the layout is not empty: the length is at least 1, and is rounded up to a page.
         let base = unsafe { std::alloc::alloc_zeroed(layout(len.max(1))) };
         if base.is_null() {
             return Err(Error::Exhausted(format!("memory for {len} bytes")));
@@ -255,7 +255,7 @@ impl Drop for Loopback {
     }
 }
 
-/// An issue context: everything but messages goes through the mapped memory.
+/// An issue context. All operations but messages go through mapped memory.
 struct Endpoint {
     net: Arc<LoopbackNet>,
 }
@@ -279,7 +279,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::put`: `src` is valid until completion.
         unsafe { MappedChannel.put(src, dst, len, flags, context) }
     }
 
@@ -292,7 +292,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::get`: `dst` is valid until completion.
         unsafe { MappedChannel.get(dst, src, len, flags, context) }
     }
 
@@ -310,7 +310,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::put_notify`: `src` is valid until completion.
         unsafe { MappedChannel.put_notify(src, dst, len, notice, flags, context) }
     }
 
@@ -323,7 +323,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::atomic`: the pointers of the request are valid.
         unsafe { MappedChannel.atomic(dst, request, desc, flags, context) }
     }
 
@@ -337,7 +337,7 @@ impl Channel for Endpoint {
         MappedChannel.deliver(inbox, record, flags, context)
     }
 
-    /// In the thread that sends.
+    /// Runs the handler in the sender's thread.
     fn active_message(
         &self,
         to: Remote<'_>,
@@ -365,7 +365,7 @@ impl Channel for Endpoint {
     }
 }
 
-/// Another process, as seen from one.
+/// Another process, seen as a peer.
 struct Neighbour {
     node: Arc<Node>,
     index: u32,

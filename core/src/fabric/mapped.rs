@@ -1,5 +1,5 @@
-//! The data path of backends whose peers' memory is mapped here: loads, stores, CPU atomics. Nobody is called, nothing is
-//! allocated, no system call is made unless somebody sleeps.
+//! The data path of backends that map the memory of peers: loads, stores, CPU atomics. It calls no backend and allocates nothing. It makes a system call only
+//! to wake a sleeping peer.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -12,9 +12,9 @@ use crate::region::{RemoteRegion, Rights};
 use crate::transport::{Channel, check_message};
 use crate::{Error, Result, announced, prefetch};
 
-/// A channel for peers whose regions all have a base address here. Every operation is complete when its call returns. Notices,
-/// aligned words and the ends of [lines](Flags::LINES) are release stores, atomic operations release and acquire, gets end with an
-/// acquire fence: what is left to [`Flags::ORDERED`] is the other bytes of puts.
+/// A channel for peers with mapped regions only. Each operation is complete when its call returns. Notices, aligned words and the ends of
+/// [lines](Flags::LINES) are release stores. Atomic operations release and acquire. Gets end with an acquire fence. [`Flags::ORDERED`] therefore concerns
+/// only the other bytes of puts.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct MappedChannel;
 
@@ -25,14 +25,15 @@ fn place(at: Remote<'_>, len: usize, need: Rights) -> Result<*mut u8> {
     Ok(at.region.parts().base.wrapping_add(at.offset))
 }
 
-/// Copies so that a peer which polls an aligned word of 1, 2, 4 or 8 bytes never sees half of it.
+/// Copies. A peer that polls an aligned word of 1, 2, 4 or 8 bytes never sees a part of it.
 ///
 /// # Safety
-/// `len` bytes are valid at both ends.
+/// `src` is valid for reads of `len` bytes, `dst` for writes.
 #[inline(always)]
 unsafe fn transfer(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY:
-    // - valid for `len` bytes by the caller's word; the store is aligned as just checked; the source is read unaligned.
+    // - contract of this call: both ends are valid for `len` bytes.
+    // - the store is aligned (tested above), and the load of the source is unaligned.
     unsafe {
         if len == 8 && (dst as usize) & 7 == 0 {
             AtomicU64::from_ptr(dst.cast())
@@ -43,7 +44,7 @@ unsafe fn transfer(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Kept out of the way of 8-byte words: a jump table costs more than their store.
+/// Separate from 8-byte words: a jump table costs more than their store.
 #[inline(never)]
 unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
     let aligned = (dst as usize) & (len.wrapping_sub(1)) == 0;
@@ -66,16 +67,16 @@ unsafe fn transfer_other(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// As `transfer`, with the lines that [`Flags::LINES`] asks for.
+/// As `transfer`, with the line order of [`Flags::LINES`].
 ///
 /// # Safety
-/// `len` bytes are valid at both ends.
+/// As [`transfer`].
 #[inline(always)]
 unsafe fn transfer_lines(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call.
     unsafe {
-        // A copy in line goes from the front to the end, and so do its stores where they become visible in their order.
+        // An inline copy stores from front to end. Peers see these stores in order if `IN_ORDER`.
         if IN_ORDER && (8..=SHORT).contains(&len) {
             transfer(src, dst, len);
         } else {
@@ -104,7 +105,7 @@ unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) ->
     }
     let locks = region.locks();
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the target is in bounds, and the operands and results of `request` are valid.
     unsafe {
         match locks {
             Some(locks) if region.is_exclusive() => {
@@ -129,7 +130,7 @@ unsafe fn change(region: &RemoteRegion, request: &AtomicRequest, at: *mut u8) ->
 #[inline(always)]
 pub(crate) unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags: Flags) {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call.
     unsafe {
         if flags.contains(Flags::LINES) {
             transfer_lines(src, dst, len);
@@ -139,7 +140,7 @@ pub(crate) unsafe fn move_bytes(src: *const u8, dst: *mut u8, len: usize, flags:
     }
 }
 
-/// All that is written next becomes visible after what has been written before. Costs nothing where [stores are seen in order](IN_ORDER).
+/// Later stores become visible after earlier stores. Costs nothing if [stores are seen in order](IN_ORDER).
 #[inline(always)]
 pub(crate) fn after_earlier_puts() {
     std::sync::atomic::fence(Ordering::Release);
@@ -148,7 +149,7 @@ pub(crate) fn after_earlier_puts() {
 #[inline(always)]
 fn set_word(notice: &Notice<'_>, word: *mut u8) {
     // SAFETY:
-    // - `word` is 4 aligned bytes in bounds of a live mapping (checked by `notice_word`).
+    // - `word` is 4 aligned bytes in bounds of a live mapping: `notice_word`, or the caller's equal test, has checked this.
     unsafe { AtomicU32::from_ptr(word.cast()) }.store(notice.value, Ordering::Release);
     if let Some(bell) = notice.slot.region.bell() {
         bell.ring_in_line();
@@ -162,7 +163,7 @@ fn writer(inbox: &RemoteRegion) -> Result<InboxWriter> {
     };
     let at = place(whole, inbox.len(), Rights::WRITE)?;
     // SAFETY:
-    // - the whole region is mapped here for as long as it lives, which the caller's borrow outlives the writer.
+    // - the region is mapped as long as it lives. Callers drop the writer before their borrow of the region ends.
     unsafe { InboxWriter::attach(at, inbox.len()) }
 }
 
@@ -187,7 +188,7 @@ fn ring(region: &RemoteRegion) {
     }
 }
 
-/// A put with notice, if it needs loads and stores only; else false, and nothing is done.
+/// A put with notice, if loads and stores suffice. False: they do not, and the call has no effect.
 ///
 /// # Safety
 /// `len` bytes at `src` are valid.
@@ -210,13 +211,13 @@ pub(crate) unsafe fn put_notify_fast(
     prefetch::for_store(to);
     prefetch::for_store(word);
     // SAFETY:
-    // - the source by the caller's word, the destination as just seen.
+    // - contract of this call: the source is valid. The test above covers the destination.
     unsafe { transfer(src.ptr, to, len) };
     set_word(&notice, word);
     true
 }
 
-/// An atomic operation on one or more elements, likewise; `None`: nothing is done.
+/// As [`put_notify_fast`], for an atomic operation on one or more elements. `None`: the call has no effect.
 ///
 /// # Safety
 /// As [`Channel::atomic`].
@@ -239,15 +240,15 @@ pub(crate) unsafe fn atomic_fast(dst: Remote<'_>, request: &AtomicRequest) -> Op
             ..
         } = *request;
         // SAFETY:
-        // - the caller's word; in bounds, as just seen.
+        // - contract of this call. The target is in bounds (tested above).
         return Some(unsafe { atomic::apply_locked(locks, op, ty, at, operand, compare, result) });
     }
     // SAFETY:
-    // - the caller's word; in bounds, as just seen.
+    // - contract of this call. The target is in bounds (tested above).
     Some(unsafe { change(dst.region, request, at) })
 }
 
-/// As [`value`], likewise.
+/// As [`value`]. `None`: the call has no effect.
 #[inline(always)]
 pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
     let at = dst.region.parts().base.wrapping_add(dst.offset);
@@ -258,11 +259,11 @@ pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
         return None;
     }
     // SAFETY:
-    // - 8 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    // - 8 aligned bytes in bounds of a mapping that lives as long as the region. Its borrow bounds the result.
     Some(unsafe { AtomicU64::from_ptr(at.cast()) })
 }
 
-/// A put of an aligned word, likewise.
+/// As [`put_notify_fast`], for a put of an aligned word.
 #[inline(always)]
 pub(crate) fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
@@ -270,12 +271,12 @@ pub(crate) fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
         return false;
     }
     // SAFETY:
-    // - 8 aligned bytes in bounds of a live mapping, as just seen.
+    // - 8 aligned bytes in bounds of a live mapping (tested above).
     unsafe { AtomicU64::from_ptr(to.cast()) }.store(word, Ordering::Release);
     true
 }
 
-/// A line of 64 bytes whose last word becomes visible last, likewise.
+/// As [`put_notify_fast`], for a line of 64 bytes. Its last word becomes visible last.
 #[inline(always)]
 pub(crate) fn put_line_fast(line: &[u64; 8], dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
@@ -283,13 +284,13 @@ pub(crate) fn put_line_fast(line: &[u64; 8], dst: Remote<'_>) -> bool {
         return false;
     }
     // SAFETY:
-    // - 64 aligned bytes in bounds of a live mapping, as just seen, which others access by atomics.
+    // - 64 aligned bytes in bounds of a live mapping (tested above). Other threads and peers access them by atomics.
     announced::publish(unsafe { &*to.cast::<[AtomicU64; 8]>() }, line);
     ring(dst.region);
     true
 }
 
-/// A notice, likewise.
+/// As [`put_notify_fast`], for a notice.
 #[inline(always)]
 pub(crate) fn notify_fast(notice: Notice<'_>) -> bool {
     let slot = notice.slot;
@@ -301,7 +302,7 @@ pub(crate) fn notify_fast(notice: Notice<'_>) -> bool {
     true
 }
 
-/// A put, likewise.
+/// As [`put_notify_fast`], for a put.
 ///
 /// # Safety
 /// As [`put_notify_fast`].
@@ -312,12 +313,12 @@ pub(crate) unsafe fn put_fast(src: Local, dst: Remote<'_>, len: usize) -> bool {
     }
     let to = dst.region.parts().base.wrapping_add(dst.offset);
     // SAFETY:
-    // - the source by the caller's word, the destination as just seen.
+    // - contract of this call: the source is valid. The test above covers the destination.
     unsafe { transfer(src.ptr, to, len) };
     true
 }
 
-/// A get, likewise.
+/// As [`put_notify_fast`], for a get.
 ///
 /// # Safety
 /// `len` bytes at `dst` are valid for writes.
@@ -328,14 +329,14 @@ pub(crate) unsafe fn get_fast(dst: Local, src: Remote<'_>, len: usize) -> bool {
     }
     let from = src.region.parts().base.wrapping_add(src.offset);
     // SAFETY:
-    // - the destination by the caller's word, the source as just seen.
+    // - contract of this call: the destination is valid. The test above covers the source.
     unsafe { transfer(from, dst.ptr, len) };
-    // What is read later must not be older than what this get has seen.
+    // Later loads must not return older values than this get.
     std::sync::atomic::fence(Ordering::Acquire);
     true
 }
 
-/// A put with [`Flags::LINES`], likewise.
+/// As [`put_notify_fast`], for a put with [`Flags::LINES`].
 ///
 /// # Safety
 /// As [`put_notify_fast`].
@@ -346,7 +347,7 @@ pub(crate) unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize)
     }
     let to = dst.region.parts().base.wrapping_add(dst.offset);
     // SAFETY:
-    // - the source by the caller's word, the destination as just seen.
+    // - contract of this call: the source is valid. The test above covers the destination.
     unsafe { transfer_lines(src, to, len) };
     true
 }
@@ -360,8 +361,8 @@ fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
     }
 }
 
-/// Where the u64 at `dst` is mapped, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`]
-/// where the CPU's atomics do not count ([`Rights::EXCLUSIVE`], [`Rights::DEVICE`]).
+/// The mapped u64 at `dst`, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`] if the region excludes CPU
+/// atomics ([`Rights::EXCLUSIVE`], [`Rights::DEVICE`]).
 #[inline(always)]
 pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
     let at = place(dst, 8, Rights::ATOMIC)?;
@@ -369,11 +370,11 @@ pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
         return Err(no_value(dst.region, 8));
     }
     // SAFETY:
-    // - 8 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    // - 8 aligned bytes in bounds of a mapping that lives as long as the region. Its borrow bounds the result.
     Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
 }
 
-/// Where the u32 at `dst` is mapped.
+/// The mapped u32 at `dst`. Errors: as [`value`].
 #[inline(always)]
 pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
     let at = place(dst, 4, Rights::ATOMIC)?;
@@ -381,12 +382,12 @@ pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
         return Err(no_value(dst.region, 4));
     }
     // SAFETY:
-    // - 4 aligned bytes in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    // - 4 aligned bytes in bounds of a mapping that lives as long as the region. Its borrow bounds the result.
     Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
 }
 
-/// The `len` bytes at `at`, if they are mapped here and are whole words: for what others may be changing by atomics at the same time, so that a
-/// copy is no way to read or write it.
+/// The `len` bytes at `at`, if they are mapped and whole words. Peers may change them by atomics at the same time, so a plain copy must not read or write
+/// them.
 pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
     if !at.region.is_direct() {
         return Ok(None);
@@ -396,7 +397,7 @@ pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&
         return Ok(None);
     }
     // SAFETY:
-    // - aligned words in bounds of a mapping that lives as long as the region, whose borrow bounds the result.
+    // - aligned words in bounds of a mapping that lives as long as the region. Its borrow bounds the result.
     Ok(Some(unsafe {
         std::slice::from_raw_parts(first.cast(), len / size_of::<u64>())
     }))
@@ -417,7 +418,7 @@ impl Channel for MappedChannel {
             after_earlier_puts();
         }
         // SAFETY:
-        // - the source is valid by the caller's word, the destination by `place`.
+        // - contract of `Channel::put`: the source is valid. `place` has checked the destination.
         unsafe { move_bytes(src.ptr, to, len, flags) };
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
@@ -436,9 +437,9 @@ impl Channel for MappedChannel {
     ) -> Result<Outcome> {
         let from = place(src, len, Rights::READ)?;
         // SAFETY:
-        // - the destination is valid by the caller's word, the source by `place`.
+        // - contract of `Channel::get`: the destination is valid. `place` has checked the source.
         unsafe { move_bytes(from, dst.ptr, len, flags) };
-        // What is read later must not be older than what this get has seen.
+        // Later loads must not return older values than this get.
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(Outcome::Complete)
     }
@@ -464,7 +465,7 @@ impl Channel for MappedChannel {
         prefetch::for_store(to);
         prefetch::for_store(word);
         // SAFETY:
-        // - the source is valid by the caller's word, the destination by `place`.
+        // - contract of `Channel::put_notify`: the source is valid. `place` has checked the destination.
         unsafe { transfer(src.ptr, to, len) };
         set_word(&notice, word);
         Ok(Outcome::Complete)
@@ -491,7 +492,7 @@ impl Channel for MappedChannel {
         };
         let at = place(dst, len, Rights::ATOMIC)?;
         // SAFETY:
-        // - the target is in bounds (`place`); operands and results are valid by the caller's word.
+        // - contract of `Channel::atomic`: operands and results are valid. `place` has checked the target.
         unsafe { change(dst.region, request, at) }?;
         if flags.contains(Flags::WAKE) {
             ring(dst.region);
@@ -517,14 +518,14 @@ impl Channel for MappedChannel {
         if let (Err(Error::InboxFull), Some(overflow)) = (&delivered, inbox.overflow) {
             let word = aligned_word(overflow)?;
             // SAFETY:
-            // - 4 aligned bytes in bounds of a live mapping, as just seen.
+            // - 4 aligned bytes in bounds of a live mapping (checked by `aligned_word`).
             unsafe { AtomicU32::from_ptr(word.cast()) }.store(1, Ordering::Release);
         }
         ring(inbox.first);
         delivered.map(|()| Outcome::Complete)
     }
 
-    /// Memory has no handler: a backend's own channel knows who takes messages.
+    /// Memory has no handler. The backend's own channel takes messages.
     fn active_message(
         &self,
         to: Remote<'_>,

@@ -1,4 +1,4 @@
-//! Notification words of a region: waiting for one of many, taking one (GASPI 17.1 §8.3).
+//! Notification words of a region: a wait for one of several, and its reset (GASPI 17.1 §8.3).
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ pub struct Notifications {
     region: Mutex<Option<Region>>,
 }
 
-/// The words themselves. When the region has been released they mean nothing.
+/// The words themselves. Their values mean nothing after the region has been released.
 #[derive(Clone, Copy)]
 pub struct Words {
     first: *const AtomicU32,
@@ -25,14 +25,14 @@ pub struct Words {
 }
 
 // SAFETY:
-// - the words are shared memory, accessed by atomics only, and stay mapped as long as the transport lives.
+// - the words are shared memory, accessed by atomics only. Contract of `Transport::allocate`: they stay mapped while the transport lives.
 unsafe impl Send for Words {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Words {}
 
 impl Notifications {
-    /// The first `count` words of `region`. Errors: [`crate::Error::OutOfBounds`] where it is shorter.
+    /// The first `count` words of `region`. Errors: [`crate::Error::OutOfBounds`] if it is shorter.
     pub fn new(region: Region, count: usize) -> Result<Self> {
         let words = region.local(0, count.saturating_mul(4))?;
         Ok(Notifications {
@@ -45,12 +45,12 @@ impl Notifications {
         })
     }
 
-    /// The name by which peers find the words.
+    /// The key by which peers find the words.
     pub fn key(&self) -> RegionKey {
         self.key
     }
 
-    /// Ends the registration. Threads that still look at the words read memory that means nothing.
+    /// Ends the registration. Threads that still read the words get values that mean nothing.
     pub fn release(&self) {
         *self.region.lock() = None;
     }
@@ -65,10 +65,10 @@ impl Deref for Notifications {
 }
 
 impl Words {
-    /// The words of a [`Notifications`], by what [`as_ptr`](Words::as_ptr) gave: they stay where they are whatever becomes of it.
+    /// The words of a [`Notifications`], from the result of [`as_ptr`](Words::as_ptr). They stay in place after its drop.
     ///
     /// # Safety
-    /// There are `count` of them. They are not used any more when the transport that the region is of has been dropped.
+    /// `first` leads to `count` words. They are not used after the region's transport has been dropped.
     #[inline(always)]
     pub unsafe fn from_raw(first: *const AtomicU32, count: usize) -> Self {
         Words { first, count }
@@ -79,7 +79,7 @@ impl Words {
         self.first
     }
 
-    /// The address of a word, for what sets it later. Errors: [`crate::Error::OutOfBounds`].
+    /// The address of a word, for a later store. Errors: [`crate::Error::OutOfBounds`].
     pub fn word(&self, index: usize) -> Result<*const AtomicU32> {
         Ok(&self.range(index, 1)?[0])
     }
@@ -92,8 +92,8 @@ impl Words {
     #[inline(always)]
     fn all(&self) -> &[AtomicU32] {
         // SAFETY:
-        // - `Notifications::new` has checked the length; regions are page-aligned; memory of the library stays mapped while the transport
-        //   lives (contract of Transport::allocate), and so long these may be used; everybody uses atomics.
+        // - `Notifications::new` has checked the length. Regions of the library are page-aligned. All accesses are atomic.
+        // - contracts of `Transport::allocate` and `from_raw`: the memory stays mapped while the transport lives, and the words are not used longer.
         unsafe { std::slice::from_raw_parts(self.first, self.count) }
     }
 
@@ -112,8 +112,8 @@ impl Words {
         }
     }
 
-    /// Waits until one of the words `begin..begin + num` is not zero; gives its index. Waiting for no word at all is an error here:
-    /// the interfaces answer that themselves. What the notice announced is visible when this returns.
+    /// Waits until one of the words `begin..begin + num` is not zero, and returns its index. The data that the notice announced is then visible. With `num` 0
+    /// it waits until the deadline: the interfaces handle that case.
     #[inline]
     pub fn wait_some(
         &self,
@@ -144,7 +144,7 @@ impl Words {
         })
     }
 
-    /// Sets the word to zero and gives what was there, in one atomic step. Errors: [`crate::Error::OutOfBounds`].
+    /// Sets the word to zero and returns its previous value, in one atomic step. Errors: [`crate::Error::OutOfBounds`].
     #[inline]
     pub fn take(&self, index: usize) -> Result<u32> {
         let word = &self.range(index, 1)?[0];
@@ -159,7 +159,7 @@ impl Words {
     }
 }
 
-/// The first word that is not zero. Reads a line at a time: most words of a long range are zero most of the time.
+/// The first word that is not zero. Reads a line at a time, since most words of a long range are zero.
 #[inline]
 fn first_set(words: &[AtomicU32]) -> Option<usize> {
     const LINE: usize = 16;

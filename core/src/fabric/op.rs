@@ -1,47 +1,47 @@
-//! What an operation is made of: its two ends, its flags, its outcome.
+//! The parts of an operation: its two ends, its flags, its outcome.
 
 use crate::atomic::{AtomicOp, AtomicType};
 use crate::{RemoteRegion, Result};
 
 bitflags::bitflags! {
-    /// How an operation is to be carried out.
+    /// Modifiers of an operation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct Flags: u32 {
-        /// After all earlier operations of this endpoint to the same peer are visible there
-        /// (GASPI 17.1 §8.3.2: a notification does not overtake earlier writes of its queue).
+        /// It takes effect after all earlier operations of this endpoint to the same peer are visible there. GASPI 17.1 §8.3.2: a notification does not
+        /// overtake earlier writes of its queue.
         const ORDERED = 1;
-        /// The source bytes are taken before the call returns; the caller may change them at once.
+        /// The source bytes are read before the call returns, and the caller may change them at once.
         const INLINE = 2;
-        /// Sleepers of the target are woken even though the operation carries no notice.
+        /// Wakes sleepers of the target, although the operation carries no notice.
         const WAKE = 4;
-        /// Of every line of the destination ([`LINE`](crate::lines::LINE) bytes), and of its parts at both ends, the last aligned word
-        /// becomes visible after the other bytes (uTofu guide §2.2.10). Of puts and gets.
+        /// In each line of the destination ([`LINE`](crate::lines::LINE) bytes), and in the partial lines at both ends, the last aligned word becomes visible
+        /// after the other bytes (uTofu guide §2.2.10). For puts and gets.
         const LINES = 8;
-        /// Its end may be reported together with those of others to that peer that have the same context, when somebody
-        /// [polls](crate::transport::Channel::poll). Of puts and notices whose bytes are [`INLINE`](Flags::INLINE), and whose context is below 2^63.
+        /// The completion may be reported late: at a [poll](crate::transport::Channel::poll), together with other operations to the same peer with the same
+        /// context. For puts and notices with [`INLINE`](Flags::INLINE) bytes and a context below 2^63.
         const GATHERED = 16;
-        /// The end of a notice says that whoever reads its word, from wherever, finds it set (FI_DELIVERY_COMPLETE). Without, that it has reached the
-        /// target, whose owner will find it.
+        /// Completion of a notice means that each reader of its word, in any process, finds it set (FI_DELIVERY_COMPLETE). Without the flag it means that the
+        /// notice has reached the target, and that the word's owner will find it.
         const DELIVERED = 32;
-        /// A record is delivered only if the one before it was, of those from this channel to that inbox: once one has been refused for want of room, all with this
-        /// flag are, until one without it is delivered. So many can be under way, and those that are refused can be delivered again in their order. Where the
-        /// network [keeps chains](crate::transport::Channel::chains).
+        /// A record is delivered only if the previous record of this channel to that inbox was. After a refusal for lack of room, all records with this flag
+        /// are refused until a record without it is delivered. So several can be in flight, and the caller can deliver the refused ones again in order. Valid
+        /// if the network [keeps chains](crate::transport::Channel::chains).
         const CHAINED = 64;
-        /// Who waits for its end, within a time, polls for it, also where a route ends all operations in their calls. Of messages and atomic operations that a
-        /// peer has to carry out.
+        /// The caller polls for the completion, and has a timeout. The operation may then be pending, even on a route that otherwise completes all operations
+        /// in their calls. For messages and atomic operations that a peer carries out.
         const AWAITED = 128;
     }
 }
 
-/// Memory of this process, as the source or destination of an operation.
+/// Memory of this process: the source or destination of an operation.
 ///
-/// The bytes must stay valid, and a destination unused, until the operation is complete.
+/// The bytes stay valid, and a destination unused, until the operation is complete.
 #[derive(Debug, Clone, Copy)]
 pub struct Local {
     /// First byte.
     pub ptr: *mut u8,
-    /// Names the registration ([`Region::local`](crate::Region::local)); 0 where no backend needs that. Backends get their own
-    /// descriptor here ([`Memory::desc`](crate::region::Memory::desc)).
+    /// Names the registration ([`Region::local`](crate::Region::local)); 0 if no backend needs one. Backends get their own descriptor here
+    /// ([`Memory::desc`](crate::region::Memory::desc)).
     pub desc: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct Remote<'a> {
 }
 
 impl Remote<'_> {
-    /// Whether the place is aligned, as far as this process knows: by its address where it is mapped, else by its offset.
+    /// Whether the place is aligned, as far as this process knows. It uses the address of a mapped region, else the offset.
     pub fn offset_is_multiple_of(&self, size: usize) -> bool {
         (self.region.parts().base as usize)
             .wrapping_add(self.offset)
@@ -63,19 +63,19 @@ impl Remote<'_> {
     }
 }
 
-/// Where records go.
+/// The target of records.
 #[derive(Debug, Clone, Copy)]
 pub struct Inbox<'a> {
     /// The ring that is filled first.
     pub first: &'a RemoteRegion,
-    /// The ring for what the first one has no room for. What is in it is never overtaken: until it has been emptied, all goes there.
+    /// The ring for records that do not fit in the first ring. Its records are never overtaken: until it is empty, all records go there.
     pub second: Option<&'a RemoteRegion>,
-    /// A word of 4 bytes that becomes 1 when a record finds no room at all: so its owner learns of that.
+    /// A word of 4 bytes that becomes 1 when no ring has room for a record. The owner reads it.
     pub overflow: Option<Remote<'a>>,
 }
 
 impl<'a> From<&'a RemoteRegion> for Inbox<'a> {
-    /// One ring, and nobody is told when it is full.
+    /// One ring. Its owner does not learn when it is full.
     fn from(first: &'a RemoteRegion) -> Self {
         Inbox {
             first,
@@ -85,7 +85,7 @@ impl<'a> From<&'a RemoteRegion> for Inbox<'a> {
     }
 }
 
-/// A notification: the u32 at `slot` becomes `value`, and whoever waits there is woken.
+/// A notification: the u32 at `slot` becomes `value`, and threads that wait there wake up.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice<'a> {
     /// A word of 4 bytes, aligned.
@@ -97,13 +97,13 @@ pub struct Notice<'a> {
 /// A put for [`Channel::put_quick`](crate::transport::Channel::put_quick).
 #[derive(Debug, Clone, Copy)]
 pub struct QuickPut<'a> {
-    /// So many bytes, taken in the call.
+    /// First of `len` bytes, read in the call.
     pub src: *const u8,
-    /// How many; with none the notice is all.
+    /// Length in bytes; 0: only the notice is posted.
     pub len: usize,
-    /// Where they go.
+    /// The destination.
     pub dst: Remote<'a>,
-    /// What follows them.
+    /// The notice after the bytes.
     pub notice: Option<Notice<'a>>,
 }
 
@@ -120,12 +120,12 @@ pub struct AtomicRequest {
     pub operand: *const u8,
     /// `count` comparands for the compare-and-swap family; read before the call returns; else unused.
     pub compare: *const u8,
-    /// Where the previous values go (`count` elements, valid until completion), or null.
+    /// Destination of the previous values (`count` elements, valid until completion), or null.
     pub result: *mut u8,
 }
 
 impl AtomicRequest {
-    /// Whether a region whose atomic operations are confined to words takes it. Errors: [`Error::Unsupported`](crate::Error::Unsupported).
+    /// Checks that a region with [`Rights::WORDS`](crate::Rights::WORDS) takes it. Errors: [`Error::Unsupported`](crate::Error::Unsupported).
     pub(crate) fn check_word(&self) -> Result<()> {
         let of_word = self.count == 1 && matches!(self.ty, AtomicType::U64 | AtomicType::I64);
         match self.op {
@@ -135,7 +135,7 @@ impl AtomicRequest {
     }
 }
 
-/// Where the answer to an active message goes.
+/// Destination of the reply to an active message.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply {
     into: *mut u8,
@@ -143,11 +143,11 @@ pub struct Reply {
 }
 
 // SAFETY:
-// - valid on any thread by the word of `new`'s caller.
+// - contract of `new`: `into` is valid until the operation is complete, on each thread.
 unsafe impl Send for Reply {}
 
 impl Reply {
-    /// Nobody wants one.
+    /// The caller wants no reply.
     pub const NONE: Reply = Reply {
         into: std::ptr::null_mut(),
         room: 0,
@@ -159,26 +159,26 @@ impl Reply {
         Reply { into, room }
     }
 
-    /// The most bytes that are taken.
+    /// Room for the reply in bytes.
     pub fn room(&self) -> usize {
         self.room
     }
 
-    /// For backends, before the operation is complete: this is the answer.
+    /// For backends: writes the reply, as much as fits. Called before the operation is complete.
     pub fn take(self, answer: &[u8]) {
         let len = answer.len().min(self.room);
         // SAFETY:
-        // - valid by the word of `new`'s caller; the answer is somebody else's.
+        // - contract of `new`: `room` bytes at `into` are valid. `answer` is separate memory.
         unsafe { crate::copy(answer.as_ptr(), self.into, len) };
     }
 }
 
-/// How far an operation has come when its call returns.
+/// State of an operation when its call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done: the source may be reused, results are there. No completion will follow.
+    /// Done: the source may be reused, results are valid. No completion follows.
     Complete,
-    /// Under way: a [`Completion`] with the call's context will follow.
+    /// In progress: a [`Completion`] with the call's context follows.
     Pending,
 }
 
@@ -187,6 +187,6 @@ pub enum Outcome {
 pub struct Completion {
     /// The context given with the operation.
     pub context: u64,
-    /// Success, or why nothing (more) was written.
+    /// Success, or the reason that nothing (more) was written.
     pub result: Result<()>,
 }

@@ -1,16 +1,15 @@
-//! Threads of ours in the process of a program.
+//! Threads of the library in the process of a program.
 
 use std::thread::JoinHandle;
 
 use crate::panics::keep_going;
 use crate::{Error, Result};
 
-/// They call nothing of the program's.
+/// These threads call no code of the program.
 const STACK: usize = 512 << 10;
 
-/// Starts a thread that runs `body` until it returns, also after a panic, and gets no signals: those are for the program's own threads. It does
-/// little at a time, which others wait for.
-/// Errors: [`Error::Os`].
+/// Starts a thread that runs `body` until it returns. After a panic `body` runs again. The thread gets no signals: they are for the program's threads. It
+/// does little at a time, and other threads wait for that. Errors: [`Error::Os`].
 pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHandle<()>> {
     #[cfg(not(miri))] // which has no signals
     let _blocked = SignalsBlocked::new();
@@ -25,23 +24,23 @@ pub fn start(name: &str, body: impl FnMut() + Send + 'static) -> Result<JoinHand
         .map_err(|error| Error::os("starting a thread", error))
 }
 
-/// In nanoseconds: the least that Linux takes (`sched_setattr`(2)).
+/// The shortest slice that Linux takes, in nanoseconds (`sched_setattr`(2)).
 #[cfg(not(miri))]
 const SLICE: u64 = 100_000;
 
-/// The calling thread, which does little at a time, does it soon: while it is due, the scheduler does not let a thread that computes on the same
-/// processor use up its slice of milliseconds. It gets no more time in all. Linux before 6.12 leaves it as it was.
+/// Makes the scheduler run the calling thread soon after it is due. A computing thread on the same processor then does not use up its slice of milliseconds.
+/// The calling thread gets no more time in total. Linux before 6.12 changes nothing.
 #[cfg(not(miri))] // which has no scheduler
 fn runs_soon() {
     let (this_thread, size) = (0, size_of::<libc::sched_attr>() as u32);
     // SAFETY:
-    // - plain data, of which all zeros are a value; no more than `size` bytes of it are read and written in the calls.
-    // - what is set concerns the calling thread alone.
+    // - plain data, for which all zeros are valid. The calls read and write at most `size` bytes of it.
+    // - the setting concerns the calling thread only.
     unsafe {
         let mut attributes: libc::sched_attr = std::mem::zeroed();
         let (get, set) = (libc::SYS_sched_getattr, libc::SYS_sched_setattr);
         let got = libc::syscall(get, this_thread, &raw mut attributes, size, 0);
-        // The policies of real time have no slices.
+        // Real-time policies have no slices.
         let policies = [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|policy| policy as u32);
         if got == 0 && policies.contains(&attributes.sched_policy) {
             attributes.sched_runtime = SLICE;
@@ -50,7 +49,7 @@ fn runs_soon() {
     }
 }
 
-/// Blocks all signals of the calling thread while it lives: a thread started meanwhile inherits that.
+/// Blocks all signals of the calling thread while it lives. A thread that starts meanwhile inherits the mask.
 #[cfg(not(miri))]
 struct SignalsBlocked(libc::sigset_t);
 
@@ -58,7 +57,7 @@ struct SignalsBlocked(libc::sigset_t);
 impl SignalsBlocked {
     fn new() -> Self {
         // SAFETY:
-        // - both sets are plain data that the calls fill; the mask of the calling thread is restored on drop.
+        // - both sets are plain data that the calls fill. The drop restores the mask of the calling thread.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut old: libc::sigset_t = std::mem::zeroed();
@@ -119,7 +118,7 @@ mod tests {
         let others = scheduling();
         assert_eq!((policy, nice), (others.0, others.1));
         #[cfg(not(miri))]
-        // Older kernels, and gVisor, know no slices.
+        // Older kernels, and gVisor, have no slices.
         assert!([super::SLICE, others.2].contains(&slice), "{slice}");
     }
 

@@ -1,4 +1,4 @@
-//! Regions: memory that peers may touch, seen from its owner and from a peer.
+//! Regions: memory that peers may access, seen by its owner and by a peer.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::transport::{Capabilities, Handler};
 use crate::{Deadline, Error, Result};
 
 bitflags::bitflags! {
-    /// What peers may do to a region.
+    /// Operations on a region that peers may use.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Rights: u32 {
         /// Peers may get.
@@ -27,25 +27,24 @@ bitflags::bitflags! {
         const ATOMIC = 4;
         /// Peers may do everything.
         const FULL = 7;
-        /// Atomic operations exclude each other by [locks](crate::atomic::Exclusion::Locks), and not the CPU's atomics of programs:
-        /// those on arrays are much faster so. Not for memory that is also registered without this.
+        /// Atomic operations exclude each other by [locks](crate::atomic::Exclusion::Locks), and are then much faster on arrays. They do not exclude CPU
+        /// atomics of programs. Not for memory that is also registered without this right.
         const EXCLUSIVE = 8;
-        /// The only atomic operations are additions, reads and compare-and-swaps of aligned words of 8 bytes: those that devices have. Others are refused. The
-        /// owner's processor may read the words, and change those that no peer changes meanwhile.
+        /// The only atomic operations are additions, reads and compare-and-swaps of aligned words of 8 bytes, as devices have them. Others are refused. The
+        /// owner's processor may read the words, and may change words that no peer changes meanwhile.
         const WORDS = 16;
-        /// Only the owner's device carries atomic operations out, whoever asks ([`Capabilities::alone`]). The engine's to say.
+        /// Only the owner's device carries out atomic operations, for all processes ([`Capabilities::alone`]). The engine sets this right.
         const DEVICE = 32;
-        /// Peers across a network deliver records there and send active messages, and have none of the other rights: so no network needs to reach the memory, or
-        /// to lock it.
+        /// Peers across a network deliver records and send active messages, and have no other rights. So networks need neither reach nor pin the memory.
         const RECORDS = 64;
-        /// The pages may come, go and be replaced while the region is registered: each access goes to what the owner has at the address then, and fails with
-        /// [`Error::AccessDenied`] where nothing is. So the kernel copies, no peer maps the memory, and no device reaches it. Atomic operations are
+        /// The pages may come, go and be replaced while the region is registered. Each access uses the owner's pages at that time, and fails with
+        /// [`Error::AccessDenied`] if an address has no page. So the kernel copies, no peer maps the memory, and no device reaches it. Atomic operations are
         /// [exclusive](Rights::EXCLUSIVE). Not for notices and records.
         const BY_ADDRESS = 128;
     }
 }
 
-/// A backend's registration of memory; dropping it ends the registration (and frees what it allocated).
+/// A backend's registration of memory. Its drop ends the registration, and frees memory that it has allocated.
 pub trait Memory: Send + Sync {
     /// First byte, in this process.
     fn base(&self) -> *mut u8;
@@ -55,37 +54,36 @@ pub trait Memory: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// What a peer needs to import it: the backend's part of the region's key.
+    /// The backend's part of the region's key. Peers import the region by it.
     fn key(&self) -> Vec<u8>;
-    /// The backend's descriptor for local use, 0 where it needs none.
+    /// The backend's descriptor for local use; 0 if it needs none.
     fn desc(&self) -> u64 {
         0
     }
-    /// Has `handler` take the active messages that peers send there, until the registration ends. Errors: [`Error::Os`].
+    /// Makes `handler` take the active messages that peers send there, until the registration ends. Errors: [`Error::Os`].
     fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()>;
 }
 
-/// Registered memory of this process. Dropping it ends the registration: peers' later operations get
-/// [`Error::StaleRegion`].
+/// Registered memory of this process. Its drop ends the registration: later operations of peers give [`Error::StaleRegion`].
 pub struct Region {
-    /// What the memory says of itself: to ask it each time would be an indirect call.
+    /// Address and descriptor of the memory. A query of the memory would be an indirect call.
     first: Local,
     len: usize,
     key: RegionKey,
-    /// The registrations with the engine's other transports, which end before the first one.
+    /// The registrations with the engine's other transports. They end before the first one.
     others: Box<[Box<dyn Memory>]>,
     memory: Box<dyn Memory>,
-    /// Of the networks without atomic operations, those of the first transport first.
+    /// Handlers of atomic operations, by transport; `None` for networks that carry them out.
     serving: Box<[Option<Arc<Serving>>]>,
-    /// Where other transports find their own descriptors.
+    /// Table in which each transport finds its own descriptor.
     operands: Option<Arc<Operands>>,
 }
 
 // SAFETY:
-// - `first` is an address like that in `Memory`, which is Send; whoever uses it answers for that.
+// - `first` is an address as in `Memory`, which is Send. Each use of it is unsafe, and needs its own reason.
 unsafe impl Send for Region {}
 // SAFETY:
-// - as for Send; nothing changes in a region.
+// - as for Send. Nothing changes in a region.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -136,22 +134,22 @@ impl Region {
         self.len == 0
     }
 
-    /// The name by which peers import the region.
+    /// The key by which peers import the region.
     pub fn key(&self) -> RegionKey {
         self.key
     }
 
-    /// Has `handler` take the active messages that peers send there. Errors: [`Error::Os`].
+    /// Makes `handler` take the active messages that peers send there. Errors: [`Error::Os`].
     pub fn handle_by(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.handle_from(0, &handler)
     }
 
-    /// [`handle_by`](Self::handle_by) for messages of peers that the first transport does not reach; where there is no other one, of all.
+    /// As [`handle_by`](Self::handle_by), but only for peers that the first transport does not reach. With a single transport: for all peers.
     pub fn handle_from_afar(&self, handler: Arc<dyn Handler>) -> Result<()> {
         self.handle_from(usize::from(!self.others.is_empty()), &handler)
     }
 
-    /// From the transport of this number on.
+    /// Sets the handler with transport number `first` and the later ones.
     fn handle_from(&self, first: usize, handler: &Arc<dyn Handler>) -> Result<()> {
         let memories = std::iter::once(&self.memory).chain(&self.others);
         for (memory, serving) in memories.zip(&self.serving).skip(first) {
@@ -176,8 +174,7 @@ impl Region {
         })
     }
 
-    /// The word of 4 bytes at `offset`, which peers change by notices and atomics.
-    /// Errors: [`Error::OutOfBounds`], [`Error::Misaligned`].
+    /// The word of 4 bytes at `offset`, which peers change by notices and atomics. Errors: [`Error::OutOfBounds`], [`Error::Misaligned`].
     #[inline]
     pub fn word(&self, offset: usize) -> Result<&AtomicU32> {
         check_range(offset, 4, self.len)?;
@@ -186,8 +183,8 @@ impl Region {
             return Err(Error::Misaligned(4));
         }
         // SAFETY:
-        // - in bounds and aligned, as just checked; the memory lives as long as self.
-        // - peers and other threads change it by atomic operations only (the contract of notices).
+        // - in bounds and aligned (just checked). The memory lives as long as self.
+        // - contract of notices: peers and other threads change it by atomic operations only.
         Ok(unsafe { AtomicU32::from_ptr(ptr.cast()) })
     }
 }
@@ -223,39 +220,38 @@ fn out_of_bounds(offset: usize, len: usize, region_len: usize) -> Error {
     }
 }
 
-/// A peer's region, resolved once: plain data that the fast path reads.
+/// A peer's region, resolved once. It is plain data that the fast path reads.
 #[derive(Clone)]
 pub struct RemoteRegion {
     parts: RemoteParts,
-    /// For each right, one more than the length where it is given and the region is direct, else 0: see
-    /// [`is_open`](RemoteRegion::is_open).
+    /// For each right: length + 1 if the right is given and the region is direct, else 0. See [`is_open`](RemoteRegion::is_open).
     open: [usize; 3],
     route: u8,
     direct: bool,
     asynchronous: bool,
-    /// The route is that of the owner's device.
+    /// The route leads to the owner's device.
     by_device: bool,
-    /// Where it is not, and the device carries atomic operations out.
+    /// The route to the owner's device, if the device carries out atomic operations and `route` leads elsewhere.
     executor: Option<Arc<Executor>>,
     alive: Arc<dyn Any + Send + Sync>,
 }
 
-/// What a backend says of a remote region that it has imported.
+/// A backend's description of a remote region that it has imported.
 #[derive(Debug, Clone, Copy)]
 pub struct RemoteParts {
-    /// Where this process can load and store the region's first byte; null where it cannot.
+    /// Address of the region's first byte in this process; null if the region is not mapped here.
     pub base: *mut u8,
     /// Length in bytes.
     pub len: usize,
-    /// The word that changes when the owner releases the region (or dies); null where the backend has none.
+    /// The word that changes when the owner releases the region, or dies; null if the backend has none.
     pub generation: *const AtomicU32,
     /// The value of that word while the region lives.
     pub expected: u32,
-    /// What the owner allows.
+    /// The owner's grants.
     pub rights: Rights,
-    /// The bell of the owner; null where there is none that this process could ring.
+    /// The bell of the owner; null if this process cannot ring one.
     pub bell: *const Bell,
-    /// The locks of the owner for elements that no CPU changes atomically; null where `base` is.
+    /// The locks of the owner for elements that no CPU changes atomically. Not null if `base` is not.
     pub locks: *const ElementLocks,
     /// The backend's own index of the peer.
     pub peer: u32,
@@ -264,7 +260,7 @@ pub struct RemoteParts {
 }
 
 impl RemoteParts {
-    /// Memory of this process, which requests of peers reach.
+    /// Memory of this process, for requests of peers.
     pub(crate) fn here(
         base: *mut u8,
         len: usize,
@@ -290,22 +286,22 @@ impl RemoteParts {
 }
 
 // SAFETY:
-// - the pointers lead to memory shared by processes, which is accessed by atomics and by copies whose races are the
-//   application's business; they stay valid on every thread as long as `alive` does (contract of `new`).
+// - the pointers lead to memory that processes share. Accesses are atomics, and copies; the application answers for races of copies.
+// - contract of `new`: the pointers are valid on each thread while `alive` lives.
 unsafe impl Send for RemoteRegion {}
 // SAFETY:
-// - as for Send: there is no thread-bound state and no interior mutability outside shared memory.
+// - as for Send. It has no thread-bound state, and no interior mutability outside shared memory.
 unsafe impl Sync for RemoteRegion {}
 
 impl RemoteRegion {
     /// For backends.
     ///
     /// # Safety
-    /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation`, `bell` and `locks`,
-    /// unless null, lead to a valid word, bell and set of locks.
+    /// While `alive` exists: `base`, unless null, leads to `len` bytes mapped readable and writable; `generation`, `bell` and `locks`, unless null, lead to a
+    /// valid word, bell and set of locks.
     pub unsafe fn new(mut parts: RemoteParts, alive: Arc<dyn Any + Send + Sync>) -> Self {
         if parts.generation.is_null() {
-            // One case less for whoever asks.
+            // A null pointer would cost a branch in each check.
             static ALWAYS: AtomicU32 = AtomicU32::new(0);
             (parts.generation, parts.expected) = (&ALWAYS, 0);
         }
@@ -329,7 +325,7 @@ impl RemoteRegion {
         }
     }
 
-    /// As it is reached by the engine's transport number `route`.
+    /// Sets the route: the engine's transport number `route` leads to the region.
     pub(crate) fn by(mut self, route: u8, capabilities: Capabilities) -> Self {
         self.route = route;
         self.direct &= capabilities.direct;
@@ -341,20 +337,20 @@ impl RemoteRegion {
         self
     }
 
-    /// With the way to the device that carries its atomic operations out.
+    /// Adds the route to the device that carries out its atomic operations.
     pub(crate) fn executed_by(mut self, executor: Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// Whether its owner's device carries atomic operations out, and this is not the way there.
+    /// Whether the owner's device carries out atomic operations, and this route does not lead there.
     #[inline(always)]
     fn needs_detour(&self) -> bool {
         self.parts.rights.contains(Rights::DEVICE) && !self.by_device
     }
 
-    /// The region by the way on which its atomic operations are carried out: itself, unless its owner's device is alone in that and another transport leads here. The
-    /// first time connects, and waits for the owner's answer. Errors: [`Error::Timeout`], after which the next call goes on; [`Error::PeerDead`],
+    /// The region on the route that carries out its atomic operations. This is `self`, unless only the owner's device carries them out and `self` has another
+    /// route. The first call connects, and waits for the owner's reply. Errors: [`Error::Timeout`], after which the next call continues; [`Error::PeerDead`],
     /// [`Error::Unreachable`], [`Error::StaleRegion`].
     #[inline]
     pub fn executor(&self, deadline: Deadline) -> Result<&RemoteRegion> {
@@ -365,7 +361,7 @@ impl RemoteRegion {
         executor.reach(deadline)
     }
 
-    /// Whether the engine carries operations out itself, by loads and stores, so that they are over when they return.
+    /// Whether the engine carries out operations itself, by loads and stores. They are complete when they return.
     #[inline(always)]
     pub fn is_direct(&self) -> bool {
         self.direct
@@ -377,7 +373,7 @@ impl RemoteRegion {
         self.asynchronous
     }
 
-    /// Which of the engine's transports leads there.
+    /// Number of the engine's transport that leads to the region.
     #[inline(always)]
     pub(crate) fn route(&self) -> usize {
         self.route as usize
@@ -394,18 +390,18 @@ impl RemoteRegion {
         self.parts.len == 0
     }
 
-    /// What the backend knows of it.
+    /// The backend's description of it.
     #[inline(always)]
     pub fn parts(&self) -> &RemoteParts {
         &self.parts
     }
 
-    /// For backends: what this one has said must live as long as the region ([`RemoteRegion::new`]).
+    /// For backends: the `alive` object of [`RemoteRegion::new`].
     pub fn kept(&self) -> &(dyn Any + Send + Sync) {
         &*self.alive
     }
 
-    /// Bounds, rights and liveness of an access; what is left is the access itself.
+    /// Checks bounds, rights and liveness of an access. Errors: [`Error::OutOfBounds`], [`Error::AccessDenied`], [`Error::StaleRegion`].
     #[inline(always)]
     pub fn check(&self, offset: usize, len: usize, need: Rights) -> Result<()> {
         if offset > self.parts.len || len > self.parts.len - offset {
@@ -420,7 +416,7 @@ impl RemoteRegion {
         Ok(())
     }
 
-    /// As [`check`](RemoteRegion::check), without a reason.
+    /// As [`check`](RemoteRegion::check), without the reason.
     #[inline(always)]
     pub fn allows(&self, offset: usize, len: usize, need: Rights) -> bool {
         offset <= self.parts.len
@@ -429,7 +425,7 @@ impl RemoteRegion {
             && self.is_current()
     }
 
-    /// The owner may have made a larger region since: then what this one knows of bounds is worth nothing.
+    /// The bounds of a stale region mean nothing: the owner may have made a larger region since.
     #[cold]
     fn refuse(&self, offset: usize, len: usize) -> Error {
         if self.is_current() {
@@ -443,12 +439,12 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn is_current(&self) -> bool {
         // SAFETY:
-        // - valid while `alive` lives (contract of `new`), or the static of `new`.
+        // - contract of `new`: valid while `alive` lives; or the static of `new`.
         unsafe { (*self.parts.generation).load(Ordering::Relaxed) == self.parts.expected }
     }
 
-    /// Whether an access that needs one right needs nothing but loads and stores here: direct, within bounds, allowed, current. One answer
-    /// without branches; [`RemoteRegion::check`] says what is wrong.
+    /// Whether an access with one right needs only loads and stores: direct, within bounds, allowed, current. The test has no branches.
+    /// [`RemoteRegion::check`] gives the reason of a refusal.
     #[inline(always)]
     pub(crate) fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {
         debug_assert!([Rights::READ, Rights::WRITE, Rights::ATOMIC].contains(&need));
@@ -456,34 +452,34 @@ impl RemoteRegion {
         (offset < open) & (len < open.wrapping_sub(offset)) & self.is_current()
     }
 
-    /// Whether accesses go by the owner's page tables ([`Rights::BY_ADDRESS`]).
+    /// Whether accesses use the owner's page tables ([`Rights::BY_ADDRESS`]).
     #[inline(always)]
     pub fn is_by_address(&self) -> bool {
         self.parts.rights.contains(Rights::BY_ADDRESS)
     }
 
-    /// The owner's locks for elements, where the region is mapped here.
+    /// The owner's locks for elements, if this process can reach them.
     #[inline(always)]
     pub(crate) fn locks(&self) -> Option<&ElementLocks> {
         // SAFETY:
-        // - null, or valid while `alive` lives (contract of `new`).
+        // - contract of `new`: null, or valid while `alive` lives.
         unsafe { self.parts.locks.as_ref() }
     }
 
-    /// Whether atomic operations are done under locks alone.
+    /// Whether atomic operations exclude each other by locks alone.
     #[inline(always)]
     pub(crate) fn is_exclusive(&self) -> bool {
         self.parts.rights.contains(Rights::EXCLUSIVE)
     }
 
-    /// Whether something else than processors' atomics carries operations out.
+    /// Whether locks or a device carry out atomic operations, which are then not atomic with CPU atomics.
     #[inline(always)]
     pub(crate) fn excludes_processors(&self) -> bool {
         let others = Rights::EXCLUSIVE | Rights::DEVICE;
         self.parts.rights.intersects(others)
     }
 
-    /// Whether atomic operations are confined to words.
+    /// Whether atomic operations are limited to words.
     #[inline(always)]
     pub(crate) fn has_words_only(&self) -> bool {
         self.parts.rights.contains(Rights::WORDS)
@@ -493,7 +489,7 @@ impl RemoteRegion {
     #[inline(always)]
     pub fn bell(&self) -> Option<&Bell> {
         // SAFETY:
-        // - null, or valid while `alive` lives (contract of `new`).
+        // - contract of `new`: null, or valid while `alive` lives.
         unsafe { self.parts.bell.as_ref() }
     }
 }

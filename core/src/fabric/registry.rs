@@ -1,5 +1,5 @@
-//! Which backends this program has. The engine knows none by name; the facade library fills this table, and interfaces
-//! open what the job needs and the environment asks for.
+//! The backends of this program. The engine knows none by name: the facade library fills this table. Interfaces open the backends that the job needs and the
+//! environment names.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::rendezvous::{JobName, Launcher};
 use crate::transport::Transport;
 use crate::{Error, Result, log, variables};
 
-/// What a backend is told when it is opened.
+/// Parameters for opening a backend.
 #[derive(Clone)]
 pub struct Opening {
     /// Processes of the job that run on this host.
     pub local_processes: usize,
     /// The job has processes on other hosts.
     pub other_hosts: bool,
-    /// How many processes have had this one's place before it: what goes to those must not reach it.
+    /// Number of earlier processes in this one's place. Messages to them must not reach this process.
     pub incarnation: u32,
-    /// The process's first transport, whose memory this one reaches too; none for the first one.
+    /// The process's first transport; this one reaches the same memory. `None` for the first transport itself.
     pub beside: Option<Arc<dyn Transport>>,
 }
 
 impl Opening {
-    /// For one host with so many processes of the job.
+    /// For one host with `processes` processes of the job.
     pub fn on_one_host(processes: usize) -> Self {
         Opening {
             local_processes: processes,
@@ -55,7 +55,7 @@ pub struct Backend {
     pub name: &'static str,
     /// Opens it.
     pub open: fn(&Opening) -> Result<Arc<dyn Transport>>,
-    /// Says what is missing where it cannot work; `true`: between hosts.
+    /// Gives the missing requirement if the backend cannot work. The argument: between hosts.
     pub probe: fn(bool) -> std::result::Result<(), String>,
     /// It reaches other hosts.
     pub network: bool,
@@ -63,8 +63,7 @@ pub struct Backend {
 
 static BACKENDS: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
 
-/// Adds a backend; a second one of the same name replaces the first. The first one added is the default, and networks are preferred in
-/// this order.
+/// Adds a backend, or replaces the backend of the same name. The first backend is the default. Networks are preferred in this order.
 pub fn register(backend: Backend) {
     let mut backends = BACKENDS.lock();
     match backends.iter_mut().find(|b| b.name == backend.name) {
@@ -73,19 +72,18 @@ pub fn register(backend: Backend) {
     }
 }
 
-/// What a backend offers to an interface that its network has, too: the functions of that, as the crate of its declarations names them. `None` where it
-/// cannot be used.
+/// Gives the network's native functions of an interface, in the type of the crate that declares the interface. `None`: the network cannot be used.
 pub type Below = fn() -> Option<&'static (dyn Any + Send + Sync)>;
 
 static BELOW: Mutex<Vec<(&'static str, Below)>> = Mutex::new(Vec::new());
 
-/// A backend of the table has an interface of its own below.
+/// Registers the native interface of the backend's network.
 pub fn register_interface(backend: &'static str, below: Below) {
     BELOW.lock().push((backend, below));
 }
 
-/// The interface below the backend by which this process reaches the others of its job, or those on other hosts: that which UNIPGAS_BACKEND names, or the first
-/// network that can be used. Errors: as [`open_from_env`].
+/// The native interface of the backend that reaches the other processes of the job, or its other hosts. It is the backend of UNIPGAS_BACKEND, or the first
+/// usable network. An unknown backend gives `None`. Errors: as [`open_from_env`].
 pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
     let offers = BELOW.lock().clone();
     if offers.is_empty() {
@@ -103,7 +101,7 @@ pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
         return Ok(below());
     }
     let beyond = || bootstrap::beyond_this_host(&JobName::from_env()?);
-    // What goes by another one at home, or is an instrument of tests, is not below.
+    // The default backend uses networks for other hosts only. Another backend without a native interface, such as one for tests, has none below it.
     let first = backends
         .first()
         .is_some_and(|first| first.name == backend.name);
@@ -124,7 +122,7 @@ pub fn backends() -> Vec<Backend> {
     BACKENDS.lock().clone()
 }
 
-/// Errors: [`Error::InvalidArgument`] for a backend that there is not. `from`: who names it.
+/// Checks that the backend `name` exists. `from`: origin of the name, for the text. Errors: [`Error::InvalidArgument`].
 pub fn check(name: &str, from: &str) -> Result<()> {
     let known = backends();
     if known.iter().any(|backend| backend.name == name) {
@@ -137,13 +135,12 @@ pub fn check(name: &str, from: &str) -> Result<()> {
     )))
 }
 
-/// Opens what a process of the job communicates by, in order of preference: the backend that UNIPGAS_BACKEND names, or the default; beside
-/// it, where that reaches this host only and the job has processes on others, all networks that can be used, or those of them that UNIPGAS_NETWORKS
-/// names: each two processes go by the first one that both have. Errors: [`Error::InvalidArgument`] for a name that is not in the table, and what else
-/// the environment says wrongly; [`Error::Unreachable`] where no network is left.
+/// Opens the transports of a process of the job, in order of preference. The first one is the backend of UNIPGAS_BACKEND, or the default. If it reaches only
+/// this host and the job has others, networks follow: the networks in UNIPGAS_NETWORKS, or all usable networks. Two processes use the first transport that
+/// both have. Errors: [`Error::InvalidArgument`] for an unknown name, or another wrong variable; [`Error::Unreachable`] if no network is left.
 pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     log::begin()?;
-    // One process of a job tells; that is `unipgas run` if it has started it.
+    // One process of a job prints this. It is `unipgas run` if that has started the job.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
     if JobName::from_env().is_ok_and(|job| tells(&job)) {
         variables::tell_of_unknown();
@@ -210,7 +207,7 @@ pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
     )))
 }
 
-/// Whether [`open_from_env`] opens the default backend and no network, on one host. Errors: what the environment says wrongly.
+/// Whether [`open_from_env`] opens only the default backend, for one host. Errors: [`Error::InvalidArgument`] for a wrong variable.
 pub fn is_default_alone() -> Result<bool> {
     let wish = variables::get("UNIPGAS_BACKEND")?;
     let alone = backends()
@@ -226,7 +223,7 @@ fn has_room(open: &[Arc<dyn Transport>], another: &dyn Transport) -> bool {
     Bundle::pack(parts.iter().map(|(tag, part)| (*tag, part.as_slice()))).is_ok()
 }
 
-/// The networks among `backends` that `wish` names, in its order; all of them without one. Errors: [`Error::InvalidArgument`].
+/// The networks among `backends` that `wish` names, in its order; without a wish, all networks. Errors: [`Error::InvalidArgument`].
 pub fn networks(wish: Option<&str>, backends: &[Backend]) -> Result<Vec<Backend>> {
     let all = || backends.iter().filter(|backend| backend.network);
     let Some(wish) = wish else {

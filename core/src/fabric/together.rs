@@ -1,10 +1,10 @@
-//! Operations that leave together: by as few calls of their network as can be. Whoever waits, on any thread, lets leave what is held meanwhile.
+//! Batches: operations that leave with as few network calls as possible. A wait on any thread sends held-back operations.
 
 use crate::endpoint::Endpoint;
 use crate::region::RemoteRegion;
 use crate::transport::Channel;
 
-/// Several operations to one peer, which leave together when this is dropped.
+/// A batch of operations to one peer. Its drop sends the rest of them.
 pub struct Together<'a> {
     channel: &'a dyn Channel,
     to: &'a RemoteRegion,
@@ -16,13 +16,13 @@ impl Drop for Together<'_> {
     }
 }
 
-/// Whether both belong to one peer.
+/// Whether both regions belong to one peer, on the same route.
 fn is_with(one: &RemoteRegion, other: &RemoteRegion) -> bool {
     one.route() == other.route() && one.parts().peer == other.parts().peer
 }
 
 impl Endpoint {
-    /// What is posted to the owner of `to` while this lives leaves by as few calls of its network as can be.
+    /// Begins a batch: operations to the owner of `to` leave with as few network calls as possible, until the result is dropped.
     pub fn together<'a>(&'a self, to: &'a RemoteRegion) -> Together<'a> {
         let channel = self.channel(to);
         channel.hold(to);
@@ -30,43 +30,43 @@ impl Endpoint {
     }
 }
 
-/// Operations of one call to several peers: those to each leave together when this is dropped.
+/// Batches of one call with operations to several peers, one batch for each peer. The drop ends them.
 #[derive(Default)]
 pub(crate) struct Several<'a>(Vec<Together<'a>>);
 
 impl<'a> Several<'a> {
-    /// There are some to the owner of `to`.
+    /// Begins a batch to the owner of `to`, unless there is one.
     pub fn with(&mut self, endpoint: &'a Endpoint, to: &'a RemoteRegion) {
-        // Mostly the last one again.
+        // The last peer is the most likely one.
         if !self.0.iter().rev().any(|known| is_with(known.to, to)) {
             self.0.push(endpoint.together(to));
         }
     }
 }
 
-/// Calls of which each may promise another one: what is posted with the promise stays until something is posted without, or anybody waits.
+/// Batches of calls that may promise another call. The network holds back operations with a promise until a call without one, or until a thread waits.
 #[derive(Default)]
 pub struct Staying {
-    /// For whom there is a call now.
+    /// A region of the current call's peer.
     now: Option<RemoteRegion>,
     stayed: Vec<RemoteRegion>,
 }
 
 impl Staying {
-    /// Whether anything may have stayed.
+    /// Whether no operations have been held back.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.stayed.is_empty()
     }
 
-    /// Operations to the owner of `to` are posted, until the [end](Staying::end) of the call.
+    /// Begins a call with operations to the owner of `to`. [`end`](Staying::end) ends it.
     pub fn begin(&mut self, endpoint: &Endpoint, to: RemoteRegion) {
         self.let_go(endpoint, false);
         endpoint.channel(&to).hold(&to);
         self.now = Some(to);
     }
 
-    /// They have been. `more` is promised; otherwise all leaves that has stayed.
+    /// Ends the call. `more`: the caller promises another one. Otherwise all held-back operations leave.
     pub fn end(&mut self, endpoint: &Endpoint, more: bool) {
         self.let_go(endpoint, more);
         if !more {
@@ -79,13 +79,13 @@ impl Staying {
             return;
         };
         endpoint.channel(&to).let_go(&to, more);
-        // Where peers take turns one is there again and again, which costs little.
+        // Peers that take turns are listed repeatedly, which costs little.
         if more && !self.stayed.last().is_some_and(|last| is_with(last, &to)) {
             self.stayed.push(to);
         }
     }
 
-    /// No more comes.
+    /// Sends all held-back operations, as no other call follows.
     pub fn leave(&mut self, endpoint: &Endpoint) {
         for to in self.stayed.drain(..) {
             drop(endpoint.together(&to));
@@ -107,7 +107,7 @@ mod tests {
     use crate::region::{RemoteParts, Rights};
     use crate::{Error, Result};
 
-    /// Tells to which peer a call was made, and what it said.
+    /// Notes each call, and its peer.
     struct Told(Arc<Mutex<Vec<(u32, &'static str)>>>);
 
     impl Told {
@@ -209,7 +209,7 @@ mod tests {
             detail: [0; 4],
         };
         // SAFETY:
-        // - all is null.
+        // - all pointers are null.
         unsafe { RemoteRegion::new(parts, Arc::new(())) }
     }
 

@@ -1,8 +1,8 @@
-//! The contract between the engine and a backend: one screen.
+//! The contract between the engine and a backend.
 //!
-//! A backend moves bytes between registered memory of processes. It provides a [`Transport`] (this process's place in the
-//! network), [`Peer`]s (other processes, as seen from here) and [`Channel`]s (issue contexts whose operations can be ordered
-//! and waited for). [`loopback`](crate::loopback) is the smallest one.
+//! A backend moves bytes between registered memory of processes. It provides a [`Transport`] (this process's place in the network), [`Peer`]s (other
+//! processes) and [`Channel`]s (issue contexts). The operations of a channel can be ordered and waited for. [`loopback`](crate::loopback) is the smallest
+//! backend.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -19,50 +19,47 @@ use crate::region::{Memory, RemoteRegion, Rights};
 use crate::schedule::Shapes;
 use crate::{Deadline, Error, Result};
 
-/// What a backend can do; the conformance matrix checks that it tells the truth.
+/// Features of a backend. The conformance matrix checks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Capabilities {
-    /// Operations may be [`Outcome::Pending`], so that somebody must poll.
+    /// Operations may be [`Outcome::Pending`], so a thread must poll.
     pub asynchronous: bool,
-    /// Memory of the user can be registered.
+    /// User memory can be registered.
     pub registers_user_memory: bool,
-    /// What this process allocates is mapped by its peers, which can load and store it.
+    /// Peers map the memory that this process allocates, and can load and store it.
     pub maps: bool,
-    /// Operations on regions that are mapped here ([`RemoteParts::base`](crate::region::RemoteParts::base)) need nothing of the
-    /// backend: the engine carries them out itself, in the call. An indirect call would cost more than an 8-byte put.
+    /// The engine itself carries out operations on regions that are mapped here ([`RemoteParts::base`](crate::region::RemoteParts::base)), in the call. An
+    /// indirect call to the backend would cost more than an 8-byte put.
     pub direct: bool,
-    /// Its devices carry out what [`Rights::WORDS`] allows, and are atomic with themselves alone, not with processors: where a region
-    /// has [`Rights::DEVICE`], all who reach it go by its owner's device.
+    /// Its devices carry out the atomic operations that [`Rights::WORDS`] allows. These are atomic among themselves, but not with operations of processors.
+    /// So all processes use the owner's device for a region with [`Rights::DEVICE`].
     pub alone: bool,
-    /// What its operations are confined to.
+    /// Limits of its operations.
     pub limits: Limits,
 }
 
-/// What a network does not do by itself. The engine does it instead; [channels](Channel) refuse what goes beyond, and nothing has been
-/// done then.
+/// Limits of a network. The engine provides the missing functions. A [channel](Channel) refuses an operation beyond a limit, and then has done nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// [`Flags::LINES`] is kept. Otherwise refused: [`Error::Unsupported`].
+    /// The network keeps [`Flags::LINES`]. Otherwise it refuses the flag: [`Error::Unsupported`].
     pub lines: bool,
-    /// Atomic operations are carried out. Otherwise refused: [`Error::Unsupported`].
+    /// The network carries out atomic operations. Otherwise it refuses them: [`Error::Unsupported`].
     pub atomics: bool,
-    /// The operations of this process need memory that is registered here: the source of a put that is not [`Flags::INLINE`], the destination
-    /// of a get, the result of an atomic operation. Otherwise refused: [`Error::NotRegistered`].
+    /// Operations need registered local memory: the source of a put without [`Flags::INLINE`], the destination of a get, the result of an atomic operation.
+    /// The network refuses other memory: [`Error::NotRegistered`].
     pub registered: bool,
-    /// The most bytes that [`Flags::INLINE`] takes. More are refused: [`Error::Unsupported`].
+    /// Most bytes of an operation with [`Flags::INLINE`]. The network refuses more: [`Error::Unsupported`].
     pub inline: usize,
-    /// The longest put, get and array of an atomic operation, in bytes; at least [`Limits::SHORTEST`]. Longer ones are refused:
-    /// [`Error::Unsupported`].
+    /// Most bytes of a put, a get, and an array of an atomic operation; at least [`Limits::SHORTEST`]. The network refuses more: [`Error::Unsupported`].
     pub largest: usize,
-    /// Operations of one channel to one peer that have not been reported by [`Channel::poll`]; at least 1. One more is refused:
-    /// [`Error::NotNow`].
+    /// Most operations of a channel to a peer that [`Channel::poll`] has not reported; at least 1. The network refuses another one: [`Error::NotNow`].
     pub depth: usize,
 }
 
 impl Limits {
-    /// What every network moves at once, in bytes.
+    /// Bytes that each network moves at once.
     pub const SHORTEST: usize = 64;
-    /// There are none.
+    /// No limits.
     pub const NONE: Limits = Limits {
         lines: true,
         atomics: true,
@@ -85,32 +82,32 @@ pub trait Transport: Send + Sync {
     fn name(&self) -> &'static str;
     /// The tag of its parts of addresses and keys.
     fn tag(&self) -> Tag;
-    /// What it can do.
+    /// Its features.
     fn capabilities(&self) -> Capabilities;
-    /// What peers need in order to [`connect`](Transport::connect).
+    /// Data that peers need to [`connect`](Transport::connect).
     fn address(&self) -> Vec<u8>;
-    /// Whether the process behind `address` is in the same network, and knows that too. Where it is, a connection that fails is the last word; else other
-    /// transports are tried.
+    /// Whether the process behind `address` is in the same network, and knows that. If so, a failed connection is final. Otherwise the engine tries other
+    /// transports.
     fn is_common(&self, _address: &[u8]) -> bool {
         false
     }
-    /// Finds the process behind `address`. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
+    /// Connects to the process behind `address`. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
     fn connect(&self, address: &[u8]) -> Result<Arc<dyn Peer>> {
         self.connect_within(address, Deadline::Never)
     }
-    /// As [`connect`](Transport::connect). [`Error::Timeout`] where the process has to answer, and does not: the next call goes on with it.
+    /// As [`connect`](Transport::connect). Errors: also [`Error::Timeout`] if the process must answer, and does not. The next call continues.
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>>;
-    /// Allocates zeroed registered memory, aligned to a page. It stays mapped until the transport is dropped, though nobody's
-    /// any more once the registration is.
+    /// Allocates zeroed registered memory, aligned to a page. It stays mapped until the transport is dropped. The transport may reuse it after the
+    /// registration is dropped.
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>>;
-    /// Registers memory of the user in place. The engine has looked that it is mapped throughout.
+    /// Registers user memory in place. The engine has checked that all of it is mapped, except with [`Rights::BY_ADDRESS`].
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the registration is dropped.
     unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights)
     -> Result<Box<dyn Memory>>;
-    /// Registers memory of the user for operations of this process; no peer reaches it. `write`: they write there. The engine has looked that it
-    /// is mapped throughout.
+    /// Registers user memory for operations of this process. No peer reaches it. `write`: operations write there. The engine has checked that all of it is
+    /// mapped.
     ///
     /// # Safety
     /// As for [`register`](Transport::register).
@@ -122,49 +119,48 @@ pub trait Transport: Send + Sync {
     ) -> Result<Box<dyn Memory>> {
         let _ = write;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid until the registration is dropped.
         unsafe { self.register(base, len, Rights::empty()) }
     }
-    /// Lets peers read memory of the user for the time of one transfer: as [`register`](Transport::register), but cheap, and slower
-    /// to read where that is the price.
+    /// Lets peers read user memory during one transfer. It costs less than [`register`](Transport::register), but reads may be slower.
     ///
     /// # Safety
     /// As for [`register`](Transport::register).
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid until the registration is dropped.
         unsafe { self.register(base, len, Rights::READ) }
     }
     /// A new issue context.
     fn open_channel(&self) -> Result<Box<dyn Channel>>;
-    /// Moves on what has come, for a thread that waits, and runs nobody's code: so it may be called whatever the caller holds. Never waits. Whether this thread, or the
-    /// progress thread since the last call, has carried out what peers ask for: then they may soon ask for more.
+    /// Makes progress for a waiting thread. Never waits. It runs no code of the program, so the caller may hold any lock. True: this thread, or the progress
+    /// thread since the last call, has served peers, which may soon ask for more.
     fn progress(&self) -> bool {
         false
     }
-    /// The bell that this process's waiters sleep at and that peers ring.
+    /// The bell at which waiters of this process sleep. Peers ring it.
     fn bell(&self) -> &Bell;
-    /// Whoever rings the bell from now on also writes a byte to this descriptor of this process, the [alarm](crate::driver::Driver::alarm) of its
-    /// progress thread, if that sleeps there. Errors: [`Error::Os`].
+    /// Makes peers that ring the bell also write a byte to `alarm`, if the progress thread sleeps there. `alarm`: the
+    /// [descriptor](crate::driver::Driver::alarm) of the progress thread of this process. Errors: [`Error::Os`].
     fn show_alarm(&self, alarm: RawFd) -> Result<()> {
         // Only this process rings it.
         let _ = alarm;
         Ok(())
     }
-    /// The locks of this process for elements that no CPU changes atomically: one set for all that operate on its memory, by whatever way.
+    /// The locks of this process for elements that no CPU changes atomically. All operations on its memory share one set, on all routes.
     fn locks(&self) -> &ElementLocks;
-    /// The shapes that suit a group of so many members, of which about `each` are on a host. All processes say the same.
+    /// Shapes that suit a group of `members` processes with about `each` on a host. All processes give the same answer.
     fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
         let _ = (members, each);
         None
     }
-    /// Barrier gates of the network's own.
+    /// Barrier gates of the network.
     fn gates(&self) -> Option<&dyn Gates> {
         None
     }
-    /// Leaves properly: peers learn that this process has gone and has not died.
+    /// Leaves the network. Peers learn that this process has left and has not died.
     fn leave(&self) {}
-    /// This process is about to leave, within a time: who does not answer until then is not waited for when memory is given back.
+    /// Announces that this process leaves soon. The release of memory waits for silent peers until `deadline` at the latest.
     fn hurry(&self, deadline: Deadline) {
         let _ = deadline;
     }
@@ -172,23 +168,23 @@ pub trait Transport: Send + Sync {
 
 /// Another process.
 pub trait Peer: Send + Sync {
-    /// Resolves the backend's part of a region key. Errors: [`Error::StaleRegion`], [`Error::PeerDead`]; [`Error::Timeout`] where the peer
-    /// has to answer, and does not.
+    /// Resolves the backend's part of a region key. Errors: [`Error::StaleRegion`], [`Error::PeerDead`]; [`Error::Timeout`] if the peer must answer, and does
+    /// not.
     fn import(&self, key: &[u8], deadline: Deadline) -> Result<RemoteRegion>;
-    /// Whether the process lives. May make a system call. Once it has ended, what was imported from it is refused.
+    /// Whether the process lives. May make a system call. After the process has ended, operations on its imported regions are refused.
     fn life(&self) -> Life;
-    /// Others have seen that the process died: operations to it fail from now on.
+    /// Declares the process dead, because another process has detected its death. Later operations to it fail.
     fn declare_dead(&self) {}
 }
 
-/// The most bytes of an active message, and of its answer.
+/// Most bytes of an active message, and of its reply.
 pub const LONGEST_MESSAGE: usize = 1024;
 
-/// Takes the active messages that peers send to a region ([`Channel::active_message`]).
+/// Handles the active messages that peers send to a region ([`Channel::active_message`]).
 pub trait Handler: Send + Sync {
-    /// Called by whoever serves peers in this process, for messages of one peer in the order in which they arrive; `offset` says where in
-    /// the region. What it appends to `reply`, at most [`LONGEST_MESSAGE`] bytes, is the answer. It must not wait for anything, nor register
-    /// or release memory: nobody is served meanwhile. Errors: a number, which the sender gets as [`Error::Refused`].
+    /// Handles a message for the place `offset` of the region. A thread that serves peers calls it, in arrival order for the messages of one peer. The
+    /// handler appends its reply to `reply`, at most [`LONGEST_MESSAGE`] bytes. It must not wait, and must not register or release memory: no peer is served
+    /// meanwhile. Errors: a number, which the sender gets as [`Error::Refused`].
     fn handle(
         &self,
         offset: usize,
@@ -196,14 +192,14 @@ pub trait Handler: Send + Sync {
         reply: &mut Vec<u8>,
     ) -> std::result::Result<(), u32>;
 
-    /// Whether `message` may be handled by any thread that waits for something, whatever that holds: nobody's code runs, and no lock is waited for.
+    /// Whether any waiting thread may handle `message`, whatever locks it holds. Then the handler runs no code of the program, and waits for no lock.
     fn is_plain(&self, message: &[u8]) -> bool {
         let _ = message;
         false
     }
 }
 
-/// What is known of another process.
+/// State of another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// It runs.
@@ -214,9 +210,9 @@ pub enum Life {
     Dead,
 }
 
-/// An issue context. Operations of one channel to one peer may overtake each other unless [`Flags::ORDERED`] says otherwise;
-/// a notice never overtakes the data of its own operation; records of one channel to one inbox stay in order. All calls may come from any
-/// thread. What goes beyond the network's [`Limits`] is refused.
+/// An issue context. Operations of a channel to one peer may overtake each other, unless [`Flags::ORDERED`] is set. A notice never overtakes the data of its
+/// own operation. Records of a channel to one inbox stay in order. All calls may come from any thread. A channel refuses operations beyond the network's
+/// [`Limits`].
 pub trait Channel: Send + Sync {
     /// Writes `len` bytes from `src` to `dst`.
     ///
@@ -247,14 +243,14 @@ pub trait Channel: Send + Sync {
     /// Sets a notification word.
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome>;
 
-    /// Whether [`put_notify`](Channel::put_notify) takes such a notice. Otherwise it refuses ([`Error::Unsupported`]), and the engine lets a notice follow the
+    /// Whether [`put_notify`](Channel::put_notify) takes such a notice. If not, it gives [`Error::Unsupported`], and the engine posts the notice after the
     /// data.
     fn notifies(&self, notice: &Notice<'_>) -> bool {
         let _ = notice;
         true
     }
 
-    /// Writes, then sets a notification word once the data is visible. Ordered against nothing else unless flagged.
+    /// Writes, then sets a notification word once the data is visible. Without flags it has no order with other operations.
     ///
     /// # Safety
     /// As for [`put`](Channel::put).
@@ -268,43 +264,44 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Posts a put, and a notice that follows it where there is one, after all earlier operations of the channel to that peer, with the least that is
-    /// needed: nobody is told of its end. [`quick_pending`](Channel::quick_pending) counts those to a peer as one, and of failures
-    /// [`quick_failure`](Channel::quick_failure) tells. False, for whatever reason: nothing has been done, and the other calls say why.
+    /// Posts an unsignaled put, then its notice if it has one, after all earlier operations of the channel to that peer. It has no completion: see
+    /// [`quick_pending`](Channel::quick_pending) and [`quick_failure`](Channel::quick_failure). False: nothing has been done, and the signaled call gives the
+    /// reason.
     ///
     /// # Safety
-    /// The bytes are valid.
+    /// `put.len` bytes at `put.src` are valid.
     unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
         let _ = put;
         false
     }
 
-    /// More is posted to the owner of this region, and then [let go](Channel::let_go): till then the network may keep what is posted there, so that
-    /// all leaves by one call.
+    /// Begins a batch to the owner of `to`. Until the batch [ends](Channel::let_go), the network may hold back posted operations, and send them with one
+    /// call.
     fn hold(&self, to: &RemoteRegion) {
         let _ = to;
     }
 
-    /// What is held has been posted. `more`: somebody posts more soon; till then it may stay, unless something else is posted there, or anybody waits.
+    /// Ends a batch. `more`: another batch follows soon. Held-back operations may then stay until another operation to the peer is posted, or until a thread
+    /// waits.
     fn let_go(&self, to: &RemoteRegion, more: bool) {
         let _ = (to, more);
     }
 
-    /// To how many peers [quick](Channel::put_quick) operations may be under way; less after a [`poll`](Channel::poll).
+    /// Number of peers with unsignaled operations that may be in flight. A [`poll`](Channel::poll) may lower it.
     fn quick_pending(&self) -> usize {
         0
     }
 
-    /// Why the quick operations to a peer have failed, of which nothing has been told.
+    /// Takes a failure of the unsignaled operations to a peer that has not been reported yet.
     fn quick_failure(&self) -> Option<Error> {
         None
     }
 
-    /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]; operand and
-    /// comparand are taken in the call.
+    /// Carries out an atomic operation on the elements at `dst`. `desc` names the registration of the result, as in [`Local`]. Operand and comparand are read
+    /// in the call.
     ///
     /// # Safety
-    /// The request's pointers are valid as [`AtomicRequest`] says.
+    /// The request's pointers are valid as [`AtomicRequest`] requires.
     unsafe fn atomic(
         &self,
         dst: Remote<'_>,
@@ -314,8 +311,8 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Delivers `record`. All of the inbox belongs to one peer, where it is decided which ring takes the record. Errors:
-    /// [`Error::InboxFull`]; then the word of the inbox that says so has been set.
+    /// Delivers `record`. All parts of the inbox belong to one peer. The ring is chosen when the record arrives. Errors: [`Error::InboxFull`]; the overflow
+    /// word of the inbox has then been set.
     fn deliver(
         &self,
         inbox: Inbox<'_>,
@@ -324,19 +321,19 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Whether [`Flags::CHAINED`] is kept.
+    /// Whether the channel keeps [`Flags::CHAINED`].
     fn chains(&self) -> bool {
         false
     }
 
-    /// Whether [`put_deliver`](Channel::put_deliver) is offered.
+    /// Whether the channel offers [`put_deliver`](Channel::put_deliver).
     fn carries(&self) -> bool {
         false
     }
 
-    /// Writes at most [`LONGEST_MESSAGE`] bytes, which are taken before the call returns, then delivers `record` to the same peer once they are visible. Errors: as for
-    /// both; [`Error::InboxFull`] says that the bytes have been written. [`Error::Unsupported`] where the network does not do both at once: whoever
-    /// calls lets the record follow the data.
+    /// Writes at most [`LONGEST_MESSAGE`] bytes, which are read in the call. Then delivers `record` to the same peer, once the bytes are visible. Errors: as
+    /// for both. [`Error::InboxFull`]: the bytes have been written. [`Error::Unsupported`]: the network does not do both at once, and the caller delivers the
+    /// record after the data.
     ///
     /// # Safety
     /// `len` bytes at `src` are valid.
@@ -355,10 +352,9 @@ pub trait Channel: Send + Sync {
         Err(Error::Unsupported)
     }
 
-    /// Hands `message`, which is taken before the call returns, to the [`Handler`] of the region at `to`, after the data of earlier
-    /// operations if flagged so. Its end says that the handler has taken it, and that the answer is in `reply`, as much of it as has room
-    /// there. Errors: [`Error::Refused`], [`Error::Unsupported`] where nobody handles messages, [`Error::InvalidArgument`] for more than
-    /// [`LONGEST_MESSAGE`] bytes.
+    /// Sends `message` to the [`Handler`] of the region at `to`. The bytes are read in the call. If flagged, the message follows the data of earlier
+    /// operations. Completion: the handler has taken the message, and `reply` has the answer, as much as fits. Errors: [`Error::Refused`];
+    /// [`Error::Unsupported`] if the region has no handler; [`Error::InvalidArgument`] for more than [`LONGEST_MESSAGE`] bytes.
     fn active_message(
         &self,
         to: Remote<'_>,
@@ -368,27 +364,27 @@ pub trait Channel: Send + Sync {
         context: u64,
     ) -> Result<Outcome>;
 
-    /// Moves pending operations on and reports those that have ended.
+    /// Makes progress, and reports completions.
     fn poll(&self, sink: &mut dyn FnMut(Completion));
 
-    /// Reports those that have ended, for who does not wait for any: a peer need not be asked now for the ends of those that are
-    /// [gathered](Flags::GATHERED).
+    /// As [`poll`](Channel::poll), for a caller that waits for none of the completions. The channel need not ask peers now for the completion of
+    /// [gathered](Flags::GATHERED) operations.
     fn report(&self, sink: &mut dyn FnMut(Completion)) {
         self.poll(sink);
     }
 
-    /// Operations that have been [`Outcome::Pending`] and have not been reported yet.
+    /// Number of operations that were [`Outcome::Pending`] and have not been reported.
     fn pending(&self) -> usize;
 }
 
-/// A backend that user memory cannot be registered with says so.
+/// The error of a backend that cannot register user memory.
 pub fn no_user_memory(name: &str) -> Error {
     Error::InvalidArgument(format!(
         "the {name} backend cannot register memory of the user; allocate it through the library"
     ))
 }
 
-/// For channels: whether the word of a notice may be written. Errors: those of [`RemoteRegion::check`]; [`Error::Misaligned`].
+/// For channels: checks that the word of a notice may be written. Errors: as [`RemoteRegion::check`]; [`Error::Misaligned`].
 pub fn check_notice(notice: &Notice<'_>) -> Result<()> {
     let Remote { region, offset } = notice.slot;
     region.check(offset, 4, Rights::WRITE)?;
@@ -398,7 +394,7 @@ pub fn check_notice(notice: &Notice<'_>) -> Result<()> {
     }
 }
 
-/// For channels: whether records may be delivered there. Errors: those of [`RemoteRegion::check`].
+/// For channels: checks that records may be delivered to `ring`. Errors: as [`RemoteRegion::check`].
 pub fn check_inbox(ring: &RemoteRegion) -> Result<()> {
     let for_records = ring.parts().rights & Rights::RECORDS;
     let need = if for_records.is_empty() {
@@ -409,8 +405,8 @@ pub fn check_inbox(ring: &RemoteRegion) -> Result<()> {
     ring.check(0, ring.len(), need)
 }
 
-/// For channels: whether an active message may leave, which takes a region that peers may change. Errors: those of
-/// [`RemoteRegion::check`]; [`Error::InvalidArgument`].
+/// For channels: checks that an active message may be sent. The region must be writable in some way. Errors: as [`RemoteRegion::check`];
+/// [`Error::AccessDenied`]; [`Error::InvalidArgument`].
 pub fn check_message(to: Remote<'_>, message: &[u8]) -> Result<()> {
     to.region.check(to.offset, 0, Rights::empty())?;
     let rights = to.region.parts().rights;

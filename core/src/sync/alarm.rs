@@ -1,7 +1,7 @@
-//! Alarms: what wakes a progress thread that sleeps at file descriptors when one of its process's [bells](crate::bell) is rung.
+//! Alarms: a ring of a process's [bell](crate::bell) wakes its progress thread, which sleeps on file descriptors.
 //!
-//! A bell wakes threads that sleep at its word, and knows no descriptors. So whoever can ring a bell says here how its owner's progress
-//! thread is reached: the owner itself, and every peer that has mapped the bell. Whoever rings looks it up only if that thread sleeps.
+//! A bell wakes threads that sleep on its word, and knows no descriptors. Each process that can ring a bell therefore registers an alarm for the progress
+//! thread of its owner. This includes the owner and each peer that has mapped the bell. A ring looks the alarm up only if that thread sleeps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use parking_lot::RwLock;
 use crate::bell::Bell;
 use crate::process;
 
-/// How the progress thread of a bell's owner is woken.
+/// Wakes the progress thread of a bell's owner.
 pub trait Alarm: Send + Sync {
-    /// Wakes it. A failure costs time only: the thread looks by itself after each [`SLICE`](crate::bell::SLICE).
+    /// Wakes the thread. A failure only costs time: the thread polls after each [`SLICE`](crate::bell::SLICE).
     fn sound(&self);
 }
 
-/// By the address of the bell, here: the latest one counts.
+/// Alarms by the address of the bell in this process. A ring sounds the last alarm of a bell.
 static KNOWN: RwLock<BTreeMap<usize, Vec<Arc<dyn Alarm>>>> = RwLock::new(BTreeMap::new());
 
-/// As long as this lives, rings of a bell reach the progress thread of its owner, too.
+/// As long as this exists, rings of a bell also reach the progress thread of its owner.
 pub struct Connected {
     bell: usize,
     alarm: Arc<dyn Alarm>,
@@ -28,7 +28,7 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// Rings of `bell`, here, sound `alarm`.
+    /// Rings of `bell`, at its address in this process, sound `alarm`.
     pub fn new(bell: *const Bell, alarm: Arc<dyn Alarm>) -> Self {
         let bell = bell.addr();
         let mut known = KNOWN.write();
@@ -44,7 +44,7 @@ impl Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         if self.process != process::id() {
-            // In the child of a fork the lock may be held for ever.
+            // In the child of a fork, the lock may stay held for ever.
             return;
         }
         let mut known = KNOWN.write();

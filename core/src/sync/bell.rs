@@ -1,9 +1,8 @@
-//! Parking and waking: the word that a sleeper watches and that a notifier rings.
+//! Parking and waking: a sleeper watches a word, and a notifier rings it.
 //!
-//! The notifier's fast path is one plain load: the sleeper pays for the ordering. It announces itself, makes every
-//! running core of every registered process issue a barrier (`membarrier(GLOBAL_EXPEDITED)`), and looks once more before
-//! it sleeps. Where a notifier could not register for that barrier a wake may come one sleep slice late; it is never lost,
-//! since every sleep is at most [`LONGEST`] long.
+//! The notifier's fast path is one plain load: the sleeper pays for the order. The sleeper announces itself. It makes each running core of each registered
+//! process issue a barrier (`membarrier(GLOBAL_EXPEDITED)`). Then it checks its condition once more, and sleeps. If a notifier could not register for the
+//! barrier, a wake-up may come one sleep slice late. It is never lost, since a sleep takes at most [`LONGEST`].
 
 use std::time::Duration;
 
@@ -16,14 +15,14 @@ use crate::on_pair;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::fence;
 
-/// The longest sleep without a look at the world, but for processes of a crowd.
+/// The longest sleep without a check of the condition. With more than 256 processes it is longer.
 pub const SLICE: Duration = Duration::from_millis(50);
 /// The longest sleep of all.
 pub const LONGEST: Duration = Duration::from_millis(500);
-/// Processes that may look at the world after each [`SLICE`], without keeping the machine busy by that.
+/// The most processes that may wake after each [`SLICE`] without a noticeable load on the machine.
 const CROWD: u32 = 256;
 
-/// The longest sleep of each of so many processes of a machine.
+/// The longest sleep of a process, on a machine with `processes` of them.
 pub fn slice_of(processes: u32) -> Duration {
     match sleeps_until_rung() {
         true => UNTIL_RUNG,
@@ -31,34 +30,34 @@ pub fn slice_of(processes: u32) -> Duration {
     }
 }
 
-/// Longer than any test.
+/// Longer than each test.
 const UNTIL_RUNG: Duration = Duration::from_secs(24 * 3600);
 
-/// For tests: sleeps have no limit of their own, so that a lost wake-up is a hang, and not a delay.
+/// For tests: sleeps have no limit, so that a lost wake-up is a hang, and not a delay.
 fn sleeps_until_rung() -> bool {
     static ASKED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *ASKED.get_or_init(|| std::env::var_os("UNIPGAS_TEST_SLEEPS_UNTIL_RUNG").is_some())
 }
 
-/// Among the sleepers: the owner's progress thread sleeps at its descriptors, and is to be woken by its [alarm].
+/// Bit of `sleepers`: the owner's progress thread sleeps on its descriptors. Its [alarm] wakes it.
 const ARMED: u32 = 1 << 31;
 
 on_pair! {
-    /// Lives in memory that the peers of a process can write. All-zero bytes are a bell that nobody listens to.
+    /// Lives in memory that the peers of a process can write. All-zero bytes are a bell without listeners.
     #[repr(C)]
     #[derive(Debug, Default)]
     pub struct Bell {
         sleepers: AtomicU32,
-        /// On a line of its own, since every ring writes it.
+        /// On a separate line, since each ring writes it.
         rung: OwnLine<AtomicU32>,
     }
 }
 
-// On x86-64 as it always was: processes of several versions of the library may meet.
+// On x86-64 the layout is fixed: processes with different versions of the library may share a bell.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 const _: () = assert!(size_of::<Bell>() == 128 && std::mem::offset_of!(Bell, rung) == 64);
 
-/// What a sleeper has seen of the bell before its last look at the condition it waits for.
+/// State of the bell before the sleeper's last check of its condition.
 #[derive(Debug)]
 pub struct Listening<'a> {
     bell: &'a Bell,
@@ -75,7 +74,7 @@ impl Bell {
         }
     }
 
-    /// [`ring_if_heard`](Bell::ring_if_heard) for the shortest of ways, where a call would be a part of it.
+    /// [`ring_if_heard`](Bell::ring_if_heard) for the shortest paths: it inlines the ring.
     #[inline(always)]
     pub(crate) fn ring_in_line(&self) {
         fence::light();
@@ -109,7 +108,7 @@ impl Bell {
         }
     }
 
-    /// Announces a sleeper. Look at the condition again before [`Listening::sleep`].
+    /// Announces a sleeper. Check the condition again before [`Listening::sleep`].
     pub fn listen(&self) -> Listening<'_> {
         register_for_barriers();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -118,19 +117,19 @@ impl Bell {
         Listening { bell: self, seen }
     }
 
-    /// For the owner's progress thread, before it sleeps at its descriptors: the next ring sounds its [alarm], once notifiers [see this](armed_are_seen). Look at
-    /// the condition again afterwards.
+    /// For the owner's progress thread, before it sleeps on its descriptors. The next ring sounds its [alarm], once notifiers [see this](armed_are_seen).
+    /// Check the condition again afterwards.
     pub(crate) fn arm(&self) {
         register_for_barriers();
         self.sleepers.fetch_or(ARMED, Ordering::SeqCst);
     }
 
-    /// It is awake.
+    /// For the progress thread, after it wakes.
     pub(crate) fn disarm(&self) {
         self.sleepers.fetch_and(!ARMED, Ordering::SeqCst);
     }
 
-    /// Threads that sleep or are about to.
+    /// Number of threads that sleep or are about to.
     pub fn sleepers(&self) -> u32 {
         self.sleepers.load(Ordering::Relaxed) & !ARMED
     }
@@ -142,13 +141,13 @@ impl Bell {
     }
 }
 
-/// Notifiers see that bells have been [armed](Bell::arm): who sleeps without this may miss a ring.
+/// Makes notifiers see [armed](Bell::arm) bells. A thread that sleeps without this call may miss a ring.
 pub(crate) fn armed_are_seen() {
     fence::heavy_globally();
 }
 
 impl Listening<'_> {
-    /// Sleeps until the bell rings, at most for `limit`. Returns early at a signal. False: the bell has not rung.
+    /// Sleeps until the bell rings, for at most `limit`. Returns early at a signal. False: the bell has not rung.
     pub fn sleep(self, limit: Duration) -> bool {
         sleep(&self.bell.rung.0, self.seen, limit)
     }
@@ -156,7 +155,7 @@ impl Listening<'_> {
 
 #[cfg(not(loom))]
 fn wake(rung: &AtomicU32) {
-    // A failure to wake can only mean that nobody sleeps there.
+    // An error can only mean that no thread sleeps there.
     let _ = futex::wake(rung, futex::Flags::empty(), u32::MAX >> 1);
 }
 
@@ -166,12 +165,12 @@ fn sleep(rung: &AtomicU32, seen: u32, limit: Duration) -> bool {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: limit.subsec_nanos() as _,
     };
-    // Woken, timed out, interrupted or too late: the caller looks at its condition in every case.
+    // Woken, timed out, interrupted or too late: the caller checks its condition in each case.
     let slept = futex::wait(rung, futex::Flags::empty(), seen, Some(&limit));
     slept != Err(rustix::io::Errno::TIMEDOUT)
 }
 
-/// For the model, in which nobody sleeps.
+/// For the model, in which threads never sleep.
 #[cfg(loom)]
 fn wake(_rung: &AtomicU32) {}
 
@@ -186,7 +185,7 @@ impl Drop for Listening<'_> {
     }
 }
 
-/// Lets sleepers of other processes reach this one with their barrier. Idempotent; errors only cost wake-up time (see the module).
+/// Lets the barriers of sleepers in other processes reach this process. Idempotent. Errors only delay wake-ups (see the module).
 pub fn register_for_barriers() {
     #[cfg(not(loom))]
     {
@@ -197,7 +196,7 @@ pub fn register_for_barriers() {
     }
 }
 
-/// Whether this kernel lets sleepers spare their notifiers the fence; the text says what is missing.
+/// Whether this kernel's barrier saves notifiers the fence. Errors: the missing feature, as text.
 pub fn barriers_available() -> std::result::Result<(), String> {
     if fence::heavy_globally() {
         Ok(())

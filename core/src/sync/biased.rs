@@ -1,4 +1,4 @@
-//! A lock for what one thread uses nearly always: that thread takes it without a locked instruction, until another thread comes.
+//! A lock for values that one thread uses nearly always. That thread needs no locked instruction until another thread takes the lock.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -9,42 +9,42 @@ use crate::driver;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{RawMutex, fence, this_thread};
 
-/// A value that threads use one at a time. The thread that made it is its owner: for it, locking is two stores and a load. The first other
-/// thread makes it an ordinary lock for good.
+/// A value that threads use one at a time. The thread that made it is its owner. For the owner, a lock takes two stores and a load. The first other thread
+/// makes it an ordinary lock for good.
 ///
-/// The owner announces itself by a plain store and then looks whether the lock is shared; the other thread shares it, has every thread of
-/// the process execute a barrier (`membarrier`), and then looks whether the owner is inside. So one of the two sees the other.
+/// The owner announces itself by a plain store, then tests whether the lock is shared. The other thread makes the lock shared, makes each thread of the
+/// process execute a barrier (`membarrier`), then tests whether the owner is inside. So at least one of the two sees the other.
 pub struct Biased<T> {
     owner: usize,
     inside: AtomicBool,
     shared: AtomicBool,
     others: RawMutex,
-    /// The thread that has the mutex; 0: none.
+    /// The thread that holds the mutex. 0: none.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
 
 // SAFETY:
-// - `lock` lets one thread at a time at the value.
+// - `lock` permits one thread at a time to access the value.
 unsafe impl<T: Send> Send for Biased<T> {}
 // SAFETY:
 // - as for Send.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
-/// Access to the value, until it is dropped.
+/// Access to the value. Its drop unlocks.
 ///
-/// One pointer, so that it travels in a register: a flag beside it would be written and read back by pieces of different widths.
+/// One pointer, so that it stays in a register: the processor would write and read a flag beside it in pieces of different widths.
 pub struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
-    /// The thread that took it gives it back.
+    /// Not Send: the thread that locked must unlock.
     _here: PhantomData<*const ()>,
 }
 
-/// With this a call unwinds to its entry, which gives an error, where its thread is inside a call that holds the same lock.
+/// Panic payload of a call in a thread that already holds the same lock. The call unwinds to its entry, which returns an error.
 #[derive(Debug)]
 pub struct Reentered;
 
-/// No defect: it is not told on standard error.
+/// `resume_unwind` prints no message, since this is not a defect.
 #[cold]
 fn reentered() -> ! {
     resume_unwind(Box::new(Reentered))
@@ -63,7 +63,7 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Waits for the thread that is inside. If that is this very thread, as in a handler of a signal, unwinds with [`Reentered`].
+    /// Waits for the thread that holds the lock. If that is the calling thread, as in a signal handler, unwinds with [`Reentered`].
     #[inline(always)]
     pub fn lock(&self) -> BiasedGuard<'_, T> {
         if this_thread::number() == self.owner {
@@ -99,12 +99,12 @@ impl<T> Biased<T> {
         self.holder.store(this_thread::number(), Ordering::Relaxed);
         if !self.shared.load(Ordering::Relaxed) {
             self.shared.store(true, Ordering::SeqCst);
-            // A child of the process that registered has to do so itself.
+            // The child of a process that registered must register again.
             let fenced = fence::heavy() || fence::register() && fence::heavy();
             assert!(fenced, "could be registered when it was made");
         }
         if this_thread::number() != self.owner {
-            // The owner goes out, and then comes the ordinary way.
+            // The owner leaves, and locks by the mutex the next time.
             while self.inside.load(Ordering::Acquire) {
                 driver::give_way();
             }
@@ -113,12 +113,12 @@ impl<T> Biased<T> {
     }
 
     /// # Safety
-    /// The calling thread holds the mutex, and gives it up.
+    /// The calling thread holds the mutex, and releases it.
     #[cold]
     unsafe fn unlock_shared(&self) {
         self.holder.store(0, Ordering::Relaxed);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the calling thread holds the mutex.
         unsafe { self.others.unlock() }
     }
 }
@@ -129,7 +129,7 @@ impl<T> Deref for BiasedGuard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY:
-        // - this guard is the only one: the owner saw that the lock was not shared, or the mutex is held and the owner was seen outside.
+        // - this guard is the only guard. Either the owner saw that the lock was not shared, or this thread holds the mutex and saw the owner outside.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -138,7 +138,7 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY:
-        // - as above.
+        // - as for `deref`.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -146,12 +146,12 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 impl<T> Drop for BiasedGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // The owner is either inside or holds the mutex; nobody else is ever inside.
+        // The owner is either inside or holds the mutex. Other threads are never inside.
         if this_thread::number() == self.lock.owner && self.lock.inside.load(Ordering::Relaxed) {
             self.lock.inside.store(false, Ordering::Release);
         } else {
             // SAFETY:
-            // - taken by `lock_shared` in this thread, as the guard cannot leave it.
+            // - `lock_shared` took the mutex in this thread, and the guard cannot leave the thread.
             unsafe { self.lock.unlock_shared() }
         }
     }
@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Two words that must always be equal, counted up by several threads.
+    /// Several threads increment two words, which must always be equal.
     fn hammer(threads: usize, rounds: u64) {
         let lock = Biased::new([0u64; 2]);
         let count = || {

@@ -1,5 +1,5 @@
-//! In which call of an interface this thread is, by the stack and by symbols: those that a shared library exports, or else those of the program's own table,
-//! which a static program has, and one in Rust. Slow, and for long waits only.
+//! Finds the call of an interface that this thread is in, by its stack and by symbols. It uses the symbols that shared libraries export, or else the symbol
+//! table of the program, which static programs and Rust programs have. It is slow, and only for long waits.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -8,11 +8,11 @@ use object::{Object, ObjectSymbol};
 use once_cell::sync::OnceCell;
 use rustc_demangle::demangle;
 
-/// Frames of the stack that are looked at.
+/// The most frames of the stack that are examined.
 const FRAMES: usize = 64;
-/// How calls of the interfaces begin in C.
+/// Prefixes of the calls in C.
 const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
-/// In whose crates they are in Rust; the engine is an interface there, too.
+/// Crates of the calls in Rust. The engine is an interface there, too.
 const CRATES: [&str; 5] = [
     "unipgas_gaspi::",
     "unipgas_utofu::",
@@ -21,11 +21,11 @@ const CRATES: [&str; 5] = [
     "unipgas_core::",
 ];
 
-/// The outermost call of an interface on this thread's stack; empty where there is no name of it.
+/// The outermost call of an interface on this thread's stack. Empty: none has a name.
 pub(crate) fn calling() -> String {
     let mut frames = [std::ptr::null_mut::<c_void>(); FRAMES];
     // SAFETY:
-    // - room for so many.
+    // - the array has room for `FRAMES` entries.
     let count = unsafe { libc::backtrace(frames.as_mut_ptr(), FRAMES as i32) };
     let frames = &frames[..count.clamp(0, FRAMES as i32) as usize];
     let exported = frames.iter().rev().find_map(|frame| exported(*frame));
@@ -33,10 +33,10 @@ pub(crate) fn calling() -> String {
     exported.or_else(own).unwrap_or_default()
 }
 
-/// By what shared libraries export.
+/// Finds a name in the symbols that shared libraries export.
 fn exported(address: *mut c_void) -> Option<String> {
     // SAFETY:
-    // - any address may be asked about; the structure is plain, and filled where this says so.
+    // - dladdr accepts any address. The structure is plain, and filled if dladdr returns success.
     let name = unsafe {
         let mut found: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(address, &raw mut found) == 0 || found.dli_sname.is_null() {
@@ -47,24 +47,24 @@ fn exported(address: *mut c_void) -> Option<String> {
     is_call(name).then(|| name.to_owned())
 }
 
-/// Whether it is a call of an interface in C.
+/// Whether `name` is a call of an interface in C.
 pub(super) fn is_call(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A call in the program itself.
 struct Call {
-    /// Where it begins, and how long it is, in the program's file.
+    /// Address in the program's file, and length.
     place: u64,
     len: u64,
     name: String,
 }
 
-/// By the program's own table, unless that was stripped.
+/// Finds a name in the program's symbol table, unless it was stripped.
 fn own(address: *mut c_void) -> Option<String> {
     static CALLS: OnceCell<Vec<Call>> = OnceCell::new();
     let calls = CALLS.get_or_init(|| read("/proc/self/exe").unwrap_or_default());
-    // A return address may be the first one of what comes next.
+    // A return address may be the first address of the next function.
     let place = (address.addr() as u64)
         .checked_sub(bias())?
         .checked_sub(1)?;
@@ -73,7 +73,7 @@ fn own(address: *mut c_void) -> Option<String> {
     (place - call.place < call.len).then(|| call.name.clone())
 }
 
-/// The calls of a program, by their places.
+/// The calls of a program, sorted by address.
 fn read(path: &str) -> Option<Vec<Call>> {
     let bytes = std::fs::read(path).ok()?;
     let file: ElfFile64 = ElfFile64::parse(bytes.as_slice()).ok()?;
@@ -91,13 +91,13 @@ fn read(path: &str) -> Option<Vec<Call>> {
     Some(calls)
 }
 
-/// `TYPE::function` or `module::function` of one of ours.
+/// `TYPE::function` or `module::function` of a function in [`CRATES`].
 fn in_rust(symbol: &str) -> Option<String> {
     if !symbol.contains("unipgas_") {
         return None;
     }
     let path = format!("{:#}", demangle(symbol));
-    // An implementation is `<CRATE::TYPE>::function`, or `CRATE::<impl CRATE::TYPE>::function`; one of a trait is called by others.
+    // An implementation is `<CRATE::TYPE>::function`, or `CRATE::<impl CRATE::TYPE>::function`. Functions of traits are skipped: other functions call them.
     let plain = path.strip_prefix('<').unwrap_or(&path);
     let is_ours = CRATES.iter().any(|name| plain.starts_with(name)) && !path.contains(" as ");
     if !is_ours || path.contains("{closure") {
@@ -109,7 +109,7 @@ fn in_rust(symbol: &str) -> Option<String> {
     Some(format!("{owner}::{function}"))
 }
 
-/// What the addresses of the program are more than those in its file.
+/// The difference between the program's addresses in memory and in its file.
 fn bias() -> u64 {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -117,13 +117,13 @@ fn bias() -> u64 {
         bias: *mut c_void,
     ) -> c_int {
         // SAFETY:
-        // - the caller's word: what it tells lives during the call, and `bias` is a place for a number.
+        // - contract of dl_iterate_phdr: `info` is valid during the call, and `bias` is the argument below, a `u64`.
         unsafe { *bias.cast::<u64>() = (*info).dlpi_addr };
         1
     }
     let mut bias = 0u64;
     // SAFETY:
-    // - the function ends the walk at the program itself, which comes first, and writes one number to `bias`, which lives.
+    // - the callback ends the walk at the first object, which is the program itself. It writes one number to `bias`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut bias).cast()) };
     bias
 }
@@ -160,7 +160,7 @@ mod tests {
         std::hint::black_box(calling())
     }
 
-    /// This program's own table has what no library exports.
+    /// The program's table has symbols that no library exports.
     #[test]
     fn the_programs_own_table_is_read() {
         let calls = read("/proc/self/exe").expect("a table");

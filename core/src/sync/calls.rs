@@ -1,6 +1,5 @@
-//! Calls of this process's threads that read what other threads take out of use. Each thread counts the beginnings and the ends of its
-//! own, so that what was taken out of use can be freed ([`Limbo`](crate::limbo::Limbo)); the same count says when it looks at the lives of
-//! peers ([`Pace`]).
+//! Calls of this process's threads, which may read objects that other threads take out of use. Each thread counts the begin and the end of its calls. The
+//! counts show when such objects can be freed ([`Limbo`](crate::limbo::Limbo)), and when the thread's next check of its peers' lives is due ([`Pace`]).
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use crate::pace::{MOST, Pace, now};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, fence, statics, thread_local};
 
-/// A call that goes on. One at a time in a thread.
+/// A call in progress. A thread has at most one.
 pub struct Call {
-    /// The count is the thread's.
+    /// Not Send: the count belongs to the thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Call {
-    /// A call begins. If it is time to, it does `look`.
+    /// Begins a call. Calls `look` if a check of peers is due.
     #[inline(always)]
     pub fn begin(look: impl FnOnce()) -> Self {
         match Call::begin_fast() {
@@ -33,13 +32,13 @@ impl Call {
     pub fn begin_fast() -> Option<Self> {
         let mut begun = true;
         count::Place::of_this_thread().step(|| begun = false);
-        // Dropped, it would end the call.
+        // A drop would end the call.
         begun.then(|| Call {
             _thread: PhantomData,
         })
     }
 
-    /// Begins the call after [`begin_fast`](Call::begin_fast) gave `None`. Calls `look` if a look is due.
+    /// Begins the call after [`begin_fast`](Call::begin_fast) returned `None`. Calls `look` if a check of peers is due.
     #[cold]
     pub fn begun(look: impl FnOnce()) -> Self {
         let count = count::Place::of_this_thread();
@@ -51,7 +50,7 @@ impl Call {
         }
     }
 
-    /// Whether this thread is in a call, as in a signal handler: a wait for all calls would wait for its own.
+    /// Whether this thread is in a call, as in a signal handler. A wait for all calls would wait for that call.
     #[cold]
     pub fn is_under_way() -> bool {
         // SAFETY:
@@ -60,7 +59,7 @@ impl Call {
         count.is_multiple_of(2)
     }
 
-    /// Whether [`begin_fast`](Call::begin_fast) gave `None` in this thread, and [`begun`](Call::begun) is due.
+    /// Whether [`begin_fast`](Call::begin_fast) returned `None` in this thread, and [`begun`](Call::begun) is due.
     #[cold]
     pub fn is_left() -> bool {
         // SAFETY:
@@ -72,12 +71,12 @@ impl Call {
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        // Found anew: to keep it costs more.
+        // A new address computation costs less than a stored address.
         count::Place::of_this_thread().end();
     }
 }
 
-/// Counting by the instruction: memory of a thread costs a shared library a call otherwise, twice as much as all of this.
+/// Counts by one instruction. Other thread-local memory costs a shared library a call, which takes twice as long as this module.
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod count {
     use std::arch::{asm, global_asm};
@@ -95,8 +94,7 @@ mod count {
         ".popsection",
     );
 
-    /// A thread's count, by its distance from the thread pointer: even while a call goes on, odd between calls. That a call makes it zero
-    /// says that there is something to do.
+    /// The count of a thread, by its distance from the thread pointer. Even: a call is in progress. Odd: none. A begin that makes it 0 must do further work.
     #[derive(Clone, Copy)]
     pub struct Place(isize);
 
@@ -105,7 +103,7 @@ mod count {
         pub fn of_this_thread() -> Self {
             let distance: isize;
             // SAFETY:
-            // - a word that the dynamic linker writes before anything of this library runs.
+            // - the dynamic linker writes this word before code of this library runs.
             unsafe {
                 asm!(
                     "mov {}, qword ptr [rip + unipgas_calls@GOTTPOFF]",
@@ -116,7 +114,7 @@ mod count {
             Place(distance)
         }
 
-        /// Counts one on.
+        /// Adds 1.
         #[inline(always)]
         pub fn end(self) {
             // SAFETY:
@@ -124,12 +122,12 @@ mod count {
             unsafe { asm!("inc qword ptr fs:[{}]", in(reg) self.0, options(nostack)) };
         }
 
-        /// Counts one on; does `zero` if that makes it zero.
+        /// Adds 1. Calls `zero` if the result is 0.
         #[inline(always)]
         pub fn step(self, zero: impl FnOnce()) {
             // SAFETY:
-            // - the count of this thread, which nobody else changes; what the call reads is not read before or after it, since the compiler
-            //   takes this for an access to any memory.
+            // - only this thread changes its count.
+            // - the compiler takes the assembly for an access to all memory, so reads of the call stay within the call.
             unsafe {
                 asm!(
                     "inc qword ptr fs:[{}]",
@@ -141,7 +139,7 @@ mod count {
             }
         }
 
-        /// The count. It stays as long as the thread does.
+        /// The count. It is valid as long as the thread exists.
         pub fn word(self) -> *const AtomicU64 {
             let pointer: *const u8;
             // SAFETY:
@@ -161,7 +159,7 @@ mod count {
 
     #[cfg(not(any(all(target_arch = "aarch64", not(miri)), loom)))]
     thread_local!(static COUNT: AtomicU64 = const { AtomicU64::new(u64::MAX) });
-    // As above, for the same reason.
+    // As on x86-64, for the same reason.
     #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
     std::arch::global_asm!(
         ".pushsection .tdata.unipgas_calls, \"awT\", %progbits",
@@ -174,11 +172,11 @@ mod count {
         ".xword -1",
         ".popsection",
     );
-    // The model drops its threads' memory in any order: this outlives the others.
+    // The model drops the memory of its threads in any order. This memory outlives them.
     #[cfg(loom)]
     loom::thread_local!(static COUNT: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(u64::MAX))));
 
-    /// As above.
+    /// As on x86-64, by address.
     #[derive(Clone, Copy)]
     pub struct Place(*const AtomicU64);
 
@@ -189,7 +187,7 @@ mod count {
             {
                 let (pointer, distance): (*const u8, isize);
                 // SAFETY:
-                // - the thread pointer's register, and a word that the dynamic linker writes before anything of this library runs.
+                // - programs may read the register of the thread pointer. The dynamic linker writes the word before code of this library runs.
                 unsafe {
                     std::arch::asm!(
                         "mrs {pointer}, tpidr_el0",
@@ -211,7 +209,7 @@ mod count {
         #[inline(always)]
         pub fn step(self, zero: impl FnOnce()) {
             // SAFETY:
-            // - the count of this thread; nothing has to be dropped before it goes.
+            // - the count of this thread. It has no destructor, so it is valid until the thread has ended.
             let count = unsafe { &*self.0 };
             let next = count.load(Ordering::Relaxed).wrapping_add(1);
             count.store(next, Ordering::Release);
@@ -232,17 +230,17 @@ mod count {
     }
 }
 
-/// What is known of a thread that has begun a call.
+/// State of a thread that has begun a call.
 struct Thread {
     entry: Arc<Entry>,
     pace: Pace,
 }
 
-/// A thread's count, until it ends.
+/// The count of a thread. `None`: the thread has ended.
 struct Entry(Mutex<Option<*const AtomicU64>>);
 
 // SAFETY:
-// - a word that is accessed by atomics, under the lock, and while it is there: its thread takes it out before it ends.
+// - threads access the word by atomics, under the lock. Its thread removes it before it ends.
 unsafe impl Send for Entry {}
 // SAFETY:
 // - as for Send.
@@ -251,7 +249,7 @@ unsafe impl Sync for Entry {}
 thread_local!(static THREAD: Thread = Thread::enter());
 statics! {
     static THREADS: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
-    /// A thread has called whose own memory is gone already: nobody knows when such calls end.
+    /// A thread without its thread-local memory has made a call. The ends of such calls are unknown.
     static STRAYS: AtomicBool = AtomicBool::new(false);
 }
 
@@ -275,7 +273,7 @@ impl Thread {
         let word = self.entry.0.lock().take();
         if let Some(word) = word {
             // SAFETY:
-            // - this thread's, which has not ended.
+            // - the word of this thread, which has not ended.
             unsafe { (*word).store(u64::MAX, Ordering::Relaxed) };
         }
     }
@@ -284,14 +282,14 @@ impl Thread {
 #[cfg(not(loom))]
 impl Drop for Thread {
     fn drop(&mut self) {
-        // A signal whose handler ends the process may have come while this thread held the locks.
+        // A signal handler that ends the process may have interrupted this thread while it held the locks.
         if !exit::is_in_signal_handler() {
             self.leave();
         }
     }
 }
 
-/// For the model, which drops what is a thread's when statics have gone already: what happens where this thread ends.
+/// For the model: the end of this thread. The model drops thread-local memory after the statics.
 #[cfg(loom)]
 pub fn thread_ends() {
     THREAD.with(Thread::leave);
@@ -301,13 +299,13 @@ impl Reader for Entry {
     fn under_way(&self) -> Option<u64> {
         let word = self.0.lock();
         // SAFETY:
-        // - there as long as the entry says so.
+        // - the entry has the word only as long as its thread exists, and the lock keeps it there.
         let count = unsafe { (*(*word)?).load(Ordering::Acquire) };
         count.is_multiple_of(2).then_some(count)
     }
 }
 
-/// The count of a thread that has begun a call is zero: how many calls to count next, whether it is time to look.
+/// Starts the next count of this thread, after its count has become 0. Returns whether a check of peers is due.
 #[cold]
 fn begin_count(count: count::Place) -> bool {
     let (due, calls) = THREAD
@@ -320,13 +318,13 @@ fn begin_count(count: count::Place) -> bool {
     // - the count of this thread.
     let word = unsafe { &*count.word() };
     word.store((i64::from(calls) * -2).cast_unsigned(), Ordering::Release);
-    // What was stored is another value than the one before the fence of `step`.
+    // The stored value differs from the value before the fence of `step`, so it needs a fence.
     fence::light();
     due
 }
 
-/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before then have no readers. The calling
-/// thread is in no call. False: the system lacks `membarrier`, or a thread is unknown.
+/// Waits for the end of all calls that other threads have in progress now. Objects taken out of use before the call then have no readers. The calling thread
+/// must be in no call. False: the system lacks `membarrier`, or a thread is unknown.
 pub fn wait_for_others() -> bool {
     if !(fence::register() && fence::heavy()) {
         return false;
@@ -343,7 +341,7 @@ pub fn wait_for_others() -> bool {
     true
 }
 
-/// The threads that have begun calls; `None` if some of them cannot be known.
+/// The threads that have begun calls. `None`: some threads are unknown.
 pub(crate) fn threads() -> Option<Vec<Arc<dyn Reader>>> {
     if STRAYS.load(Ordering::SeqCst) {
         return None;

@@ -2,21 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-/// When a wait gives up. Every wait in the engine takes one.
+/// The time at which a wait gives up. Each wait in the engine takes a deadline.
 ///
 /// GASPI 17.1 §3.9: `GASPI_TEST` is [`Deadline::Now`], `GASPI_BLOCK` is [`Deadline::Never`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// Look once, do what can be done at once, return.
+    /// Check once, make progress without a wait, return.
     Now,
     /// Give up at this instant.
     At(Instant),
-    /// Wait until it happens, or until nobody is left who could make it happen.
+    /// Wait until the event. Errors still end the wait, for example if the awaited peers have died.
     Never,
 }
 
 impl Deadline {
-    /// Gives up after `span` from now; a span that the clock cannot hold is [`Deadline::Never`].
+    /// Gives up after `span` from now. A span that the clock cannot represent is [`Deadline::Never`].
     pub fn after(span: Duration) -> Self {
         if span.is_zero() {
             return Deadline::Now;
@@ -26,7 +26,7 @@ impl Deadline {
             .map_or(Deadline::Never, Deadline::At)
     }
 
-    /// Not before `span` from now.
+    /// At the earliest `span` from now.
     pub fn not_before(self, span: Duration) -> Self {
         let least = Deadline::after(span);
         match (self, least) {
@@ -37,7 +37,7 @@ impl Deadline {
         }
     }
 
-    /// Not after `span` from now.
+    /// At the latest `span` from now.
     pub fn not_after(self, span: Duration) -> Self {
         match (self, Deadline::after(span)) {
             (Deadline::Now, _) | (_, Deadline::Now) => Deadline::Now,
@@ -47,7 +47,7 @@ impl Deadline {
         }
     }
 
-    /// Looks once.
+    /// Checks once.
     pub fn now() -> Self {
         Deadline::Now
     }
@@ -57,7 +57,7 @@ impl Deadline {
         Deadline::Never
     }
 
-    /// Whether the wait is over.
+    /// Whether the deadline has passed.
     pub fn expired(&self) -> bool {
         match self {
             Deadline::Now => true,
@@ -66,7 +66,7 @@ impl Deadline {
         }
     }
 
-    /// What is left, `None` for ever.
+    /// The remaining time. `None`: no limit.
     pub fn remaining(&self) -> Option<Duration> {
         match self {
             Deadline::Now => Some(Duration::ZERO),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of at most 8 times `WORDS` bytes; what is longer is cut. Whoever reads while it changes gets parts of both.
+/// Holds at most 8 * `WORDS` bytes, and cuts longer texts. A read during a change may return parts of both texts.
 #[repr(transparent)]
 #[derive(Debug)]
 pub(super) struct Label<const WORDS: usize>([AtomicU64; WORDS]);

@@ -1,8 +1,8 @@
-//! What has been taken out of use while calls of other threads may still be reading it: it is freed when they are over.
+//! Objects that are out of use, while calls of other threads may still read them. They are freed when these calls have ended.
 //!
-//! A call that holds a port's queues counts its beginning and its end ([`Turns`]), and so do the [calls](crate::calls) of threads, by plain
-//! stores: for their order it is whoever frees that pays, with a `membarrier` for a whole batch, after which the counters tell which calls
-//! may have seen something of it. Whatever begins later finds only what has taken its place. Where there is no `membarrier`, nothing is freed.
+//! A call that holds a port's queues counts its begin and its end ([`Turns`]), and so do the [calls](crate::calls) of threads, by plain stores. The reclaimer
+//! pays for the order, by one `membarrier` for a whole batch. The counters then show the calls that may have seen an object of the batch. Later calls find
+//! only the replacements. Without `membarrier`, objects are freed only with the whole list.
 
 use std::sync::Arc;
 
@@ -14,34 +14,33 @@ use crate::sync::{Mutex, fence};
 /// The weight of a batch that is worth a barrier.
 const BATCH: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// Who reads what may be freed, in one call after the other.
+/// A reader of objects that may be freed. It makes one call at a time.
 pub trait Reader: Send + Sync {
-    /// The number of the call that goes on, if there is one.
+    /// The number of the call in progress, if there is one.
     fn under_way(&self) -> Option<u64>;
 }
 
 on_pair! {
-    /// The calls that one port's queues have been held for, or that one thread at a time makes otherwise: odd while there is one. Each has
-    /// lines of its own.
+    /// Counts the calls that hold the queues of one port, or other calls that one thread makes at a time. Odd while a call is in progress. On separate lines.
     #[derive(Debug, Default)]
     pub struct Turns(AtomicU64);
 }
 
 impl Turns {
-    /// A call begins, for this thread alone.
+    /// Begins a call. Only one thread at a time may call.
     #[inline(always)]
     pub fn begin(&self) {
         self.step();
         fence::light();
     }
 
-    /// It is over.
+    /// Ends the call.
     #[inline(always)]
     pub fn end(&self) {
         self.step();
     }
 
-    /// Whoever sees the new value has what the calls before did behind it.
+    /// A release store: a thread that sees the new value also sees the effects of the calls before.
     #[inline(always)]
     fn step(&self) {
         let next = self.0.load(Ordering::Relaxed).wrapping_add(1);
@@ -56,7 +55,7 @@ impl Reader for Turns {
     }
 }
 
-/// What waits to be freed.
+/// Objects that wait to be freed.
 pub struct Limbo {
     possible: bool,
     state: Mutex<State>,
@@ -66,26 +65,26 @@ type Batch = Vec<Box<dyn Send>>;
 
 #[derive(Default)]
 struct State {
-    /// Those that are known by themselves.
+    /// The registered readers.
     all: Vec<Arc<dyn Reader>>,
-    /// Calls of threads may be reading, too.
+    /// Calls of threads may read the objects, too.
     threads: bool,
     /// Retired since the last barrier.
     fresh: Batch,
     weight: usize,
-    /// Retired before it.
+    /// Retired before the last barrier.
     old: Batch,
-    /// The calls that may be reading something of `old`.
+    /// The calls that may read objects of `old`.
     readers: Vec<(Arc<dyn Reader>, u64)>,
 }
 
 impl Limbo {
-    /// For what calls read that hold queues with [`Limbo::turns`].
+    /// For objects that calls with [`Limbo::turns`] read.
     pub fn of_ports() -> Self {
         Limbo::new(false)
     }
 
-    /// For what [calls](calls::Call) of threads read.
+    /// For objects that [calls](calls::Call) of threads read.
     pub fn of_threads() -> Self {
         Limbo::new(true)
     }
@@ -100,21 +99,21 @@ impl Limbo {
         }
     }
 
-    /// The counter of another port.
+    /// Adds the counter of a port.
     pub fn turns(&self) -> Arc<Turns> {
         let turns = Arc::new(Turns::default());
         self.read_by(turns.clone());
         turns
     }
 
-    /// Another reader, until nobody else keeps it.
+    /// Adds a reader. It is removed when no other reference to it exists.
     pub fn read_by(&self, reader: Arc<dyn Reader>) {
         let mut state = self.state.lock();
         state.all.retain(|reader| Arc::strong_count(reader) > 1);
         state.all.push(reader);
     }
 
-    /// Frees something that nobody finds any more, when the calls that go on now are over. `weight`: its share of a batch.
+    /// Frees `what`, which later calls cannot find, after the calls in progress have ended. `weight`: its share of a batch.
     #[cold]
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
         let mut state = self.state.lock();
@@ -131,7 +130,7 @@ impl Limbo {
 }
 
 impl State {
-    /// What nobody can be reading any more.
+    /// The objects that no call can read any more.
     fn unused(&mut self) -> Batch {
         self.readers
             .retain(|(reader, seen)| reader.under_way() == Some(*seen));
@@ -163,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts those that there are.
+    /// Counts its instances.
     struct Thing {
         there: &'static AtomicUsize,
         name: AtomicU64,
@@ -205,7 +204,7 @@ mod tests {
         turns.end();
         turns.begin();
         retire(10 * BATCH);
-        // The second call began before the barrier of all but the first batch.
+        // The second call began before the barrier of all batches but the first.
         assert_eq!(THERE.load(Ordering::Relaxed), 19 * BATCH);
         turns.end();
         retire(10 * BATCH);
@@ -228,7 +227,7 @@ mod tests {
                     while !done.load(Ordering::Relaxed) {
                         turns.begin();
                         // SAFETY:
-                        // - made by Box::into_raw, and retired only after another has taken its place.
+                        // - made by Box::into_raw, and retired only after its replacement.
                         let thing = unsafe { &*shown.load(Ordering::Acquire) };
                         let name = thing.name.load(Ordering::Relaxed);
                         for _ in 0..20 {
@@ -246,7 +245,7 @@ mod tests {
                 turns.begin();
                 let old = shown.swap(fresh(name), Ordering::AcqRel);
                 // SAFETY:
-                // - made by Box::into_raw; the swap gave it to this thread alone.
+                // - made by Box::into_raw. The swap gave it to this thread alone.
                 limbo.retire(unsafe { Box::from_raw(old) }, 1);
                 turns.end();
                 if name % 16 == 0 {
@@ -256,7 +255,7 @@ mod tests {
             done.store(true, Ordering::Relaxed);
         });
         // SAFETY:
-        // - made by Box::into_raw, and nobody else is left.
+        // - made by Box::into_raw. The other threads have ended.
         drop(unsafe { Box::from_raw(shown.into_inner()) });
         drop(limbo);
         assert_eq!(THERE.load(Ordering::Relaxed), 0);

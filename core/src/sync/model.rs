@@ -1,7 +1,6 @@
-//! Atomics, cells, locks and memory of threads for what the model checker looks at; with `--cfg loom` they are its own.
+//! Atomics, cells, locks and thread-local memory for code under the model checker. With `--cfg loom` they are loom's.
 //!
-//! Only what is modelled comes from here. Memory that a program shares with us through an interface is always accessed
-//! by the atomics of `std`.
+//! Only modelled code uses these types. Memory that a program shares with the library is always accessed by the atomics of `std`.
 
 #[cfg(loom)]
 pub(crate) use checked::*;
@@ -17,7 +16,7 @@ mod real {
     pub(crate) use parking_lot::Mutex;
     use parking_lot::lock_api::RawMutex as _;
 
-    /// A cell with the interface of loom's: each access is a closure, so that the model sees where it begins and ends.
+    /// A cell with the interface of loom's cell. Each access is a closure, so that the model sees its begin and end.
     #[repr(transparent)]
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -64,7 +63,7 @@ mod real {
         #[inline]
         pub(crate) unsafe fn unlock(&self) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the calling thread holds the lock.
             unsafe { self.0.unlock() }
         }
     }
@@ -84,7 +83,7 @@ mod checked {
     pub(crate) use loom::thread::yield_now;
     pub(crate) use loom::thread_local;
 
-    /// With the interface of `parking_lot`'s.
+    /// A mutex with the interface of `parking_lot`.
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
@@ -97,14 +96,14 @@ mod checked {
         }
     }
 
-    /// Keeps the guard of a lock of the model itself.
+    /// Keeps the guard of a lock of the model.
     pub(crate) struct RawMutex {
         held: std::cell::UnsafeCell<Option<loom::sync::MutexGuard<'static, ()>>>,
         lock: loom::sync::Mutex<()>,
     }
 
     // SAFETY:
-    // - whoever holds the lock is alone at `held`.
+    // - only the holder of the lock accesses `held`.
     unsafe impl Send for RawMutex {}
     // SAFETY:
     // - as for Send.
@@ -128,7 +127,7 @@ mod checked {
 
         fn keep(&self, guard: loom::sync::MutexGuard<'_, ()>) {
             // SAFETY:
-            // - the guard is dropped before the lock is: whoever unlocks does it, or else the lock, whose first field it is.
+            // - the guard does not outlive the lock. Either `unlock` drops it, or the drop of this type does: `held` is its first field.
             unsafe { *self.held.get() = Some(std::mem::transmute(guard)) };
         }
 
@@ -136,13 +135,13 @@ mod checked {
         /// The calling thread holds the lock.
         pub(crate) unsafe fn unlock(&self) {
             // SAFETY:
-            // - the caller's word: nobody else is here.
+            // - contract of this call: the calling thread holds the lock, so it alone accesses `held`.
             let guard = unsafe { (*self.held.get()).take() };
             drop(guard);
         }
     }
 
-    /// Made anew for each execution of the model.
+    /// Statics that each execution of the model creates again.
     macro_rules! statics {
         ($($(#[$doc:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
             loom::lazy_static! { $($(#[$doc])* static ref $name: $type = $value;)* }

@@ -1,7 +1,7 @@
-//! Naps of a thread that polls memory, for programs with more processes than cores that wait without a call.
+//! Naps of a thread that polls memory. For programs with more processes than cores that poll without a call.
 //!
-//! The kernel takes the core from such a thread only at the end of its time slice, some milliseconds later. With `UNIPGAS_NAP=N` a timer interrupts the
-//! thread that initialises the library each N microseconds, and its signal handler sleeps as briefly as the kernel can.
+//! The kernel takes the core from such a thread only at the end of its time slice, some milliseconds later. With `UNIPGAS_NAP=N`, a timer interrupts the
+//! thread that initialises the library each N microseconds. Its signal handler sleeps as briefly as the kernel can.
 
 use std::mem::{MaybeUninit, zeroed};
 
@@ -17,7 +17,7 @@ fn signal() -> libc::c_int {
 /// Starts the timer for this thread, if `UNIPGAS_NAP` asks for it; once per process.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for another value than microseconds below a second, and if the program handles the signal.
+/// [`Error::InvalidArgument`] if the value is not a number of microseconds below a second, or if the program handles the signal. [`Error::Os`].
 pub fn begin() -> Result<()> {
     static ONCE: parking_lot::Once = parking_lot::Once::new();
     let Some(each @ 1..) = variables::number(NAME)? else {
@@ -35,7 +35,7 @@ pub fn begin() -> Result<()> {
 fn start(nanoseconds: libc::c_long) -> Result<()> {
     let failed = |what| Err(Error::os(what, std::io::Error::last_os_error()));
     // SAFETY:
-    // - zeroes are values of these C structures, and the calls get valid pointers;
+    // - zeroes are values of these C structures, and the calls get valid pointers.
     // - the handler makes async-signal-safe calls only (signal-safety(7)).
     unsafe {
         let mut before: libc::sigaction = zeroed();
@@ -89,7 +89,7 @@ extern "C" fn nap(_: libc::c_int) {
         tv_nsec: 1,
     };
     // SAFETY:
-    // - nanosleep is async-signal-safe and gets a valid pointer; errno, which it may change, is this thread's.
+    // - nanosleep is async-signal-safe and gets a valid pointer. It may change errno, which belongs to this thread and is restored.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

@@ -1,31 +1,32 @@
-//! When those who only carry out operations look at the lives of their peers: memory takes what is written to it, whoever has died.
+//! Time of the next liveness check of a thread that only issues operations. Memory accepts writes even after its owner has died, so operations do not show a
+//! death.
 //!
-//! Operations are counted, since a look, and even the clock, would cost more than one of them. At the end of a count the clock says how
-//! many make up the time until the next look. So quick ones cost an instruction or two more, and slow ones look each time.
+//! Operations are counted, since a check, and even a read of the clock, costs more than one operation. At the end of each count, the clock gives the number
+//! of operations until the next check. Fast operations then cost one or two more instructions, and slow operations check each time.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The time between two looks. Waits look by themselves, and more often.
+/// The time between two checks. Waits check separately, and more often.
 const LOOK: u64 = Duration::from_millis(50).as_nanos() as u64;
-/// The longest count: whoever becomes slow all of a sudden looks after so many operations.
+/// The longest count: the most operations before the next check if operations suddenly become slow.
 pub const MOST: u32 = 256;
 
-/// Says when to look. Where several threads count together, some operations are not counted.
+/// Counts operations until the next check. If several threads count together, some operations are not counted.
 #[derive(Debug, Default)]
 pub struct Pace {
     left: AtomicU32,
     given: AtomicU32,
-    /// Operations since the last look, and when that was.
+    /// Operations since the last check (`since`), and the time of that check (`last`).
     since: AtomicU32,
     last: AtomicU64,
-    /// Operations of all counts that are over.
+    /// Operations of all completed counts.
     over: AtomicU64,
 }
 
 impl Pace {
-    /// Counts an operation; gives whether it is time to look.
+    /// Counts an operation. Returns whether a check is due.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
@@ -33,7 +34,7 @@ impl Pace {
         left.cast_signed() < 0 && self.is_due_now()
     }
 
-    /// One that was counted has not been carried out.
+    /// Subtracts an operation that was counted and not issued.
     #[cold]
     pub fn take_back(&self) {
         let left = self.left.load(Ordering::Relaxed).wrapping_add(1);
@@ -51,17 +52,17 @@ impl Pace {
     pub(crate) fn so_far(&self) -> u64 {
         let left = self.left.load(Ordering::Relaxed).cast_signed();
         let given = self.given.load(Ordering::Relaxed).cast_signed();
-        // One is over when the next count begins, and none before the first one.
+        // An operation has ended when the next operation is counted. Before the first count there are none.
         let of_this = given.saturating_sub(1).saturating_sub(left).max(0);
         self.over.load(Ordering::Relaxed) + u64::from(of_this.unsigned_abs())
     }
 
-    /// How far the count goes that has begun.
+    /// Length of the current count.
     pub(crate) fn given(&self) -> u32 {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// A count is over at the time `now`, in nanoseconds: whether it is time to look, and how far to count next.
+    /// Ends a count at the time `now`, in nanoseconds. Returns whether a check is due, and the length of the next count.
     pub(crate) fn end_count(&self, now: u64) -> (bool, u32) {
         let given = self.given.load(Ordering::Relaxed).max(1);
         let since = self.since.load(Ordering::Relaxed).saturating_add(given);
@@ -86,11 +87,11 @@ impl Pace {
     }
 }
 
-/// Nanoseconds since the first time this was called, and a second: so that the first count looks.
+/// Nanoseconds since the first call, plus one second, so that the first count checks.
 pub(crate) fn now() -> u64 {
     const FIRST: u64 = 1_000_000_000;
     if cfg!(loom) {
-        // Every execution of a model has to go the same way.
+        // Each execution of a model must take the same path.
         return FIRST;
     }
     static START: OnceLock<Instant> = OnceLock::new();
@@ -102,7 +103,7 @@ pub(crate) fn now() -> u64 {
 mod tests {
     use super::*;
 
-    /// Operations that take `each` nanoseconds: the times of the first looks.
+    /// The times of the first checks, for operations that take `each` nanoseconds.
     fn looks(pace: &Pace, from: u64, each: u64, operations: u64) -> Vec<u64> {
         let mut now = from;
         let mut looks = Vec::new();

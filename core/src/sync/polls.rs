@@ -1,5 +1,5 @@
-//! Waits by calls that look and return at once. Such calls tell of themselves now and then, off their fast paths; so the waits are shown as those inside a
-//! call are.
+//! Waits by calls that poll and return at once. Such calls note their polls from time to time, outside of their fast paths. These waits are then shown like
+//! waits inside a call.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -12,14 +12,14 @@ use crate::sync::tally;
 use crate::sync::waits::Telling;
 use crate::{issued, trace};
 
-/// A thread that uses its processor for longer between two notes does something else.
+/// A thread that uses its processor for longer between two notes computes, and does not wait.
 pub(super) const WORK: Duration = Duration::from_millis(100);
-/// Between two notes, at least.
+/// The least time between two notes.
 const NOTE: Duration = Duration::from_millis(10);
-/// Notes that ask for the name of the call: a program may poll several queues in turn.
+/// Number of notes that look up the name of the call: a program may poll several queues in turn.
 const NAMES: u32 = 16;
 
-/// What a thread has polled in vain.
+/// A sequence of polls without a result.
 pub(crate) struct Polls {
     told: Telling,
     traced: Option<trace::Wait>,
@@ -30,18 +30,18 @@ pub(crate) struct Polls {
     noted: Instant,
     /// Processor time of the thread at the last note.
     used: Duration,
-    /// Operations that the process had posted by then.
+    /// Operations that the process had posted at the last note.
     posted: Option<u64>,
     names: u32,
 }
 
 thread_local! {
-    /// Nothing is dropped with the thread: what is open is told at exit, after that.
+    /// No destructor: open polls are reported at exit, after the end of the thread.
     static POLLS: RefCell<Option<ManuallyDrop<Polls>>> = const { RefCell::new(None) };
 }
 
-/// This thread has polled in vain for a while: that is one wait, until something `came` before that, or the process posts an operation, or the thread
-/// computes. `check` says who is needed, as checks of waits do.
+/// Notes that this thread has polled without a result for a while. Such polls form one wait. It ends when a result `came` before this note, when the process
+/// posts an operation, or when the thread computes. `check` names the needed ranks, as checks of waits do.
 #[inline]
 pub fn polled(came: bool, check: impl FnOnce()) {
     if trace::is_on() || tally::is_told() {
@@ -54,7 +54,7 @@ pub(crate) fn end() {
     drop(take());
 }
 
-/// The polls of this thread, which end with the result. None if a signal has come while they are changed.
+/// Takes the polls of this thread. They end with the drop of the result. `None` also if a signal has come during a change of the polls.
 pub(crate) fn take() -> Option<Polls> {
     let polls = POLLS.with(|polls| polls.try_borrow_mut().ok()?.take());
     polls.map(ManuallyDrop::into_inner)

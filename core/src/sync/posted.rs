@@ -1,5 +1,5 @@
-//! How many requests an endpoint has been given: a counter that the thread which posts most increments without a locked
-//! instruction. A lock waits until the data before it has reached the peer, which is just what a sender should not do.
+//! The number of requests that an endpoint has. The thread that posts most of them increments it without a locked instruction. A locked instruction waits
+//! until earlier data has reached the peer, and a sender should not wait for that.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::this_thread;
@@ -7,18 +7,18 @@ use crate::sync::this_thread;
 /// Set while a thread drains the endpoint.
 pub const DRAINING: u64 = 1 << 63;
 
-/// The counter. The first thread that counts owns `own`; the others share `others`.
+/// The counter. The first thread that counts owns `own`. The others share `others`.
 #[derive(Debug, Default)]
 pub struct Posted {
     owner: AtomicUsize,
-    /// Requests of the owner, who alone stores it.
+    /// Requests of the owner, which alone stores it.
     own: AtomicU64,
-    /// Requests of other threads. Wraps: each request that is taken back is subtracted here.
+    /// Requests of other threads. It wraps, since requests that are taken back are subtracted here.
     others: AtomicU64,
     state: AtomicU64,
-    /// Bytes of requests, as far as threads do not count at once.
+    /// Bytes of requests. Threads that count at the same time may lose some.
     bytes: AtomicU64,
-    /// Requests that are over, and have been taken off the count.
+    /// Requests that have ended, and are no longer counted.
     over: AtomicU64,
 }
 
@@ -30,8 +30,8 @@ impl Posted {
         self.sum(others) | self.state.load(Ordering::Acquire)
     }
 
-    /// The owner begins to post a request, if the count is below `limit`, and no thread drains. [`end`](Posted::end) gets the result. None for other
-    /// threads; there may be none for a moment when there is room.
+    /// The owner begins to post a request, if the count is below `limit` and no thread drains. [`end`](Posted::end) gets the result. `None` for other
+    /// threads. `None` is also possible for a moment although there is room.
     #[inline(always)]
     pub fn begin(&self, limit: u64) -> Option<u64> {
         let own = self.own.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Posted {
         }
     }
 
-    /// The request that has been begun is posted.
+    /// Counts the request that has begun.
     #[inline(always)]
     pub fn end(&self, begun: u64) {
         self.own.store(begun + 1, Ordering::Relaxed);
@@ -61,16 +61,16 @@ impl Posted {
     #[inline(always)]
     fn sum(&self, others: u64) -> u64 {
         let count = self.own.load(Ordering::Relaxed).wrapping_add(others);
-        // Between the two loads a drain may have taken back what `own` did not show yet.
+        // Between the two loads a drain may have subtracted requests that `own` did not show yet.
         if count > u64::MAX / 2 { 0 } else { count }
     }
 
-    /// What [`begin`](Posted::begin) compares with its limit, but for a drain.
+    /// The count that [`begin`](Posted::begin) compares with its limit, without a drain.
     pub fn counted(&self) -> u64 {
         self.sum(self.others.load(Ordering::Relaxed))
     }
 
-    /// Counts after the fact.
+    /// Counts requests after they are posted.
     #[inline(always)]
     pub fn count(&self, requests: u32) {
         if self.owner.load(Ordering::Relaxed) == this_thread::number() {
@@ -98,8 +98,8 @@ impl Posted {
         }
     }
 
-    /// Counts before the fact, for queues that could overflow. Errors: what was there, if `depth` has no room for more or a drain is
-    /// running; nothing is counted then.
+    /// Counts requests before they are posted, for queues that could overflow. Errors: the count, if `depth` has no room or a drain is in progress. The count
+    /// is unchanged then.
     pub fn try_add(&self, requests: u32, depth: u64) -> Result<(), u64> {
         let requests = u64::from(requests);
         let mut others = self.others.load(Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl Posted {
         }
     }
 
-    /// Adds to the bytes of what has been posted.
+    /// Adds to the bytes of posted requests.
     #[inline(always)]
     pub fn moved(&self, bytes: usize) {
         let before = self.bytes.load(Ordering::Relaxed);
@@ -135,18 +135,18 @@ impl Posted {
         (requests, self.bytes.load(Ordering::Relaxed))
     }
 
-    /// These requests are over.
+    /// Ends these requests.
     pub fn end_all(&self, requests: u32) {
         self.take_back(requests);
         self.over.fetch_add(requests.into(), Ordering::Relaxed);
     }
 
-    /// Takes requests off the count that have not been posted.
+    /// Subtracts requests that were not posted.
     pub fn take_back(&self, requests: u32) {
         self.others.fetch_sub(requests.into(), Ordering::Relaxed);
     }
 
-    /// Lets one thread drain; false if another one does.
+    /// Starts a drain. False: another thread drains.
     pub fn close(&self) -> bool {
         self.state.fetch_or(DRAINING, Ordering::AcqRel) & DRAINING == 0
     }

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::region::RemoteRegion;
 use crate::world::{World, no_such_rank};
 
-/// A region of every rank, each looked up when it is first used: who talks to few ranks connects to few.
+/// A region of each rank. The first use of a region looks it up, so a rank connects only to the ranks that it uses.
 pub struct PublishedRegions {
     world: Arc<World>,
     name: &'static str,
@@ -16,7 +16,7 @@ pub struct PublishedRegions {
 }
 
 impl PublishedRegions {
-    /// Those that [`World::publish_region`] has told under `name`; nothing is looked up yet.
+    /// The regions that [`World::publish_region`] has published under `name`. Looks up no region yet.
     pub fn new(world: &Arc<World>, name: &'static str) -> Self {
         PublishedRegions {
             world: world.clone(),
@@ -25,7 +25,7 @@ impl PublishedRegions {
         }
     }
 
-    /// The region of `rank`. Errors: as of [`World::published_region`], at the first use.
+    /// The region of `rank`. Errors: as [`World::published_region`], at the first use.
     #[inline(always)]
     pub fn get(&self, rank: u32) -> Result<&RemoteRegion> {
         match self.found.get(rank as usize).and_then(OnceCell::get) {

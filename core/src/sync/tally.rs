@@ -1,5 +1,5 @@
-//! What a process does, and what it meets on its way, told where others read it: operations and bytes of each issue context, those under way, how often one found
-//! no room, and how often a wait yielded or slept. Fast paths tell nothing: what they count is written down now and then ([`issued`](crate::issued)).
+//! Counters of a process, in memory that other processes read: operations and bytes of each issue context, operations in progress, operations that found no
+//! room, yields and sleeps of waits. Fast paths do not write them: their counts are published from time to time ([`issued`](crate::issued)).
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -14,63 +14,63 @@ use crate::sync::label::Label;
 use crate::sync::polls;
 use crate::{exit, issued, process, tell, variables};
 
-/// Issue contexts of a process that are listed, each with a name; of others nothing is told.
+/// The most issue contexts of a process that are listed by name. The others are counted together.
 pub const TALLIES: usize = 24;
 /// Bytes of a name.
 const NAME: usize = 16;
 
-/// What an issue context tells.
+/// Counters of an issue context.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Tally {
     operations: AtomicU64,
     bytes: AtomicU64,
     pending: AtomicU32,
-    /// 0: no issue context's.
+    /// 0: the entry is free.
     taken: AtomicU32,
     name: Label<{ NAME / 8 }>,
 }
 
-/// What a process tells of itself.
+/// Counters of a process.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Ledger {
     retries: AtomicU64,
     yields: AtomicU64,
     sleeps: AtomicU64,
-    /// Waits that have left their cores to others, and how long they took, in nanoseconds.
+    /// Waits that yielded their core: number, and total time in nanoseconds.
     waits: [AtomicU64; 2],
-    /// Of issue contexts that are no more, or had other names.
+    /// Operations and bytes of issue contexts that have ended, or had other names.
     ended: [AtomicU64; 2],
-    /// Of those that have found no room among `each`.
+    /// Operations and bytes of issue contexts without an entry in `each`.
     others: [AtomicU64; 2],
     each: [Tally; TALLIES],
 }
 
-/// What a process has done and met, as somebody else reads it.
+/// Counters of a process, as a reader gets them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Operations on memory of peers, and messages, that it had posted when it last looked.
+    /// Operations on memory of peers, and messages, posted until the last publication.
     pub operations: u64,
-    /// What those move.
+    /// Bytes of these operations.
     pub bytes: u64,
-    /// How often an operation found no room, and was put off or refused.
+    /// Operations that found no room, and were postponed or refused.
     pub retries: u64,
-    /// How often a wait left its core to others.
+    /// Number of yields in waits.
     pub yields: u64,
-    /// How often a wait slept.
+    /// Number of sleeps in waits.
     pub sleeps: u64,
-    /// Waits that have left their cores to others, by calls that wait or by polls in vain.
+    /// Waits that yielded their core: calls that wait, or sequences of polls without a result.
     #[serde(default)]
     pub waits: u64,
-    /// How long those took, in nanoseconds.
+    /// Total time of these waits, in nanoseconds.
     #[serde(default)]
     pub waited: u64,
-    /// Of what is there now.
+    /// The issue contexts that exist now.
     pub queues: Vec<QueueCounts>,
 }
 
-/// What one issue context tells.
+/// Counters of one issue context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCounts {
     /// `queue 3`, `VCQ 0`, ...
@@ -79,19 +79,19 @@ pub struct QueueCounts {
     pub operations: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Operations under way, as far as a long wait has looked.
+    /// Operations in progress, as of the last look by a long wait.
     pub pending: u32,
 }
 
-/// Where it is told; null: nowhere.
+/// The counters of this process. Null: none.
 static MINE: AtomicPtr<Ledger> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The process whose it is, and no child of a fork.
+/// The process that owns the counters. A child of a fork does not.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Has this process, which is a rank of so many, told here from now on. What it has counted is left at its end, where statistics are asked for.
+/// Starts to count in `ledger`. `place`: rank and number of ranks. With `UNIPGAS_STATS`, the process writes its counters when it exits.
 pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
-    // Another process may have had it, and has died.
+    // A process that has died may have used it.
     ledger.empty();
     OWNER.store(process::id(), Ordering::Relaxed);
     MINE.store(std::ptr::from_ref(ledger).cast_mut(), Ordering::Release);
@@ -108,12 +108,12 @@ pub(super) fn tell_at(ledger: &'static Ledger, place: (u32, u32)) {
     }
     if matches!(variables::number("UNIPGAS_STATS"), Ok(Some(1..))) && PLACE.set(place).is_ok() {
         // SAFETY:
-        // - the handler takes no argument, and all that it uses is static.
+        // - the handler takes no argument, and uses only statics.
         unsafe { libc::atexit(at_exit) };
     }
 }
 
-/// Leaves what was counted as a record of JSON, or as a line.
+/// Writes the counters as a JSON record, or as a line on standard error.
 fn leave(counts: &Counts, (rank, size): (u32, u32)) {
     let Ok(Some(path)) = variables::get("UNIPGAS_STATS_TO") else {
         return tell(&format!(
@@ -154,12 +154,12 @@ fn mine() -> Option<&'static Ledger> {
     ledger.filter(|_| OWNER.load(Ordering::Relaxed) == process::id())
 }
 
-/// Whether this process tells anything, which its children do not.
+/// Whether this process publishes counters. Children of a fork do not.
 pub(crate) fn is_told() -> bool {
     mine().is_some()
 }
 
-/// An operation has found no room: it is put off, or refused.
+/// Counts an operation that found no room. It is postponed, or refused.
 #[cold]
 pub fn retried() {
     if let Some(ledger) = mine() {
@@ -167,21 +167,21 @@ pub fn retried() {
     }
 }
 
-/// A wait leaves its core to others.
+/// Counts a yield of a wait.
 pub(super) fn yielded() {
     if let Some(ledger) = mine() {
         ledger.yields.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A wait sleeps.
+/// Counts a sleep of a wait.
 pub(super) fn slept() {
     if let Some(ledger) = mine() {
         ledger.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A wait that has left its core to others is over.
+/// Counts a wait that has yielded its core.
 #[cold]
 pub(super) fn waited(span: Duration) {
     if let Some(ledger) = mine() {
@@ -194,14 +194,14 @@ fn add(to: &[AtomicU64; 2], many: u64, sum: u64) {
     to[1].fetch_add(sum, Ordering::Relaxed);
 }
 
-/// So much has been posted in an issue context that is no more, or has another name now.
+/// Adds the counts of an issue context that has ended or gets another name.
 pub(crate) fn ended(operations: u64, bytes: u64) {
     if let Some(ledger) = mine() {
         add(&ledger.ended, operations, bytes);
     }
 }
 
-/// So much has been posted in issue contexts that have no entry.
+/// Sets the counts of all issue contexts without an entry.
 pub(crate) fn of_others(operations: u64, bytes: u64) {
     if let Some(ledger) = mine() {
         ledger.others[0].store(operations, Ordering::Relaxed);
@@ -268,7 +268,7 @@ impl Ledger {
         }
     }
 
-    /// What it tells.
+    /// Reads the counters.
     pub fn read(&self) -> Counts {
         let taken = |tally: &&Tally| tally.taken.load(Ordering::Acquire) != 0;
         let queues: Vec<_> = (self.each.iter().filter(taken)).map(Tally::read).collect();
@@ -289,12 +289,12 @@ impl Ledger {
     }
 }
 
-/// An issue context's entry.
+/// The entry of an issue context.
 #[derive(Debug)]
 pub struct Account(&'static Tally);
 
 impl Account {
-    /// An entry under a name, of at most 16 bytes, as long as there is room for it.
+    /// An entry with this name, which is cut after 16 bytes. `None`: no entry is free, or this process has no counters.
     pub fn named(name: &str) -> Option<Self> {
         Account::listed_in(mine()?, name)
     }
@@ -312,18 +312,18 @@ impl Account {
         Some(Account(tally))
     }
 
-    /// Begins anew, under another name.
+    /// Resets the entry, and gives it another name.
     pub fn rename(&self, name: &str) {
         self.0.empty();
         self.0.name.set(name);
     }
 
-    /// So much has been posted there.
+    /// Sets the number of posted operations, and their bytes.
     pub fn tell(&self, operations: u64, bytes: u64) {
         self.0.tell(operations, bytes);
     }
 
-    /// So many operations are under way there.
+    /// Sets the number of operations in progress.
     pub fn tell_pending(&self, operations: usize) {
         let many = operations.try_into().unwrap_or(u32::MAX);
         self.0.pending.store(many, Ordering::Relaxed);
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(ledger.read().queues[0].name, "what is longer t");
         drop(account);
         assert_eq!(ledger.read().queues, []);
-        // With more than can be listed.
+        // More contexts than can be listed.
         let many: Vec<_> = (0..TALLIES + 2).map(|_| named("one")).collect();
         assert_eq!(many.iter().flatten().count(), TALLIES);
         assert_eq!(ledger.read().queues.len(), TALLIES);

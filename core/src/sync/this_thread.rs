@@ -1,13 +1,13 @@
-//! Which thread this is, in an instruction.
+//! Identity of the calling thread, in one instruction.
 
-/// A number that no other living thread of this process has, and that is not 0.
+/// The number of this thread: not 0, and unique among the living threads of the process.
 #[inline(always)]
 pub(crate) fn number() -> usize {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
     {
         let pointer: usize;
         // SAFETY:
-        // - on Linux the word at fs:0 is the thread pointer itself (the ABI of thread-local storage); reading it has no effect.
+        // - on Linux the word at fs:0 is the thread pointer itself (the ABI of thread-local storage). A read has no effect.
         unsafe {
             std::arch::asm!(
                 "mov {}, fs:0",
@@ -21,7 +21,7 @@ pub(crate) fn number() -> usize {
     {
         let pointer: usize;
         // SAFETY:
-        // - the thread pointer's register, which programs may read.
+        // - programs may read the register of the thread pointer.
         unsafe {
             std::arch::asm!(
                 "mrs {}, tpidr_el0",

@@ -1,5 +1,5 @@
-//! What long waits of this process tell: in which call of an interface a thread is, for whom and since when, in memory that others can read. Waits that
-//! are shorter than [`LONG`] tell nothing, and cost nothing.
+//! Long waits of this process, in memory that other processes read: for each thread the call of an interface, the needed ranks, and the begin of the wait.
+//! Waits shorter than [`LONG`] publish nothing and cost nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -16,65 +16,65 @@ use crate::{descriptor, issued, trace};
 
 pub use crate::sync::polls::polled;
 
-/// A wait is told of when it has lasted so long.
+/// A wait is published after this time.
 pub const LONG: Duration = Duration::from_millis(200);
-/// Threads of a process that can tell at a time.
+/// The most threads of a process that publish at a time.
 pub const SEATS: usize = 4;
-/// Ranks that a wait names at most.
+/// The most ranks that a wait names.
 pub const NAMED: usize = 48;
 /// Bytes of a call's name.
 const NAME: usize = 40;
-/// A thread that has slept for longer since it polled does something else.
+/// A polling thread that has slept for longer since its last poll no longer waits.
 const ASLEEP: Duration = Duration::from_secs(2);
 
-/// What one thread tells.
+/// The published wait of one thread.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Seat {
-    /// The thread's ID; 0: the seat is free.
+    /// The thread's ID. 0: the seat is free.
     thread: AtomicU32,
-    /// How many ranks are needed; the first [`NAMED`] are named.
+    /// Number of needed ranks. The first [`NAMED`] are named.
     needed: AtomicU32,
-    /// When the wait began, in nanoseconds of the host's monotonic clock.
+    /// Begin of the wait, in nanoseconds of the host's monotonic clock.
     since: AtomicU64,
-    /// Operations whose end is waited for.
+    /// Operations that the wait needs to end.
     pending: AtomicU32,
-    /// How often the thread has slept.
+    /// Number of the thread's sleeps.
     sleeps: AtomicU32,
-    /// Of a thread that polls: when it did last, on the same clock, and its processor time then. 0: it waits inside a call.
+    /// For a thread that polls: time of its last poll, on the same clock, and its processor time then (`used`). 0: it waits inside a call.
     polled: AtomicU64,
     used: AtomicU64,
     name: Label<{ NAME / 8 }>,
     ranks: [AtomicU32; NAMED],
 }
 
-/// What a process tells: its long waits, and what it has done.
+/// Published state of a process: its long waits and its counters.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Told {
-    /// Of threads that wait.
+    /// Seats of waiting threads.
     pub seats: [Seat; SEATS],
-    /// Counted.
+    /// Counters.
     pub ledger: Ledger,
 }
 
-/// What a thread waits for, as somebody else reads it.
+/// The wait of a thread, as a reader gets it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The thread's ID.
     pub thread: u32,
-    /// The call of an interface, where that is known.
+    /// The call of an interface. Empty: unknown.
     pub call: String,
-    /// How long the wait has lasted; as JSON, in seconds.
+    /// Duration of the wait so far. As JSON, in seconds.
     #[serde(with = "seconds")]
     pub lasted: Duration,
-    /// The ranks without which it does not end, as far as that is known; the first [`NAMED`] of them.
+    /// The known ranks that the wait needs. The first [`NAMED`] of them.
     pub ranks: Vec<u32>,
-    /// How many there are.
+    /// Number of these ranks.
     pub needed: u32,
-    /// Operations whose end is waited for.
+    /// Operations that the wait needs to end.
     pub pending: u32,
-    /// How often the thread has slept.
+    /// Number of the thread's sleeps.
     pub sleeps: u32,
 }
 
@@ -95,22 +95,22 @@ mod seconds {
 
 static MINE: AtomicPtr<[Seat; SEATS]> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The process that has the seats, and no child of a fork.
+/// The process that owns the seats. A child of a fork does not.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The seat of a thread whose wait is looking at who is needed just now.
+    /// The seat of this thread during a check of its wait.
     static ASKED: Cell<Option<&'static Seat>> = const { Cell::new(None) };
-    /// The call that a thread is in, where that has no symbol.
+    /// The call of this thread, if the call has no symbol.
     static INSIDE: Cell<&'static str> = const { Cell::new("") };
-    /// When a thread has begun to wait in slices, and for whom.
+    /// Begin of a wait in slices, and the needed rank.
     static SLICES: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
 }
 
-/// A thread is in a call that has no symbol of its own.
+/// A thread is in a call without a symbol.
 pub struct Inside(());
 
-/// Until this is dropped the thread is in a call of this name, which its stack does not show.
+/// Names the call of this thread until the drop of the result. For calls that the stack does not show.
 pub fn inside(name: &'static str) -> Inside {
     INSIDE.set(name);
     Inside(())
@@ -122,10 +122,10 @@ impl Drop for Inside {
     }
 }
 
-/// Waits of this thread are parts of one.
+/// Waits of this thread are slices of one wait.
 pub(crate) struct Slices(Option<(Instant, u32)>);
 
-/// Until this is dropped a thread waits for this rank, now and then: those waits are told of as one.
+/// The thread waits for `rank` in slices until the drop of the result. The slices are published as one wait.
 pub(crate) fn in_slices(rank: u32) -> Slices {
     let before = SLICES.get();
     let since = before.map_or_else(Instant::now, |(since, _)| since);
@@ -139,9 +139,9 @@ impl Drop for Slices {
     }
 }
 
-/// Has this process, which is a rank of so many, tell here from now on.
+/// Starts to publish in `told`. `place`: rank and number of ranks.
 pub fn tell_at(told: &'static Told, place: (u32, u32)) {
-    // Another process may have had them, and has died.
+    // A process that has died may have used them.
     for seat in &told.seats {
         seat.since.store(0, Ordering::Relaxed);
         seat.thread.store(0, Ordering::Relaxed);
@@ -154,11 +154,11 @@ pub fn tell_at(told: &'static Told, place: (u32, u32)) {
     tally::tell_at(&told.ledger, place);
 }
 
-/// For checks of waits: they are in a call of this name, which has no symbol of its own, as those behind tables of functions.
+/// For checks of waits: names the call. For calls without a symbol, such as functions in a table.
 #[inline]
 pub fn call(name: &str) {
     if let Some(seat) = ASKED.get() {
-        // A function of Rust on the stack is no name that C programs know.
+        // C programs do not know the name of a Rust function on the stack.
         match seat.polled.load(Ordering::Relaxed) != 0 && is_call(&seat.name.get()) {
             true => seat.also_in(name),
             false => seat.name.set(name),
@@ -166,7 +166,7 @@ pub fn call(name: &str) {
     }
 }
 
-/// For checks of waits: these ranks are needed.
+/// For checks of waits: sets the needed ranks.
 #[inline]
 pub fn needs(ranks: &[u32]) {
     if let Some(seat) = ASKED.get() {
@@ -174,7 +174,7 @@ pub fn needs(ranks: &[u32]) {
     }
 }
 
-/// For checks of waits: the end of so many operations is waited for.
+/// For checks of waits: sets the number of operations that the wait needs to end.
 #[inline]
 pub fn pending(operations: usize) {
     if let Some(seat) = ASKED.get() {
@@ -189,7 +189,7 @@ pub(crate) struct Telling {
     seat: Option<&'static Seat>,
     tried: bool,
     traced: Option<trace::Wait>,
-    /// Since when the wait leaves its core to others.
+    /// Begin of a wait that has yielded its core.
     yields: Option<Instant>,
 }
 
@@ -202,12 +202,12 @@ impl Telling {
         }
     }
 
-    /// The wait has begun then, and leaves its core to others from now on: it is counted.
+    /// Counts the wait, which began at `began`, since it starts to yield its core.
     pub fn yields(&mut self, began: Instant) {
         self.yields = Some(began);
     }
 
-    /// The same as [`check`](Self::check) for a thread that polls, with its processor time; whether others learn of it.
+    /// As [`check`](Self::check), for a thread that polls. `used`: its processor time. Returns whether the wait is published.
     pub fn polls(&mut self, lasted: Duration, used: Duration, check: impl FnOnce()) -> bool {
         if lasted < LONG {
             return false;
@@ -228,14 +228,14 @@ impl Telling {
         true
     }
 
-    /// The thread polls by this call, too.
+    /// Adds a call by which the thread polls.
     pub fn also_in(&self, name: &str) {
         if let Some(seat) = self.seat {
             seat.also_in(name);
         }
     }
 
-    /// Does `check`. Of a wait that has lasted `lasted`, others learn who is needed.
+    /// Calls `check`. Publishes a wait that has lasted long, with the ranks that `check` names.
     pub fn check<T>(&mut self, lasted: Duration, check: impl FnOnce() -> T) -> T {
         let slices = SLICES.get();
         let lasted = slices.map_or(lasted, |(since, _)| lasted.max(since.elapsed()));
@@ -283,7 +283,7 @@ impl Drop for Telling {
     }
 }
 
-/// A seat for this thread, if one is free.
+/// Takes a seat for this thread, if one is free.
 #[cold]
 fn take(lasted: Duration) -> Option<&'static Seat> {
     // SAFETY:
@@ -304,7 +304,7 @@ fn take(lasted: Duration) -> Option<&'static Seat> {
         taken.is_ok()
     };
     let seat = seats.iter().find(free).or_else(|| {
-        // Threads that polled give their seats up when they poll again.
+        // A thread that has polled frees its seat only at its next poll.
         let pid = std::process::id();
         let stale = |seat: &&Seat| !seat.is_held(pid);
         seats.iter().filter(stale).for_each(Seat::give_up);
@@ -321,14 +321,14 @@ fn this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// Of the host: the same for all processes on it.
+/// Time of the host's monotonic clock, which all its processes share.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 thread_local! {
-    /// What nobody else reads.
+    /// A seat that other processes do not read.
     static OWN: &'static Seat = Box::leak(Box::new(Seat::free()));
 }
 
@@ -347,7 +347,7 @@ impl Seat {
         }
     }
 
-    /// Where a traced wait notes whom it needs.
+    /// The seat in which a traced wait notes the needed ranks.
     fn of_this_thread() -> &'static Seat {
         OWN.with(|seat| *seat)
     }
@@ -368,7 +368,7 @@ impl Seat {
         self.thread.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// With the calls that are known so far, as long as there is room.
+    /// Adds a name to the known calls, if there is room.
     fn also_in(&self, name: &str) {
         let known = self.name.get();
         let is_known = known.split(", ").any(|call| call == name);
@@ -384,7 +384,7 @@ impl Seat {
         }
     }
 
-    /// Whether the thread of this process still waits. One that was killed has not given its seat up; one that polls tells nothing when it has found something.
+    /// Whether the thread of process `pid` still waits. A killed thread does not free its seat, nor does a polling thread that has found a result.
     pub(crate) fn is_held(&self, pid: u32) -> bool {
         let thread = self.thread.load(Ordering::Acquire);
         let read = |name| {
@@ -407,7 +407,7 @@ impl Seat {
         !(works || sleeps && now().saturating_sub(polled) > ASLEEP)
     }
 
-    /// For a timeline.
+    /// The needed ranks, for a timeline.
     fn for_whom(&self) -> serde_json::Value {
         let needed = self.needed.load(Ordering::Relaxed);
         let ranks = self.ranks.iter().take(needed as usize);
@@ -436,7 +436,7 @@ impl Seat {
         self.needed.store(ranks.len() as u32, Ordering::Release);
     }
 
-    /// What it tells, if it tells anything.
+    /// The published wait, if there is one.
     pub fn read(&self) -> Option<Waiting> {
         let thread = self.thread.load(Ordering::Acquire);
         let since = Duration::from_nanos(self.since.load(Ordering::Acquire));
@@ -451,7 +451,7 @@ impl Seat {
             pending: self.pending.load(Ordering::Relaxed),
             sleeps: self.sleeps.load(Ordering::Relaxed),
         };
-        // It may have been given up, and taken by another thread, meanwhile.
+        // Another thread may have taken the seat meanwhile.
         let same = thread != 0
             && !since.is_zero()
             && self.thread.load(Ordering::Acquire) == thread
@@ -515,7 +515,7 @@ mod tests {
         let pid = std::process::id();
         let told = || {
             let held = seats.iter().filter(|seat| seat.is_held(pid));
-            // Tests beside this one may wait long, too.
+            // Other tests of the process may wait long, too.
             held.filter_map(Seat::read)
                 .find(|seen| seen.call.ends_with("fi_cq_read") || seen.ranks == [5])
         };

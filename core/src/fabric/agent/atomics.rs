@@ -1,7 +1,7 @@
-//! What a network lacks and its active messages make up for: atomic operations. The asking side packs one into a message; the owner's
-//! handler carries it out by the code that peers use where the memory is mapped, so that all operations on a region exclude each other.
+//! Atomic operations by active messages, for networks without them. The initiator packs an operation into a message. The owner's handler executes it by the
+//! same code as peers that map the memory, so all operations on a region exclude each other.
 //!
-//! Regions have one handler for this and for the program's messages, and an envelope tells which a message is.
+//! Each region has one handler for these messages and for the program's messages. An envelope gives the kind of each message.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -34,16 +34,16 @@ struct Envelope {
 const PROGRAMS: u8 = 0;
 const ATOMIC: u8 = 1;
 
-/// Of refusals: nobody handles the program's messages there.
+/// Refusal: the region has no handler for the program's messages.
 const NOBODY: u32 = u32::MAX;
 const STALE: u32 = 1;
 const DENIED: u32 = 2;
 const UNSUPPORTED: u32 = 3;
 const TIMEOUT: u32 = 4;
-/// And the alignment.
+/// Plus the alignment.
 const MISALIGNED: u32 = 1 << 8;
 
-/// A message of the program's.
+/// A message of the program, in its envelope.
 pub(crate) fn programs(message: &[u8]) -> Vec<u8> {
     let envelope = Envelope {
         kind: PROGRAMS,
@@ -52,7 +52,7 @@ pub(crate) fn programs(message: &[u8]) -> Vec<u8> {
     [bytes_of(&envelope), message].concat()
 }
 
-/// Why a message of the program's was refused.
+/// The error of a refused message of the program.
 pub(crate) fn programs_error(refusal: u32) -> Error {
     match refusal {
         NOBODY => Error::Unsupported,
@@ -68,17 +68,17 @@ fn reads_comparand(op: AtomicOp) -> bool {
     op.form() == AtomicForm::Compare
 }
 
-/// Elements that one message carries.
+/// The most elements that one message carries.
 pub(crate) fn most(op: AtomicOp, ty: AtomicType) -> usize {
     let arrays = usize::from(reads_operand(op)) + usize::from(reads_comparand(op));
     let each = ty.size() * arrays.max(1);
     (LONGEST_MESSAGE - ENVELOPE) / each
 }
 
-/// An atomic operation on at most so many elements.
+/// The message of an atomic operation on at most [`most`] elements.
 ///
 /// # Safety
-/// Operand and comparand are valid, if the operation reads them.
+/// Operand and comparand have `request.count` valid elements, if the operation reads them.
 pub(crate) unsafe fn atomic(request: &AtomicRequest, flags: Flags) -> Vec<u8> {
     let AtomicRequest {
         op,
@@ -102,13 +102,13 @@ pub(crate) unsafe fn atomic(request: &AtomicRequest, flags: Flags) -> Vec<u8> {
     message.extend_from_slice(bytes_of(&envelope));
     for (array, _) in arrays.into_iter().filter(|(_, read)| *read) {
         // SAFETY:
-        // - so many elements by the caller's word.
+        // - contract of this call: `count` elements, which are `len` bytes, are valid.
         message.extend_from_slice(unsafe { std::slice::from_raw_parts(array, len) });
     }
     message
 }
 
-/// Why an atomic operation was refused.
+/// The error of a refused atomic operation.
 pub(crate) fn atomic_error(refusal: u32) -> Error {
     match refusal {
         STALE | NOBODY => Error::StaleRegion,
@@ -125,20 +125,20 @@ fn refusal(error: &Error) -> u32 {
         Error::Misaligned(to) => MISALIGNED + *to as u32,
         Error::Timeout => TIMEOUT,
         Error::Unsupported => UNSUPPORTED,
-        // Bounds have been looked at by who asks, as the region was.
+        // The initiator has checked the bounds, so an error here means that the region has changed.
         _ => STALE,
     }
 }
 
-/// Takes the messages for a region of this process.
+/// Handles the messages for a region of this process.
 pub(crate) struct Serving {
     region: RemoteRegion,
-    /// That of the program's.
+    /// Handler of the program's messages.
     programs: RwLock<Option<Arc<dyn Handler>>>,
 }
 
 impl Serving {
-    /// For `len` bytes at `base`, whose locks and bell are those of `first`.
+    /// For `len` bytes at `base`, with the locks and the bell of `first`.
     ///
     /// # Safety
     /// The bytes are valid as long as messages come.
@@ -152,13 +152,13 @@ impl Serving {
         let alive: Arc<dyn Any + Send + Sync> = Arc::new(first.clone());
         Serving {
             // SAFETY:
-            // - the bytes by the caller's word; bell and locks are the transport's, which is kept.
+            // - contract of this call: the bytes are valid. `alive` keeps the transport, which owns bell and locks.
             region: unsafe { RemoteRegion::new(parts, alive) },
             programs: RwLock::default(),
         }
     }
 
-    /// Has `handler` take the program's messages.
+    /// Sets the handler of the program's messages.
     pub fn set_programs(&self, handler: Arc<dyn Handler>) {
         *self.programs.write() = Some(handler);
     }
@@ -203,7 +203,7 @@ impl Handler for Serving {
     }
 }
 
-/// Everything in the message was written by another process and is checked here.
+/// Another process wrote the message. This call checks all of it.
 fn carry_out(at: Remote<'_>, envelope: &Envelope, bytes: &[u8]) -> crate::Result<Vec<u8>> {
     let op = AtomicOp::ALL.get(usize::from(envelope.op)).copied();
     let ty = AtomicType::ALL.get(usize::from(envelope.ty)).copied();

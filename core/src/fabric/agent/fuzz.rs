@@ -1,4 +1,4 @@
-//! Active messages to memory of this process, as networks bring them that carry out the rest by themselves.
+//! Active messages to memory of this process, as from networks that execute all other operations themselves.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::op::{AtomicRequest, Flags};
 use crate::transport::{Handler, Transport};
 use crate::{AtomicOp, AtomicType, Rights};
 
-/// An offset of 8 bytes, and a message.
+/// `bytes`: an offset of 8 bytes, then a message.
 pub(crate) fn active(bytes: &[u8]) {
     let Some((offset, message)) = bytes.split_first_chunk() else {
         return;
@@ -18,7 +18,7 @@ pub(crate) fn active(bytes: &[u8]) {
     for rights in [Rights::FULL, Rights::FULL | Rights::EXCLUSIVE, Rights::READ] {
         let mut memory = Fenced::new(100);
         // SAFETY:
-        // - the memory outlives who serves it.
+        // - the memory outlives `serving`.
         let serving = unsafe { Serving::new(memory.base(), memory.len(), rights, &transport) };
         let mut reply = Vec::new();
         let _ = serving.is_plain(message);
@@ -47,7 +47,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
             result: std::ptr::dangling_mut(),
         };
         // SAFETY:
-        // - there are as many bytes; nothing goes to the result here.
+        // - each operand array has 32 bytes, and no request needs more. The call does not use the result.
         unsafe { atomic(&request, Flags::WAKE) }
     });
     let all = atomics.into_iter().chain([programs(b"text")]);

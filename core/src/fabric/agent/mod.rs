@@ -1,8 +1,8 @@
-//! The target agent: what a process does for peers whose network cannot reach into its memory by itself.
+//! The target agent: it executes requests of peers that cannot access this process's memory themselves.
 //!
-//! A backend that can send bytes to a peer, in order and without loss, carries [`Request`]s there and [`Answer`]s back, framed by
-//! [`wire`]. [`Registered`] is the memory that the requests name, [`Registered::serve`] the agent itself. It relies on nothing that
-//! a peer says: a malformed frame is an error, and a request for what is not registered is answered by one.
+//! A backend that sends bytes to a peer, in order and without loss, carries [`Request`]s there and [`Answer`]s back. Module [`wire`] frames them. A
+//! [`Registered`] is the memory that requests name, and [`Registered::serve`] is the agent. It does not trust peers: a malformed frame is an error, and a
+//! request for unregistered memory gets an error as its answer.
 
 mod atomics;
 #[cfg(all(any(test, fuzzing), not(loom)))]

@@ -1,4 +1,4 @@
-//! Registered memory, by the numbers that peers know it by, and the operations on it.
+//! Registered memory, by the numbers that peers use for it, and the operations on it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,28 +15,28 @@ use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
 use crate::transport::{Channel, Handler, Transport, check_message};
 use crate::{AtomicOp, Error, Result};
 
-/// A place in somebody's registered memory.
+/// A place in the registered memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Place {
     /// Number of the registration.
     pub slot: u32,
-    /// How many registrations the slot had before, and this one.
+    /// Number of registrations of the slot, up to and including this one.
     pub generation: u32,
-    /// Bytes from its beginning.
+    /// Offset in bytes.
     pub offset: u64,
 }
 
-/// What the requests of peers can reach.
+/// The memory that requests of peers can reach.
 pub struct Registered {
     shared: Arc<Shared>,
     slots: RwLock<Vec<Slot>>,
 }
 
-/// What the regions need as long as anybody works on one.
+/// Objects that the regions need while an operation uses a region.
 enum Shared {
     Own(Box<Own>),
-    /// Those of the process's first transport, whose peers reach the same memory, and at whose bell all wait.
+    /// The process's first transport. Its peers reach the same memory, and all threads wait at its bell.
     Of(Arc<dyn Transport>),
 }
 
@@ -65,15 +65,15 @@ impl Shared {
 struct Slot {
     generation: u32,
     region: Option<RemoteRegion>,
-    /// Whoever imports it is told this, too.
+    /// Sent to importers, after length and rights.
     told: Vec<u8>,
-    /// Somebody has asked for it, and is to be told when it is closed.
+    /// A peer has imported it, and must learn of its close.
     imported: AtomicBool,
     handler: Option<Arc<dyn Handler>>,
 }
 
 impl Registered {
-    /// For a transport that is alone, or `beside` the process's first one.
+    /// For the only transport of the process, or for one `beside` its first.
     pub fn new(beside: Option<Arc<dyn Transport>>) -> Self {
         let own = || {
             Shared::Own(Box::new(Own {
@@ -87,17 +87,17 @@ impl Registered {
         }
     }
 
-    /// What keeps operations on elements apart that no CPU changes atomically.
+    /// Locks of operations on elements that no CPU changes atomically.
     pub fn locks(&self) -> &ElementLocks {
         self.shared.locks()
     }
 
-    /// Rung when a request has changed something that this process may wait for.
+    /// Rung after a request has changed memory that this process may wait for.
     pub fn bell(&self) -> &Bell {
         self.shared.bell()
     }
 
-    /// Lets peers reach `len` bytes at `base`; gives the first one's place. Who imports it is told `told` after length (8 bytes) and rights (4).
+    /// Lets peers reach `len` bytes at `base`. Returns the place of the first byte. Importers get the length (8 bytes), the rights (4), then `told`.
     ///
     /// # Safety
     /// The bytes are valid until [`close`](Registered::close).
@@ -105,7 +105,8 @@ impl Registered {
         let shared = &self.shared;
         let parts = RemoteParts::here(base, len, rights, shared.bell(), shared.locks());
         // SAFETY:
-        // - the bytes by the caller's word, as long as the slot has the region; bell and locks as long as `shared`.
+        // - contract of this call: the bytes are valid until `close`, which removes the region.
+        // - the region holds `shared`, which owns bell and locks.
         let region = unsafe { RemoteRegion::new(parts, self.shared.clone()) };
         let mut slots = self.slots.write();
         let free = slots.iter().position(|slot| slot.region.is_none());
@@ -126,7 +127,7 @@ impl Registered {
         }
     }
 
-    /// Has `handler` take the messages for the region at `place`.
+    /// Sets the handler of the messages for the region at `place`.
     pub fn handle_by(&self, place: Place, handler: Arc<dyn Handler>) {
         let mut slots = self.slots.write();
         if let Some(slot) = slots.get_mut(place.slot as usize)
@@ -136,7 +137,7 @@ impl Registered {
         }
     }
 
-    /// No request reaches the memory, nor its handler, any more once this returns. True: peers have imported it.
+    /// After the return, no request reaches the memory or its handler. True: peers have imported it.
     pub fn close(&self, place: Place) -> bool {
         let mut slots = self.slots.write();
         let (handler, imported) = match slots.get_mut(place.slot as usize) {
@@ -146,13 +147,13 @@ impl Registered {
             }
             _ => (None, false),
         };
-        // What it holds on to may have regions of its own.
+        // The handler may own regions, and their close needs the lock.
         drop(slots);
         drop(handler);
         imported
     }
 
-    /// Whether `place` is that of a registration, of this process's by its own hand, that these bytes are in.
+    /// Whether `place` is in a current registration of this process that contains these bytes.
     pub fn covers(&self, place: Place, ptr: *const u8, len: usize) -> bool {
         let slots = self.slots.read();
         find(&slots, place).is_ok_and(|found| {
@@ -162,7 +163,7 @@ impl Registered {
         })
     }
 
-    /// Whether a request may be carried out by any thread that waits ([`Handler::is_plain`]).
+    /// Whether any waiting thread may execute the request ([`Handler::is_plain`]).
     pub fn is_plain(&self, request: &Request<'_>) -> bool {
         let Request::Message { to, bytes } = *request else {
             return true;
@@ -174,7 +175,7 @@ impl Registered {
         handler.is_none_or(|handler| handler.is_plain(bytes))
     }
 
-    /// Carries a request out.
+    /// Executes a request.
     pub fn serve(&self, request: &Request<'_>) -> Answer {
         let slots = self.slots.read();
         match carry_out(&slots, request) {
@@ -184,13 +185,13 @@ impl Registered {
     }
 }
 
-/// Writes bytes that have been read to where they were to go, as the reading operation's flags ask for.
+/// Writes the bytes that a get has read to their destination, as `flags` of the get require.
 ///
 /// # Safety
 /// `bytes.len()` bytes at `into` are valid for writes.
 pub unsafe fn land(bytes: &[u8], into: *mut u8, flags: Flags) {
     // SAFETY:
-    // - the source is a slice, the destination by the caller's word.
+    // - contract of this call: the destination is valid. The source is a slice.
     unsafe { move_bytes(bytes.as_ptr(), into, bytes.len(), flags) };
 }
 
@@ -204,7 +205,7 @@ fn find(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
     Ok(Remote { region, offset })
 }
 
-/// As [`find`], of memory that has to be mapped.
+/// As [`find`], for memory that must be mapped.
 fn find_mapped(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
     let found = find(slots, place)?;
     match found.region.is_by_address() {
@@ -214,11 +215,11 @@ fn find_mapped(slots: &[Slot], place: Place) -> Result<Remote<'_>> {
 }
 
 /// # Safety
-/// As [`Channel::put`].
+/// As [`Channel::put`], for `dst`.
 unsafe fn put(bytes: &[u8], dst: Remote<'_>, flags: Flags) -> Result<()> {
     let (src, len) = (local(bytes.as_ptr()), bytes.len());
     // SAFETY:
-    // - the source is a slice; the destination is registered, and stays so by the contract of this call.
+    // - contract of this call: the destination stays registered. The source is a slice.
     unsafe {
         match dst.region.is_by_address() {
             true => Owner::here().put(src, dst, len, flags),
@@ -234,7 +235,7 @@ fn local(bytes: *const u8) -> Local {
     }
 }
 
-/// Gives what goes back beside the success.
+/// Returns the bytes of the answer after success.
 fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
     let here = MappedChannel;
     match *request {
@@ -247,14 +248,14 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             let dst = find(slots, to)?;
             let Some((slot, value)) = notice else {
                 // SAFETY:
-                // - the destination is registered, and stays so while the slots are locked.
+                // - the destination is registered, and stays registered while the slots are locked.
                 unsafe { put(bytes, dst, flags) }?;
                 return Ok(Vec::new());
             };
             let (slot, dst) = (find_mapped(slots, slot)?, find_mapped(slots, to)?);
             let (src, notice) = (local(bytes.as_ptr()), Notice { slot, value });
             // SAFETY:
-            // - the source is a slice; the destination as above.
+            // - the source is a slice. The destination stays registered while the slots are locked.
             unsafe { here.put_notify(src, dst, bytes.len(), notice, flags, 0) }?;
         }
         Request::Notify { slot, value } => {
@@ -264,11 +265,11 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
         Request::Get { from, len, flags } => {
             let src = find(slots, from)?;
             let len = usize::try_from(len).map_err(|_| Error::StaleRegion)?;
-            // Before room is made for what nobody has.
+            // The peer chooses the size of the allocation, so the check precedes it.
             check_range(src.offset, len, src.region.len())?;
             let mut bytes = vec![0; len];
             // SAFETY:
-            // - the destination is a vector of that length; the source as above.
+            // - the destination is a vector of `len` bytes. The source stays registered while the slots are locked.
             unsafe {
                 let into = local(bytes.as_mut_ptr());
                 match src.region.is_by_address() {
@@ -299,7 +300,7 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
             };
             if let Some(Carried { to, bytes, flags }) = carried {
                 // SAFETY:
-                // - as for Put.
+                // - as for `Request::Put`.
                 unsafe { put(bytes, find(slots, to)?, flags) }?;
             }
             here.deliver(inbox, record, Flags::empty(), 0)?;
@@ -318,7 +319,7 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
         Request::Import { place } => {
             let parts = find(slots, place)?.region.parts();
             let slot = &slots[place.slot as usize];
-            // The slots are locked, so whoever closes this one sees it.
+            // The slots are locked, so a close sees this store.
             slot.imported.store(true, Ordering::Relaxed);
             let len = (parts.len as u64).to_le_bytes();
             let rights = parts.rights.bits().to_le_bytes();
@@ -339,7 +340,7 @@ pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> 
         fetch,
     } = *elements;
     let len = ty.size() * count as usize;
-    // Before room is made for what nobody has.
+    // The peer chooses the size of the allocation, so the check precedes it.
     check_range(dst.offset, len, dst.region.len())?;
     let needs_operand = op != AtomicOp::Read;
     let needs_compare = op.form() == AtomicForm::Compare;
@@ -359,7 +360,8 @@ pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> 
         },
     };
     // SAFETY:
-    // - operand, comparand and result have `count` elements if they are used, as just seen; the target is registered.
+    // - operand, comparand and result have `count` elements if the operation uses them (tested above).
+    // - the target is registered, and stays registered during the call.
     unsafe {
         match dst.region.is_by_address() {
             true => Owner::here().atomic(dst, &request, flags)?,

@@ -1,7 +1,7 @@
-//! Requests and answers as bytes, for streams between processes of one kind of machine.
+//! Requests and answers as bytes, for streams between processes on machines of the same kind.
 //!
-//! A frame is its length (4 bytes, itself not counted), then the message: a fixed head and the bytes that belong to it. Answers come
-//! in the order of the requests, so neither carries a number; between them comes what nobody has asked for.
+//! A frame is a length (4 bytes, which it does not count), then the message: a fixed head, then its bytes. Answers have the order of the requests, so neither
+//! carries a number. Unrequested messages ([`Answer::Leaving`], [`Answer::Released`]) come between answers.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,12 +11,12 @@ use crate::op::Flags;
 use crate::transport::LONGEST_MESSAGE;
 use crate::{AtomicOp, AtomicType, Error};
 
-/// Bytes of a frame's length.
+/// Bytes of a frame's length field.
 pub const PREFIX: usize = 4;
-/// The most bytes that belong to a message: nobody sends or asks for more at once.
+/// The most bytes of a message after its head, and of one read.
 pub const LONGEST: usize = 1 << 30;
 
-/// The peer does not speak this protocol, or not any more.
+/// The peer has sent bytes that this protocol does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -29,11 +29,11 @@ pub struct Elements<'a> {
     pub ty: AtomicType,
     /// Number of elements.
     pub count: u32,
-    /// As many operands, or nothing for operations without.
+    /// `count` operands. Empty for operations without operands.
     pub operand: &'a [u8],
-    /// As many comparands, or nothing.
+    /// `count` comparands. Empty for operations without comparands.
     pub compare: &'a [u8],
-    /// Whether the previous values go back.
+    /// Whether the answer returns the previous values.
     pub fetch: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Carried<'a> {
     pub flags: Flags,
 }
 
-/// What the agent is asked to do; see [`Channel`](crate::transport::Channel) for what each means.
+/// A request to the agent. [`Channel`](crate::transport::Channel) defines each operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "those of the operation")]
 pub enum Request<'a> {
@@ -71,7 +71,7 @@ pub enum Request<'a> {
         flags: Flags,
     },
     Deliver {
-        /// What is written before.
+        /// Bytes to write before the record is delivered.
         put: Option<Carried<'a>>,
         first: Place,
         second: Option<Place>,
@@ -84,30 +84,30 @@ pub enum Request<'a> {
         to: Place,
         bytes: &'a [u8],
     },
-    /// Is it registered? The answer has what is to be known of it (see `Registered::open`), and who asks is told when it no longer is.
+    /// Asks whether `place` is registered. The answer has its description (see `Registered::open`). The importer is notified when the registration ends.
     Import {
         place: Place,
     },
-    /// Not answered: whoever has been told that a registration has ended uses it no more.
+    /// Confirms a [`Answer::Released`]: the importer no longer uses the place. It has no answer.
     Forgotten {
         place: Place,
     },
 }
 
-/// What the agent answers.
+/// An answer of the agent, or a message without a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done and visible; what was read.
+    /// The operation is complete and visible. The bytes that it has read.
     Done(Vec<u8>),
-    /// Nothing has been done.
+    /// The operation has failed. Parts may be visible: a put that came with a record, elements before the timeout of a lock.
     Failed(Failure),
-    /// No answer: the process leaves properly, and serves on until it has gone.
+    /// Without a request: the process leaves in order. It serves requests until it has left.
     Leaving,
-    /// No answer: what was imported is no longer registered.
+    /// Without a request: an imported registration has ended.
     Released(Place),
 }
 
-/// An [`Error`] as it goes back.
+/// An [`Error`] in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Failure {
@@ -128,7 +128,7 @@ impl From<&Error> for Failure {
             Error::InboxFull => (4, [0; 3]),
             Error::Unsupported => (5, [0; 3]),
             Error::Refused(why) => (6, [why.into(), 0, 0]),
-            // What else can be wrong with memory that was registered is that it is no more.
+            // All other errors mean that the memory is no longer registered.
             _ => (0, [0; 3]),
         };
         Failure { kind, details }
@@ -167,20 +167,20 @@ const FORGOTTEN: u32 = 10;
 const RELEASED: u32 = 11;
 const MESSAGE: u32 = 12;
 
-/// The fixed part of every message; what a kind does not use is 0.
+/// The fixed part of each request. Fields that a kind does not use are 0.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Head {
     kind: u32,
     flags: u32,
     place: Place,
-    /// Of the notice; where the bytes of a delivery go.
+    /// Place of the notice, or of the bytes of a delivery.
     slot: Place,
-    /// Of the notice; 1 where a delivery is chained.
+    /// Value of the notice. 1: a delivery is chained.
     value: u32,
-    /// 1 if there is one; or if there are such bytes.
+    /// 1: there is a notice, or a delivery has bytes.
     has_notice: u32,
-    /// Bytes to read; number of elements.
+    /// Number of bytes to read, or of elements.
     len: u64,
     op: u8,
     ty: u8,
@@ -188,7 +188,7 @@ struct Head {
     pad: [u8; 5],
 }
 
-/// What follows the head of a delivery; of no generation: there is none.
+/// Follows the head of a delivery. A place of generation 0 is absent.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Delivery {
@@ -206,7 +206,7 @@ fn head(kind: u32) -> Head {
     }
 }
 
-/// Appends a frame of these parts, unless they are too long for one.
+/// Appends a frame of these parts. Errors: [`Error::Unsupported`] if they are too long; `into` is unchanged then.
 fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Error> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     if len > LONGEST + HEAD {
@@ -221,7 +221,7 @@ fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Error> {
 }
 
 impl Request<'_> {
-    /// Appends its frame. Errors: [`Error::Unsupported`] for more than [`LONGEST`] bytes, and nothing is appended.
+    /// Appends its frame. Errors: [`Error::Unsupported`] for more than [`LONGEST`] bytes; `into` is unchanged then.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), Error> {
         match *self {
             Request::Put {
@@ -327,7 +327,7 @@ impl Request<'_> {
 }
 
 impl<'a> Request<'a> {
-    /// From a message without its length.
+    /// Decodes a message without its length.
     pub fn decode(message: &'a [u8]) -> Result<Self, Malformed> {
         let (head, bytes) = split(message)?;
         let flags = Flags::from_bits(head.flags).ok_or(Malformed)?;
@@ -392,7 +392,7 @@ fn elements<'a>(head: &Head, bytes: &'a [u8]) -> Result<Elements<'a>, Malformed>
     let ty = *AtomicType::ALL.get(usize::from(head.ty)).ok_or(Malformed)?;
     let count = u32::try_from(head.len).map_err(|_| Malformed)?;
     let len = ty.size() * count as usize;
-    // Operands, if there are any, then comparands, if there are any.
+    // Operands, if any, then comparands, if any.
     let (operand, compare) = bytes.split_at(len.min(bytes.len()));
     let whole = |part: &[u8]| part.is_empty() || part.len() == len;
     if !whole(operand) || !whole(compare) {
@@ -420,7 +420,7 @@ impl Answer {
         frame(into, &[&kind.to_le_bytes(), bytes])
     }
 
-    /// From a message without its length: what was read is left where it is.
+    /// Decodes a message without its length. The second value is the bytes that were read; they stay in `message`.
     pub fn decode(message: &[u8]) -> Result<(Answer, &[u8]), Malformed> {
         let (kind, bytes) = message.split_at_checked(4).ok_or(Malformed)?;
         match u32::from_le_bytes(kind.try_into().map_err(|_| Malformed)?) {
@@ -445,7 +445,7 @@ fn split(message: &[u8]) -> Result<(Head, &[u8]), Malformed> {
     Ok((head, bytes))
 }
 
-/// The first message in `bytes`, and how many bytes its frame takes; `None` while it has not come whole.
+/// The first message in `bytes`, and the length of its frame. `None`: the frame is incomplete.
 pub fn first_message(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     let Some((prefix, rest)) = bytes.split_at_checked(PREFIX) else {
         return Ok(None);
@@ -611,7 +611,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "more memory than it likes to have")]
     fn what_is_too_long_is_neither_sent_nor_asked_for() {
-        // The kernel gives the pages when they are touched, which nobody does.
+        // No test touches the pages, so the kernel does not provide them.
         let bytes = vec![0; LONGEST + 1];
         let put = Request::Put {
             to: place(1),

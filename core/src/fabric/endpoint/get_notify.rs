@@ -1,4 +1,4 @@
-//! Several gets, after whose end a notification of this process is set.
+//! Several gets, with a notification of this process after their end.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -8,9 +8,9 @@ use crate::bell::Bell;
 use crate::engine::Engine;
 use crate::op::{Flags, Local, Outcome, Remote};
 
-/// Sets a word of this process when the last of several gets is done. Shared by raw pointer: the gets' contexts.
+/// Sets a word of this process when the last of several gets has completed. The gets' contexts share it by raw pointer.
 pub(super) struct GetNotice {
-    /// Gets under way, and one for the posting call.
+    /// Gets in progress, and one for the posting call.
     left: AtomicU32,
     failed: AtomicBool,
     word: *const AtomicU32,
@@ -39,11 +39,12 @@ impl GetNotice {
     }
 
     /// # Safety
-    /// `context` came from [`share`](Self::share), and each share is ended once.
+    /// `context` came from [`share`](Self::share). Each share is ended once.
     pub(super) unsafe fn part_done(context: u64, success: bool) {
         let this = context as *const GetNotice;
         // SAFETY:
-        // - alive while shares are left; the last one frees it; word and bell are valid by the word of `get_notify`'s caller.
+        // - it exists while shares are left, and the last share frees it.
+        // - contract of `get_notify`: `word` is valid until completion. The endpoint keeps the owner of the bell (`rings`).
         unsafe {
             if !success {
                 (*this).failed.store(true, Ordering::Relaxed);
@@ -60,11 +61,11 @@ impl GetNotice {
 }
 
 impl Endpoint {
-    /// Reads the `parts`, then sets a notification word of this process to 1 (GASPI 17.1 §8.4.4). Ordered against nothing else.
-    /// Errors: those of [`Channel::get`](crate::transport::Channel::get) for the first part that is refused; then no word is set.
+    /// Reads the `parts`, then sets a notification word of this process to 1 (GASPI 17.1 §8.4.4). It has no other order. Errors: as
+    /// [`Channel::get`](crate::transport::Channel::get), for the first part that is refused. The word is not set then.
     ///
     /// # Safety
-    /// As [`Channel::get`](crate::transport::Channel::get), for every part; `word` stays valid until the operation is complete.
+    /// As [`Channel::get`](crate::transport::Channel::get), for each part. `word` is valid until the operation is complete.
     pub unsafe fn get_notify<'a>(
         &self,
         engine: &Engine,
@@ -74,11 +75,11 @@ impl Endpoint {
         if !self.driven {
             for (dst, src, len) in parts {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call.
                 unsafe { self.get(dst, src, len, Flags::empty(), 0) }?;
             }
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `word` is valid.
             unsafe { &*word }.store(1, Ordering::Release);
             engine.ring();
             return Ok(());
@@ -89,14 +90,14 @@ impl Endpoint {
             let context = notice.share();
             self.noticed.fetch_add(1, Ordering::Relaxed);
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             let outcome = unsafe { self.get(dst, src, len, Flags::empty(), context) };
             if let Ok(Outcome::Pending) = outcome {
                 continue;
             }
             self.noticed.fetch_sub(1, Ordering::Relaxed);
             // SAFETY:
-            // - the share that was just taken; this is its only end.
+            // - the share was taken above, and this is its only end.
             unsafe { GetNotice::part_done(context, outcome.is_ok()) };
             if let Err(error) = outcome {
                 result = Err(error);

@@ -1,4 +1,4 @@
-//! Operations that end one by one: each carries a tag of the caller's, under which its end is reported.
+//! Tagged operations. Each ends separately, and reports its end under a tag of the caller.
 
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -13,13 +13,13 @@ use crate::op::{Completion, Outcome};
 use crate::posted::DRAINING;
 use crate::{Error, Result};
 
-/// Marks the contexts of this module. The number of a slot stands above it.
+/// Marks the contexts of this module. The slot number is above the mark.
 const MARK: u64 = 2;
 
 /// Tagged operations of an endpoint that has no depth.
 const MOST: u64 = 1 << 12;
 
-/// The tagged operations of one endpoint; memory is taken by the first of them.
+/// The tagged operations of one endpoint. The first operation allocates the memory.
 #[derive(Default)]
 pub(super) struct Tagged(OnceLock<Slots>);
 
@@ -29,16 +29,16 @@ struct Slots {
     free: ArrayQueue<u32>,
     /// Slots with an operation that has ended and is not reported.
     ended: ArrayQueue<u32>,
-    /// Parts that channels have not ended.
+    /// Parts in progress on channels.
     pending: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Slot {
     tag: AtomicU64,
-    /// Parts under way, and one for the posting call.
+    /// Parts in progress, and one for the posting call.
     left: AtomicU32,
-    /// Becomes 1 after success, unless it is null.
+    /// Set to 1 after success. Null: none.
     word: AtomicPtr<AtomicU32>,
     failure: Mutex<Option<Error>>,
 }
@@ -69,7 +69,7 @@ pub(super) fn is_tagged(context: u64) -> bool {
     context & MARK != 0
 }
 
-/// A tagged operation while it is posted. Without [`end`](TaggedOperation::end) it has not been posted, and reports nothing.
+/// A tagged operation during its posting. A drop without [`end`](TaggedOperation::end) discards it, and it reports nothing.
 pub struct TaggedOperation<'a> {
     endpoint: &'a Endpoint,
     slots: &'a Slots,
@@ -80,10 +80,10 @@ pub struct TaggedOperation<'a> {
 }
 
 impl TaggedOperation<'_> {
-    /// Has `post` post a part with the context that it is given. Errors: as `post`.
+    /// Calls `post` to post a part, with the part's context. Errors: as `post`.
     pub fn part(&mut self, post: impl FnOnce(u64) -> Result<Outcome>) -> Result<Outcome> {
         let slot = self.slots.slot(self.number);
-        // Before it is posted: another thread may take its end.
+        // Counts before the post, since another thread may take the completion.
         slot.left.fetch_add(1, Ordering::Relaxed);
         self.slots.pending.fetch_add(1, Ordering::Relaxed);
         let outcome = post(u64::from(self.number) << 2 | MARK);
@@ -105,8 +105,8 @@ impl TaggedOperation<'_> {
         self.endpoint.noticed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the posting of parts. A failure after the first part, or by the peer's death, is one of the operation: its report has it. Errors: any other failure;
-    /// then nothing has been posted, and nothing is reported.
+    /// Ends the posting of parts. A failure after the first part, or by the peer's death, fails the operation, and its report has the error. Errors: any
+    /// other failure; then nothing is posted or reported.
     pub fn end(mut self, engine: &Engine, result: Result<()>) -> Result<()> {
         if let Err(error) = result {
             if !self.posted && !matches!(error, Error::RankDead(_)) {
@@ -133,8 +133,8 @@ impl Drop for TaggedOperation<'_> {
 }
 
 impl Endpoint {
-    /// Claims a place for an operation with `tag`, which holds it until its report is taken. Tag 0: it has no report, and [`drain`](Endpoint::drain) gives its
-    /// failure. Errors: as [`claim`](Endpoint::claim); the endpoint's depth limits tagged operations and other requests separately.
+    /// Claims a slot for an operation with `tag`, until its report is taken. Tag 0: the operation has no report, and [`drain`](Endpoint::drain) returns its
+    /// failure. Errors: as [`claim`](Endpoint::claim). The endpoint's depth limits tagged operations and other requests separately.
     pub fn tagged(&self, tag: u64) -> Result<TaggedOperation<'_>> {
         if self.posted.look() & DRAINING != 0 {
             return Err(refusal(DRAINING));
@@ -153,13 +153,13 @@ impl Endpoint {
         })
     }
 
-    /// Tagged operations without a taken report.
+    /// Number of tagged operations with a report that is not taken, or still to come.
     pub fn unreported(&self) -> u32 {
         let slots = self.tagged.0.get();
         slots.map_or(0, |slots| (slots.all.len() - slots.free.len()) as u32)
     }
 
-    /// Takes the report of an operation that has ended: its tag, and its result.
+    /// Takes the report of an operation that has ended: its tag and its result.
     pub fn take_report(&self) -> Option<(u64, Result<()>)> {
         let slots = self.tagged.0.get()?;
         let number = slots.ended.pop()?;
@@ -173,7 +173,8 @@ impl Endpoint {
         Some(report)
     }
 
-    /// Frees the places of requests without tags, if half of all are taken and none of those requests is under way: for programs that wait for reports alone.
+    /// Frees the places of requests without tags. Condition: half of all places are taken, no failure is unreported, and none of those requests is in
+    /// progress. For programs that wait for reports only.
     pub fn free_untagged(&self, engine: &Engine) {
         let crowded = u64::from(self.posted()) * 2 >= self.depth && self.failed.is_empty();
         if !crowded || !self.posted.close() {
@@ -189,7 +190,7 @@ impl Endpoint {
         self.open(engine);
     }
 
-    /// A part has ended that a channel had under way.
+    /// Takes the completion of a part.
     pub(super) fn part_ended(&self, completion: Completion) {
         let Some(slots) = self.tagged.0.get() else {
             return;
@@ -202,7 +203,7 @@ impl Endpoint {
         self.share_ended(slots, number);
     }
 
-    /// Ends a share of an operation; whether it was the last one.
+    /// Ends a share of an operation. Returns whether it was the last share.
     fn share_ended(&self, slots: &Slots, number: u32) -> bool {
         let slot = slots.slot(number);
         if slot.left.fetch_sub(1, Ordering::AcqRel) != 1 {

@@ -1,4 +1,4 @@
-//! An inbox over which somebody has written.
+//! An inbox with memory that a peer has overwritten.
 
 use super::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
 use crate::fuzz::Fenced;
@@ -9,7 +9,7 @@ fn size() -> usize {
     InboxLayout::new(PLACES).expect("a power of two").size()
 }
 
-/// The whole memory of an inbox, perhaps cut.
+/// The whole memory of an inbox. `bytes` may be shorter.
 pub(crate) fn inbox(bytes: &[u8]) {
     let mut memory = Fenced::new(size());
     memory.fill(bytes);
@@ -19,7 +19,7 @@ pub(crate) fn inbox(bytes: &[u8]) {
         ..Record::default()
     };
     // SAFETY:
-    // - valid memory, of this thread's alone, for as long as reader and writer are there.
+    // - valid memory of this thread, which outlives reader and writer.
     let (reader, writer) = unsafe {
         (
             InboxReader::attach(base, len),
@@ -45,17 +45,17 @@ pub(crate) fn inbox(bytes: &[u8]) {
     memory.check();
 }
 
-/// Empty, with records, and with one that was taken.
+/// An empty inbox, an inbox with records, and an inbox with a taken record.
 pub(crate) fn inboxes() -> Vec<Vec<u8>> {
     let mut memory = Fenced::new(size());
     let (base, len) = (memory.base(), memory.len());
     let read = || {
         // SAFETY:
-        // - so many bytes are there.
+        // - the memory has `len` bytes.
         unsafe { std::slice::from_raw_parts(base, len) }.to_vec()
     };
     // SAFETY:
-    // - valid memory, of this thread's alone, for as long as reader and writer are there.
+    // - valid memory of this thread, which outlives reader and writer.
     let (mut reader, writer) = unsafe {
         initialise(base, PLACES).expect("aligned");
         let reader = InboxReader::attach(base, len).expect("an inbox");

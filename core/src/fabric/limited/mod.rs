@@ -1,9 +1,9 @@
 //! A channel over a network with [`Limits`]: it offers all operations without limits.
 //!
-//! It divides long transfers into pieces, and lines where the network does not keep their order. It copies bytes above the inline limit,
-//! [registers](crate::registration) memory, and sends active messages for atomic operations that the network lacks. An operation that the network
-//! refuses for now ([`Error::NotNow`]) waits here, in order for each peer. Polls and the driver issue it later. So an operation is refused only for
-//! its arguments, and ends once, after all its pieces. The queues of the interfaces limit how many operations wait.
+//! It divides long transfers into pieces. It divides lines if the network does not keep their order. It copies bytes above the inline limit,
+//! [registers](crate::registration) memory, and sends active messages for atomic operations that the network lacks. An operation that the network refuses for
+//! now ([`Error::NotNow`]) waits here, in order for each peer. Polls and the driver issue it later. The channel therefore refuses an operation only for its
+//! arguments. Each operation ends once, after all its pieces. The queues of the interfaces limit the number of waiting operations.
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -66,12 +66,12 @@ struct State {
     ends: Vec<Completion>,
 }
 
-/// How completions of the network are taken.
+/// The way to take completions of the network.
 #[derive(Clone, Copy)]
 enum Look {
-    /// By a poll, which makes progress.
+    /// A poll, which makes progress.
     Poll,
-    /// By a report of present completions.
+    /// A report of completions that are present.
     Report,
 }
 
@@ -106,7 +106,7 @@ impl Operation {
         Ok(())
     }
 
-    /// No more pieces are issued.
+    /// Fails the operation. It issues no more pieces.
     fn fail(&mut self, error: Error) {
         self.next = None;
         if self.result.is_ok() {
@@ -224,7 +224,7 @@ impl Shared {
         let comes_later = state.waiting.contains_key(&peer);
         if comes_later || operation.work.needs_cutting(flags, &self.limits) {
             // SAFETY:
-            // - the call has not returned.
+            // - the call of the operation has not returned.
             unsafe { operation.work.take(flags) };
         }
         let issued = match comes_later {
@@ -263,7 +263,7 @@ impl Shared {
         Ok(Outcome::Pending)
     }
 
-    /// Waits until the network uses no memory of operations. False: some still does at the deadline.
+    /// Waits until the network uses no memory of operations. False: at the deadline it still uses some.
     fn settle(&self, deadline: Deadline) -> bool {
         loop {
             let mut state = driver::lock(&self.state);
@@ -280,7 +280,7 @@ impl Shared {
         }
     }
 
-    /// Makes progress. Whether an operation has ended.
+    /// Makes progress. Returns whether an operation has ended.
     fn go_on(&self, how: Look) -> bool {
         let mut state = driver::lock(&self.state);
         let waited = !state.waiting.is_empty();
@@ -305,8 +305,8 @@ impl Driven for Shared {
 }
 
 impl Drop for Limited {
-    /// Discards waiting operations and waits for the end of all others. Then the memory of both is the caller's again, but for operations that
-    /// [`PATIENCE`] ends.
+    /// Discards waiting operations and waits for the end of all others. Their memory then belongs to the caller again. Exception: operations that are still
+    /// in progress after [`PATIENCE`].
     fn drop(&mut self) {
         let mut state = driver::lock(&self.shared.state);
         if !std::mem::take(&mut state.waiting).is_empty() {
@@ -358,14 +358,14 @@ impl Limited {
         work.check()?;
         if let Some(registrations) = &self.registrations {
             // SAFETY:
-            // - the call of the operation has not returned (contract of `Channel`).
+            // - contract of `Channel`: the memory is valid until completion. The call of the operation has not returned.
             unsafe { work.hold(flags, &self.shared.limits, registrations) }?;
         }
         // Each piece has a completion.
         (self.shared).post(work, flags.difference(Flags::GATHERED), context)
     }
 
-    /// Posts an unsignaled operation whose bytes the network copies in the call. `None`: [`post`](Limited::post) must take it.
+    /// Posts an unsignaled operation. The network copies its bytes in the call. `None`: [`post`](Limited::post) must take it.
     #[inline]
     fn post_plain(
         &self,
@@ -381,7 +381,7 @@ impl Limited {
         plain.then(|| self.post_as_it_is(context, post)).flatten()
     }
 
-    /// Posts an operation unchanged, unless another one waits. `None`: as above.
+    /// Posts an operation unchanged, unless other operations wait. `None`: as [`post_plain`](Limited::post_plain).
     #[inline]
     fn post_as_it_is(
         &self,
@@ -412,7 +412,7 @@ impl Limited {
             let next = driver::lock(&self.shared.state).ended.pop_front();
             let Some(completion) = next else { return };
             sink(completion);
-            // After the report: a thread that sees no pending operation has all reports.
+            // Decrements after the sink: a thread that sees no pending operation has all reports.
             self.shared.pending.fetch_sub(1, Ordering::AcqRel);
         }
     }

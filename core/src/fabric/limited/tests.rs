@@ -4,7 +4,7 @@ use super::*;
 use crate::lines::LINE;
 use crate::region::{RemoteParts, RemoteRegion, Rights};
 
-/// What a network was given: the place, the bytes, the flags, the notice.
+/// A call that the network received: place, bytes, flags, notice.
 #[derive(Debug, Clone)]
 struct Given {
     peer: u32,
@@ -16,7 +16,7 @@ struct Given {
     context: u64,
 }
 
-/// Takes `depth` operations to a peer, and ends them when it is told to.
+/// Takes up to `depth` operations to a peer. They end when the test ends them.
 struct Network {
     limits: Limits,
     given: Arc<Mutex<Vec<Given>>>,
@@ -52,7 +52,7 @@ impl Channel for Network {
         assert!(!flags.contains(Flags::GATHERED) || flags.contains(Flags::INLINE));
         let mut bytes = vec![0; len];
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::put`: the source is valid.
         unsafe { crate::copy(src.ptr, bytes.as_mut_ptr(), len) };
         self.give(Given {
             peer: dst.region.parts().peer,
@@ -91,7 +91,7 @@ impl Channel for Network {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Channel::put_notify`: the source is valid.
         let outcome = unsafe { self.put(src, dst, len, flags, context) }?;
         self.given.lock().last_mut().expect("just given").notice = Some(notice.value);
         Ok(outcome)
@@ -160,9 +160,9 @@ impl Bench {
         }
     }
 
-    /// Ends the operations at these positions of what is under way.
+    /// Ends the operations at these positions of the operations in progress.
     fn end(&self, which: Range<usize>, result: Result<()>) {
-        // Else the driver may find a place free before it learns what has ended there.
+        // Otherwise the driver may find a free place before it gets the completion.
         let _still = self.limited.shared.state.lock();
         for (_, context) in self.under_way.lock().drain(which) {
             let result = result.clone();
@@ -201,7 +201,7 @@ fn region(peer: u32) -> RemoteRegion {
         detail: [0; 4],
     };
     // SAFETY:
-    // - it leads nowhere.
+    // - the region has no memory, and nothing accesses its address.
     unsafe { RemoteRegion::new(parts, Arc::new(())) }
 }
 
@@ -267,7 +267,7 @@ fn long_transfers_go_in_pieces_and_end_once() {
     let given = bench.given.lock();
     assert_eq!(given.len(), 10);
     for (nth, one) in given.iter().enumerate() {
-        // Straight from where the bytes are.
+        // Directly from the caller's bytes.
         assert_eq!(one.from, bytes.as_ptr().addr() + 100 * nth);
         assert_eq!(
             (one.at, one.bytes.len()),
@@ -307,7 +307,7 @@ fn the_last_word_of_each_line_goes_after_the_line() {
     }
 }
 
-/// Puts so many bytes whose lines are kept, to the end.
+/// Puts `len` bytes with `Flags::LINES`, and waits for the end.
 fn put_lines(bench: &Bench, offset: usize, len: usize) {
     let (one, bytes) = (region(1), vec![7u8; len]);
     let dst = Remote {
@@ -363,14 +363,14 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
         let posted = bench.limited.notify(notice, Flags::ORDERED, value.into());
         assert_eq!(posted, Ok(Outcome::Pending));
     }
-    // Its bytes are the caller's again.
+    // The caller may change its bytes after the call.
     let mut bytes = [1u8; 50];
     let dst = Remote {
         region: &peers[0],
         offset: 64,
     };
     // SAFETY:
-    // - taken in the call.
+    // - the call takes the bytes.
     unsafe { bench.limited.put(local(&bytes), dst, 50, Flags::INLINE, 20) }.unwrap();
     bytes.fill(2);
     let slot = Remote {
@@ -381,7 +381,7 @@ fn what_the_network_does_not_take_waits_in_order_for_its_peer_alone() {
     bench.limited.notify(aside, Flags::empty(), 21).unwrap();
     assert_eq!(bench.given.lock().len(), 4);
     assert_eq!(bench.limited.pending(), 22);
-    // One place, one more; the driver may have been there before.
+    // A free place takes one more operation. The driver may have issued it before.
     bench.end(0..1, Ok(()));
     assert_eq!(bench.polled(), [(0, Ok(()))]);
     assert_eq!(bench.given.lock().len(), 5);
@@ -437,7 +437,7 @@ fn what_is_wrong_is_refused_whole() {
         offset: LEN - 949,
     };
     // SAFETY:
-    // - refused.
+    // - the call refuses the operation.
     let refused = unsafe {
         bench
             .limited

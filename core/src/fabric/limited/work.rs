@@ -1,4 +1,4 @@
-//! An operation that a network may not take whole, or not now: the memory that it needs registered, and its pieces.
+//! An operation that a network may not take whole, or not now. It owns the registered memory and makes the pieces.
 
 use std::ops::Range;
 
@@ -13,19 +13,19 @@ use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_inbox, check_message};
 use crate::{Error, Result};
 
-/// The most bytes whose lines are kept that go at once: where the target's processor goes through them, it does so while the next ones come.
+/// The most bytes of a piece with `Flags::LINES`. The target's processor may process the lines: it does so while the next piece is in flight.
 const IN_LINES: usize = 64 << 10;
 
-/// Registered memory, as long as the operation takes.
+/// Registered memory, for the duration of the operation.
 enum Registered {
-    /// In place of the user's.
+    /// A bounce buffer in place of the user's memory.
     Bounce(Block),
-    /// The user's.
+    /// The user's memory.
     There(Held),
 }
 
 impl Registered {
-    /// What the network is given in place of memory of the user's.
+    /// The memory for the network, in place of the user's address.
     fn local(&self, users: *mut u8) -> Local {
         match self {
             Registered::Bounce(block) => block.local(),
@@ -37,27 +37,27 @@ impl Registered {
     }
 }
 
-/// An operation, and what has been registered for it.
+/// An operation and its registered memory.
 pub(super) struct Work {
     kept: Kept,
-    /// What it reads.
+    /// Registered memory that the operation reads.
     source: Option<Registered>,
-    /// What it writes, for so many bytes at the user's address.
+    /// Registered memory that the operation writes, the user's address, and its length.
     landing: Option<(Registered, *mut u8, usize)>,
 }
 
 // SAFETY:
-// - the pointers are the user's, valid on any thread until the operation is complete (contract of `Channel`).
+// - contract of `Channel`: the user's memory is valid on each thread until the operation is complete.
 unsafe impl Send for Work {}
 
-/// What goes at once: of a transfer in bytes, of an atomic operation in elements.
+/// A part that is issued at once. Unit: bytes of a transfer, elements of an atomic operation.
 struct Piece {
     range: Range<usize>,
-    /// After what comes before it in the same operation.
+    /// Ordered after the earlier pieces of the operation.
     ordered: bool,
 }
 
-/// The address at which a place is mapped here, or at least one with the same alignment.
+/// The address at which a place is mapped here, or an address with the same alignment.
 fn address(place: &Place) -> usize {
     let base = place.region.parts().base.addr();
     base.wrapping_add(place.offset)
@@ -72,12 +72,12 @@ impl Work {
         }
     }
 
-    /// The region that says which peer the operation is for.
+    /// A region of the operation's peer.
     pub fn region(&self) -> &RemoteRegion {
         self.kept.region()
     }
 
-    /// What an error of the network's means for the operation.
+    /// The operation's error for an error of the network.
     pub fn error(&self, error: Error, limits: &Limits) -> Error {
         match (&self.kept, error) {
             (Kept::Atomic { .. }, Error::Refused(why)) => agent::atomic_error(why),
@@ -88,7 +88,7 @@ impl Work {
         }
     }
 
-    /// Whether the whole of it is right, before a part of it leaves. Errors: those of the operation.
+    /// Checks the whole operation before a part of it leaves. Errors: as the operation.
     pub fn check(&self) -> Result<()> {
         let within = |at: &Place, len, need| at.region.check(at.offset, len, need);
         let word = |slot: &Place| {
@@ -130,17 +130,16 @@ impl Work {
             }
             Kept::Message { to, .. } => {
                 // SAFETY:
-                // - the call has not returned.
+                // - the call of the operation has not returned.
                 check_message(to.at(0), unsafe { self.kept.message_bytes() })
             }
         }
     }
 
-    /// Sees to it that all local memory is registered, for a network that needs that. Errors: those of
-    /// [`Registrations::hold`](crate::registration::Registrations::hold).
+    /// Registers local memory for networks that need this. Errors: as [`Registrations::hold`](crate::registration::Registrations::hold).
     ///
     /// # Safety
-    /// The call has not returned, and the operation's memory is valid until its end.
+    /// The call of the operation has not returned, and its memory is valid until its end.
     pub unsafe fn hold(
         &mut self,
         flags: Flags,
@@ -149,7 +148,7 @@ impl Work {
     ) -> Result<()> {
         let held = |ptr, len, write| {
             // SAFETY:
-            // - the caller's word: it is given back when the operation has ended.
+            // - contract of this call: the memory is valid until the operation ends. `self` drops the registration then.
             unsafe { registrations.hold(ptr, len, write) }
         };
         match &mut self.kept {
@@ -164,7 +163,7 @@ impl Work {
                 let registered = if inline || *len <= COPIED {
                     let block = registrations.block(*len)?;
                     // SAFETY:
-                    // - the caller's word; the block is as long, and nobody else's.
+                    // - contract of this call: the source is valid. The block has at least `len` bytes, and this operation alone uses it.
                     unsafe { crate::copy(local.ptr, block.local().ptr, *len) };
                     Registered::Bounce(block)
                 } else {
@@ -195,10 +194,10 @@ impl Work {
         Ok(())
     }
 
-    /// Brings the user what has come for him elsewhere.
+    /// Copies received bytes from the bounce buffer to the user's memory.
     ///
     /// # Safety
-    /// All of it has come, and its destination is valid still.
+    /// All bytes have been received, and their destination is valid.
     pub unsafe fn land(&self, flags: Flags) {
         if let Some((Registered::Bounce(block), users, len)) = &self.landing {
             let flags = match &self.kept {
@@ -206,28 +205,28 @@ impl Work {
                 _ => Flags::empty(),
             };
             // SAFETY:
-            // - the caller's word; the block is as long.
+            // - contract of this call: the destination is valid. The block has at least `len` bytes.
             unsafe { move_bytes(block.local().ptr, *users, *len, flags) };
         }
     }
 
-    /// Never gives back what the network may still read or write.
+    /// Leaks memory that the network may still read or write.
     pub fn abandon(self) {
         self.kept.abandon();
         std::mem::forget((self.source, self.landing));
     }
 
-    /// Copies what is the caller's for the time of the call alone.
+    /// Copies memory that is valid only during the call.
     ///
     /// # Safety
-    /// The call has not returned, or this has been called before.
+    /// The call of the operation has not returned, or `take` has been called before.
     pub unsafe fn take(&mut self, flags: Flags) {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { self.kept.take(flags) };
     }
 
-    /// Whether the network does not take it as it is.
+    /// Whether the network does not take the operation as one piece.
     pub fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
         if let Kept::Atomic { op, ty, count, .. } = &self.kept
             && !limits.atomics
@@ -273,7 +272,7 @@ impl Work {
             };
         }
         if limits.lines && limits.largest >= LINE {
-            // The network keeps lines that go whole.
+            // The network keeps the lines within a piece.
             let end = end.min(at.saturating_add(IN_LINES));
             let over = address.wrapping_add(end) % LINE;
             let whole = if end < len { end - over.min(end) } else { end };
@@ -282,7 +281,7 @@ impl Work {
                 ordered: false,
             };
         }
-        // A line at a time, its last word after the rest.
+        // One line at a time. Its last word follows the rest.
         let into_line = address.wrapping_add(at) % LINE;
         let begin = at - into_line.min(at);
         let end = len.min(at + LINE - into_line);
@@ -299,10 +298,10 @@ impl Work {
         }
     }
 
-    /// Issues the piece that begins at `at`; gives where the next one does, or none if this was the last. Beyond the data is a notice that does not go with it.
+    /// Issues the piece that begins at `at`. Returns the start of the next piece; `None`: this was the last. A separate notice is the piece beyond the data.
     ///
     /// # Safety
-    /// What the operation reads and writes is valid until its end, which `context` will tell.
+    /// The memory that the operation reads and writes is valid until the completion with `context`.
     pub unsafe fn issue(
         &self,
         at: usize,
@@ -315,7 +314,7 @@ impl Work {
         if at > extent {
             let flags = flags.difference(Flags::INLINE | Flags::LINES) | Flags::ORDERED;
             // SAFETY:
-            // - it reads and writes no memory of the caller's.
+            // - a notice reads and writes no memory of the caller.
             let outcome = unsafe { self.kept.post(&Part::Notice, inner, flags, context) }?;
             return Ok((outcome, None));
         }
@@ -331,7 +330,7 @@ impl Work {
             asked.remove(Flags::LINES);
         }
         let taken = match (&self.kept, &self.source) {
-            // What is registered nowhere goes inline, where that matters.
+            // On networks that need registered memory, unregistered bytes stay inline.
             (
                 Kept::Put {
                     src: Source::Taken(_),
@@ -348,7 +347,7 @@ impl Work {
         if !last {
             asked.remove(Flags::WAKE);
         }
-        // Whoever is told by the last piece finds the others.
+        // The last piece notifies the peer, which must then find all others.
         let tells = match &self.kept {
             Kept::Put { notice, .. } => notice.is_some() || asked.contains(Flags::WAKE),
             _ => asked.contains(Flags::WAKE),
@@ -361,7 +360,7 @@ impl Work {
             false => (!last).then_some(range.end),
         };
         // SAFETY:
-        // - the caller's word, for a part of the bytes; what has to be was taken, or the call has not returned.
+        // - contract of this call, for a part of the bytes. Borrowed bytes were taken, or the call of the operation has not returned.
         let outcome = unsafe {
             match &self.kept {
                 Kept::Atomic { ty, .. } if !limits.atomics => {

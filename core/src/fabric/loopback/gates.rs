@@ -1,5 +1,5 @@
-//! Barrier gates of a loopback network. A gate passes on what has come from the one before it and from afar, as those of Tofu do; whoever looks whether a
-//! circuit is ready moves its signal.
+//! Barrier gates of a loopback network. As on Tofu, a gate passes on its signal after it has the signal of the gate before it and the packet from afar. The
+//! poll of a circuit moves its signal.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use parking_lot::Mutex;
 use crate::circuit::{Circuit, GateOp, Gates};
 use crate::{Error, Result};
 
-/// The most words that are reduced at once, of whatever kind.
+/// The most words of one reduction, for all operations.
 const MOST_WORDS: usize = 6;
 
-/// The gates of all processes of a network, by name: what has come for them.
+/// The gates of all processes of a network, by name, with the packets that have arrived for them.
 #[derive(Default)]
 pub struct LoopbackGates {
     arrived: Mutex<BTreeMap<u64, VecDeque<Vec<u64>>>>,
 }
 
 impl LoopbackGates {
-    /// Whether there is a gate of this name.
+    /// Whether a gate of this name exists.
     fn has(&self, name: u64) -> bool {
         self.arrived.lock().contains_key(&name)
     }
 
-    /// A packet for a gate that is not there any more is lost.
+    /// Sends a packet. If the gate no longer exists, the packet is lost.
     fn send(&self, name: u64, words: Vec<u64>) {
         if let Some(packets) = self.arrived.lock().get_mut(&name) {
             packets.push_back(words);
@@ -56,15 +56,15 @@ impl Gates for Arc<LoopbackGates> {
     }
 }
 
-/// A signal on its way around the gates of a process.
+/// A signal in progress around the gates of a process.
 struct Run {
     by: GateOp,
-    /// Gates that it has passed.
+    /// Number of gates that it has passed.
     passed: usize,
     words: Vec<u64>,
 }
 
-/// The gates of a member, around which its signal goes.
+/// The gates of a member. Its signal moves around them.
 struct Ring {
     all: Arc<LoopbackGates>,
     names: Vec<u64>,
@@ -84,7 +84,7 @@ fn combine(by: GateOp, held: &mut [u64], other: &[u64]) {
 }
 
 impl Ring {
-    /// Moves the signal as far as packets are there: whether it is around.
+    /// Moves the signal as far as the arrived packets permit. Returns whether it has passed all gates.
     fn advance(&self, run: &mut Run) -> bool {
         let count = self.names.len();
         loop {
@@ -94,7 +94,7 @@ impl Ring {
                     return false;
                 };
                 match count {
-                    // One gate has no signal, which carries the member's own part.
+                    // A single gate has no signal with the member's own words, so the packet replaces them.
                     1 => run.words = packet,
                     _ => combine(run.by, &mut run.words, &packet),
                 }

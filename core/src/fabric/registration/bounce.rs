@@ -1,4 +1,4 @@
-//! Bounce buffers: registered memory that short or borrowed bytes pass through on their way to and from a network.
+//! Bounce buffers: registered memory for short or borrowed bytes on their way to and from a network.
 
 use std::sync::{Arc, Weak};
 
@@ -9,36 +9,36 @@ use crate::region::{Memory, Rights};
 use crate::transport::Transport;
 use crate::{Error, Result};
 
-/// The shortest block, and how much memory of blocks of that length is registered at once.
+/// The shortest block, and the size of a registration for blocks of that length. In bytes.
 const SHORTEST: usize = 4096;
 const CHUNK: usize = 64 * SHORTEST;
-/// Longer blocks are registered one by one; so many bytes of those that nobody uses are kept.
+/// Longer blocks have a registration each. The most bytes of unused long blocks that stay registered.
 const KEPT: usize = 16 << 20;
 
 /// The bounce buffers of one network.
 pub(super) struct Bounces {
-    /// Blocks that nobody uses, by the number of times that the shortest one has been doubled.
+    /// Unused blocks. The index is the binary logarithm of length / [`SHORTEST`].
     free: Mutex<Free>,
 }
 
 #[derive(Default)]
 struct Free {
     blocks: Vec<Vec<Piece>>,
-    /// Bytes of those that have a registration of their own.
+    /// Bytes of the unused blocks with a registration of their own.
     kept: usize,
 }
 
-/// Memory, and what keeps it registered.
+/// Memory and its registration.
 struct Piece {
     at: Local,
     _of: Arc<dyn Memory>,
 }
 
 // SAFETY:
-// - the address is one in `of`, which is Send.
+// - the address lies in the memory of `_of`, which is Send.
 unsafe impl Send for Piece {}
 
-/// A buffer, until it is dropped.
+/// A buffer. Its drop frees it for reuse.
 pub(crate) struct Block {
     piece: Option<Piece>,
     class: usize,
@@ -52,7 +52,7 @@ impl Bounces {
         })
     }
 
-    /// A buffer for `len` bytes. Errors: those of [`Transport::allocate`].
+    /// A buffer for `len` bytes. Errors: as [`Transport::allocate`].
     pub fn block(self: &Arc<Self>, transport: &dyn Transport, len: usize) -> Result<Block> {
         let too_long = || Error::Exhausted(format!("memory for {len} bytes"));
         let whole = len.max(SHORTEST).checked_next_power_of_two();
@@ -92,7 +92,7 @@ impl Bounces {
 }
 
 impl Block {
-    /// Its first byte.
+    /// The first byte of the buffer.
     pub fn local(&self) -> Local {
         self.piece.as_ref().expect("until it is dropped").at
     }
@@ -108,7 +108,7 @@ impl Drop for Block {
         if self.class > 0 {
             if free.kept + size > KEPT {
                 drop(free);
-                // Outside of the lock: it may be a call of the network's.
+                // Outside of the lock: the drop may call the network.
                 drop(piece);
                 return;
             }

@@ -1,4 +1,4 @@
-//! The registration cache: private memory of the program that stays registered with a network after the operation that needed it.
+//! The registration cache: private memory of the program stays registered with a network after the operation that needed it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use super::watch::{Watch, Watched};
 use crate::Result;
 use crate::region::Memory;
 
-/// So many registrations, and bytes of all together: what is registered stays in memory.
+/// Limits of the cache: registrations, and bytes of all together. Registered memory cannot be swapped out.
 pub(super) const ENTRIES: usize = 64;
 const BYTES: usize = 1 << 30;
 
-/// Registrations by address. What was used longest ago goes first.
+/// Registrations by address. The least recently used registration goes first.
 pub(super) struct Cache {
     watch: Arc<Watch>,
     entries: Mutex<Entries>,
@@ -21,23 +21,23 @@ pub(super) struct Cache {
 
 #[derive(Default)]
 struct Entries {
-    /// The one used last is the last one.
+    /// The most recently used registration is the last.
     all: Vec<Arc<Cached>>,
     bytes: usize,
 }
 
-/// A registration, and the watch over its memory. Operations hold on to it, also when it is out of the cache.
+/// A registration, and the watch over its memory. Operations keep it alive, also outside of the cache.
 pub(crate) struct Cached {
     range: Range<usize>,
-    /// Destinations, too.
+    /// The network may also write the memory.
     writable: bool,
-    /// Goes before the watch does.
+    /// Dropped before the watch.
     memory: Box<dyn Memory>,
     watched: Watched,
 }
 
 impl Cached {
-    /// What the network calls it.
+    /// The network's descriptor of the memory.
     pub fn desc(&self) -> u64 {
         self.memory.desc()
     }
@@ -48,7 +48,7 @@ impl Cached {
 }
 
 impl Cache {
-    /// None where the kernel does not tell what is unmapped.
+    /// `None`: the kernel does not report unmapped memory.
     pub fn new() -> Option<Self> {
         Some(Cache {
             watch: Watch::of_this_process()?,
@@ -56,8 +56,8 @@ impl Cache {
         })
     }
 
-    /// The registration of `range`: one that there is, or a new one that `register` makes of whole pages. `None`: it cannot be kept, as its
-    /// end would not be noticed. Errors: those of `register`.
+    /// The registration of `range`: a cached registration, or a new registration of whole pages by `register`. `None`: it cannot be cached, since it is too
+    /// long or the kernel would not report its end. Errors: as `register`.
     pub fn find(
         &self,
         range: Range<usize>,
@@ -65,7 +65,7 @@ impl Cache {
         register: impl Fn(&Range<usize>) -> Result<Box<dyn Memory>>,
     ) -> Result<Option<Arc<Cached>>> {
         let mut entries = self.entries.lock();
-        // In this order: what is whole after all has been noted is whole.
+        // The order matters: only after `is_settled` does `is_whole` cover all unmapped ranges.
         let is_whole = |found: &Arc<Cached>| self.watch.is_settled() && found.watched.is_whole();
         if let Some(found) = entries.find(&range, write).filter(is_whole) {
             return Ok(Some(found));
@@ -76,7 +76,7 @@ impl Cache {
         if whole.len() > BYTES {
             return Ok(None);
         }
-        // From before the network has it: nothing is missed.
+        // The watch begins before the registration, so it misses no change.
         let Some(watched) = self.watch.over(&whole) else {
             return Ok(None);
         };
@@ -84,7 +84,7 @@ impl Cache {
         let memory = match register(&whole) {
             Ok(memory) => memory,
             Err(_) if !entries.all.is_empty() => {
-                // The network, or the system, may have no room for more.
+                // The network or the system may have no room for more.
                 entries.make_room(BYTES);
                 register(&whole)?
             }
@@ -100,7 +100,7 @@ impl Cache {
         Ok(Some(cached))
     }
 
-    /// Drops what touches `range`, but for what operations use.
+    /// Drops the registrations that overlap `range`. Operations keep those in use alive.
     pub fn forget(&self, range: &Range<usize>) {
         let mut entries = self.entries.lock();
         entries.drop_those(|entry| entry.range.start < range.end && range.start < entry.range.end);
@@ -134,7 +134,7 @@ impl Entries {
         self.drop_those(|entry| !entry.watched.is_whole());
     }
 
-    /// For one more, of `len` bytes.
+    /// Makes room for one more registration of `len` bytes.
     fn make_room(&mut self, len: usize) {
         while !self.all.is_empty() && (self.all.len() >= ENTRIES || self.bytes + len > BYTES) {
             let oldest = self.all.remove(0);

@@ -1,8 +1,8 @@
-//! Registrations of private memory with a network that reaches no other: what the engine sends from and receives into, the stack, a user's
-//! buffer, the result of an atomic operation.
+//! Registrations of private memory, for networks that reach only registered memory: buffers of the engine, the stack, a user's buffer, the result of an
+//! atomic operation.
 //!
-//! Short bytes go through [bounce buffers](bounce), which are registered once. Longer ones are registered where they are, and stay so in
-//! a [cache], as long as the kernel [tells](watch) when their memory goes; where it does not, for the time of the operation.
+//! Short bytes go through [bounce buffers](bounce), which are registered once. Longer bytes are registered in place. A [cache] keeps these registrations, if
+//! the kernel [reports](watch) the end of their memory. Otherwise they last as long as the operation.
 
 mod bounce;
 mod cache;
@@ -23,26 +23,26 @@ use crate::region::Memory;
 use crate::transport::Transport;
 use crate::{Result, user_memory};
 
-/// Up to so many bytes are copied: it takes less time than to find a registration.
+/// Up to this length, in bytes, a copy takes less time than a search for a registration.
 pub(crate) const COPIED: usize = 16384;
 
-/// Those of one network.
+/// The registrations of one network.
 pub(crate) struct Registrations {
     bounces: Arc<Bounces>,
     cache: OnceCell<Option<Cache>>,
-    /// After what is registered with it.
+    /// Dropped after the registrations, which need it.
     transport: Arc<dyn Transport>,
 }
 
 /// A registration that an operation uses.
 pub(crate) enum Held {
     Cached(Arc<Cached>),
-    /// Of this operation alone.
+    /// Registration for this operation alone.
     Own(Box<dyn Memory>),
 }
 
 impl Held {
-    /// What the network calls it.
+    /// The network's descriptor of the memory.
     pub fn desc(&self) -> u64 {
         match self {
             Held::Cached(cached) => cached.desc(),
@@ -65,18 +65,18 @@ impl Registrations {
         self.bounces.block(&*self.transport, len)
     }
 
-    /// Registers `len` bytes at `ptr` where they are; `write`: something goes there. Errors: [`Error::InvalidArgument`] for what is not
-    /// mapped so, [`Error::Exhausted`], [`Error::Os`].
+    /// Registers `len` bytes at `ptr` in place. `write`: the operation writes them. Errors: [`Error::InvalidArgument`] if they are not mapped, or not for
+    /// this access, [`Error::Exhausted`], [`Error::Os`].
     ///
     /// # Safety
-    /// They are valid as long as what this gives is used.
+    /// The bytes are valid as long as the result is used.
     pub unsafe fn hold(&self, ptr: *mut u8, len: usize, write: bool) -> Result<Held> {
         let register = |range: &Range<usize>| {
             let base = ptr.with_addr(range.start);
             user_memory::check(base, range.len(), "of an operation")?;
             // SAFETY:
-            // - mapped throughout, as just checked for the pages that the bytes are on, and valid by the caller's word; of what is
-            //   cached the watch tells when that ends.
+            // - `user_memory::check` has shown that all pages are mapped.
+            // - contract of this call: the bytes are valid. The watch reports the end of cached memory.
             unsafe { self.transport.register_local(base, range.len(), write) }
         };
         let range = ptr.addr()..ptr.addr() + len;
@@ -89,7 +89,7 @@ impl Registrations {
         register(&range).map(Held::Own)
     }
 
-    /// Drops registrations that touch these bytes: somebody registers them otherwise.
+    /// Drops registrations that overlap these bytes: the caller registers them in another way.
     pub fn forget(&self, ptr: *const u8, len: usize) {
         if let Some(Some(cache)) = self.cache.get() {
             cache.forget(&(ptr.addr()..ptr.addr().saturating_add(len)));

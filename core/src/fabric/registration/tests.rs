@@ -1,4 +1,4 @@
-//! With a network whose registrations hold on to pages, as those of devices do: what is mapped anew at the same address is other memory.
+//! Tests with a network that pins registered pages, as devices do. A new mapping at the same address is different memory.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::bundle::Tag;
 use crate::transport::{Capabilities, Channel, Handler, Peer};
 use crate::{Deadline, Rights};
 
-/// What is registered, by its descriptor.
+/// The registrations, by descriptor.
 type All = Arc<Mutex<Vec<(u64, Arc<Pinned>)>>>;
 
-/// It registers, and sends to nobody.
+/// A transport that registers memory and sends nothing.
 struct Pinning {
     registered: AtomicUsize,
     ended: Arc<AtomicUsize>,
@@ -26,7 +26,7 @@ struct Pinning {
     next: AtomicU64,
 }
 
-/// Pages in a pipe, which holds on to them whatever becomes of their addresses.
+/// Pages in a pipe. The pipe pins them after their address is unmapped.
 struct Pinned {
     base: usize,
     len: usize,
@@ -43,7 +43,7 @@ struct Registration {
 }
 
 // SAFETY:
-// - an address, which is used by whoever may.
+// - the address is not accessed here. Users of the memory have their own contracts.
 unsafe impl Send for Registration {}
 // SAFETY:
 // - as for Send.
@@ -92,7 +92,7 @@ impl Pinning {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// What a device would send of registered memory: what is in the pages that it holds.
+    /// The byte that a device would send from registered memory: it reads the pinned pages.
     fn sends(&self, ptr: *const u8, desc: u64) -> u8 {
         let all = self.all.lock();
         let (_, pinned) = all
@@ -141,7 +141,7 @@ impl Transport for Pinning {
         let (pages, end) = pipe();
         let slice = IoSliceRaw::from_slice(
             // SAFETY:
-            // - the caller's word.
+            // - contract of `Transport::register_local`: the bytes are valid.
             unsafe { std::slice::from_raw_parts(base, len) },
         );
         // SAFETY:
@@ -179,7 +179,7 @@ impl Transport for Pinning {
 const PAGE: usize = 4096;
 const LEN: usize = 8 * PAGE;
 
-/// Mapped by the test, byte by byte `byte`.
+/// A mapping of the test. Each of its bytes is `byte`.
 fn map(at: *mut u8, len: usize, byte: u8) -> *mut u8 {
     let fixed = if at.is_null() {
         MapFlags::empty()
@@ -188,7 +188,7 @@ fn map(at: *mut u8, len: usize, byte: u8) -> *mut u8 {
     };
     let both = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY:
-    // - a new mapping, or one in place of a test's own.
+    // - a new mapping, or a replacement of the test's own.
     unsafe {
         let flags = MapFlags::PRIVATE | fixed;
         let base = rustix::mm::mmap_anonymous(at.cast(), len, both, flags).expect("memory");
@@ -206,7 +206,7 @@ fn unmap(at: *mut u8, len: usize) {
 struct Bench {
     network: Arc<Pinning>,
     registrations: Registrations,
-    /// Never sends while something is being unmapped, as more is registered then than has to be.
+    /// Never sends during an unmapping, since the cache then registers more than necessary.
     patient: bool,
     /// One test at a time.
     _alone: MutexGuard<'static, ()>,
@@ -225,16 +225,16 @@ impl Bench {
         }
     }
 
-    /// Sends `LEN` bytes from `at`; gives the one at `offset`, as a peer gets it.
+    /// Sends `LEN` bytes from `at`. Returns the byte at `offset` that a peer receives.
     fn send(&self, at: *mut u8, offset: usize) -> u8 {
         while self.patient && Watch::of_this_process().is_some_and(|watch| !watch.is_settled()) {}
         // SAFETY:
-        // - mapped by the test, as long as what this gives is there.
+        // - the test has mapped the memory, and unmaps it after the result is dropped.
         let held = unsafe { self.registrations.hold(at, LEN, false) }.expect("registered");
         self.network.sends(at.wrapping_add(offset), held.desc())
     }
 
-    /// Some systems do not let this user know; then nothing is kept, and only the bytes are worth a look.
+    /// On systems without a watch for this user the cache keeps nothing. Only the sent bytes are tested then.
     fn caches(&self) -> bool {
         Watch::of_this_process().is_some()
     }
@@ -250,11 +250,11 @@ fn a_second_send_finds_the_registration() {
         assert_eq!(bench.send(at, 77), 1);
     }
     // SAFETY:
-    // - the test's own.
+    // - memory of the test.
     unsafe { at.add(77).write(9) };
     assert_eq!(bench.send(at, 77), 9);
     assert_eq!(bench.network.count(), if bench.caches() { 1 } else { 6 });
-    // A part of it, also at its borders.
+    // A part of the memory, also at its borders.
     // SAFETY:
     // - as above.
     drop(unsafe { bench.registrations.hold(at.add(5), LEN - 5, false) });
@@ -262,7 +262,7 @@ fn a_second_send_finds_the_registration() {
     unmap(at, LEN);
 }
 
-/// What is behind the address afterwards holds 2 everywhere.
+/// After `change`, all bytes at the address must be 2.
 fn sends_what_is_there(change: impl Fn(*mut u8)) {
     let bench = Bench::new();
     for round in 0..20 {
@@ -284,7 +284,7 @@ fn memory_that_is_unmapped_and_mapped_anew() {
         let at = map(std::ptr::null_mut(), LEN, 1);
         assert_eq!(bench.send(at, LEN - 1), 1);
         unmap(at, LEN);
-        // Mostly where the last one was; another test may have been there first.
+        // Mostly at the same address. Another test may have taken it before.
         let new = map(std::ptr::null_mut(), LEN, 2);
         same += usize::from(new == at);
         for offset in [0, 3 * PAGE, LEN - 1] {
@@ -306,7 +306,7 @@ fn memory_that_something_else_is_mapped_over() {
 fn a_page_in_the_middle() {
     sends_what_is_there(|at| {
         // SAFETY:
-        // - the test's own.
+        // - memory of the test.
         unsafe { at.write_bytes(2, LEN) };
         map(at.wrapping_add(3 * PAGE), PAGE, 2);
     });
@@ -316,7 +316,7 @@ fn a_page_in_the_middle() {
 fn pages_that_are_given_back() {
     sends_what_is_there(|at| {
         // SAFETY:
-        // - the test's own, whose bytes it writes anew.
+        // - memory of the test, which writes the bytes again.
         unsafe {
             rustix::mm::madvise(at.cast(), LEN, Advice::LinuxDontNeed).expect("madvise");
             at.write_bytes(2, LEN);
@@ -331,12 +331,12 @@ fn memory_that_moves() {
         let new = map(std::ptr::null_mut(), LEN, 2);
         let move_to = |from: *mut u8, to: *mut u8, flags| {
             // SAFETY:
-            // - both are the test's own; what moves there takes the place of what was there.
+            // - both are memory of the test. The moved mapping replaces the old mapping.
             let moved =
                 unsafe { rustix::mm::mremap_fixed(from.cast(), LEN, LEN, flags, to.cast()) };
             moved.expect("mremap");
         };
-        // Nobody else is to get the place meanwhile.
+        // No other thread must get the address meanwhile.
         move_to(at, aside, MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP);
         move_to(new, at, MremapFlags::MAYMOVE);
         unmap(aside, LEN);
@@ -346,9 +346,9 @@ fn memory_that_moves() {
 #[test]
 fn the_heaps_end() {
     let bench = Bench::new();
-    // Whoever else moves it breaks the test, not the cache.
+    // Another caller of sbrk breaks the test, not the cache.
     // SAFETY:
-    // - grows the heap by pages of the test's own, and gives those back; libc's allocator copes with that.
+    // - grows the heap by pages of the test, and returns them. The allocator of libc permits this.
     unsafe {
         let first = libc::sbrk(0).cast::<u8>();
         let at = first.wrapping_add(first.align_offset(PAGE) + PAGE);
@@ -368,7 +368,7 @@ fn the_heaps_end() {
     }
 }
 
-/// One thread unmaps, and others map at once, as often at the same addresses.
+/// One thread unmaps while others map, often at the same addresses.
 #[test]
 fn while_other_threads_map_and_unmap() {
     let bench = Bench {
@@ -401,7 +401,7 @@ fn the_child_of_a_fork_unmaps_what_it_likes() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY:
-        // - its own copy; nobody holds it up.
+        // - the child's own copy. No thread blocks the unmapping.
         unsafe {
             libc::munmap(at.cast(), LEN);
             libc::_exit(0);
@@ -412,7 +412,7 @@ fn the_child_of_a_fork_unmaps_what_it_likes() {
     // - the child just made.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
-    // The parent's is as it was.
+    // The parent's memory is unchanged.
     assert_eq!(bench.send(at, 0), 1);
     assert_eq!(bench.network.count(), if bench.caches() { 1 } else { 2 });
     unmap(at, LEN);
@@ -428,7 +428,7 @@ fn once_nothing_is_watched_a_fork_closes_nothing() {
     bench.send(at, 0);
     drop(bench);
     unmap(at, LEN);
-    // Whatever numbers have become free are taken.
+    // The test takes all descriptor numbers that have become free.
     let taken: Vec<OwnedFd> = (0..64)
         .map(|_| rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap())
         .collect();
@@ -465,7 +465,7 @@ fn what_was_used_longest_ago_goes_first() {
     bench.send(nth(0), 0);
     assert_eq!(bench.network.count(), ENTRIES);
     // SAFETY:
-    // - the test's own.
+    // - memory of the test.
     let held = unsafe { bench.registrations.hold(nth(1), LEN, false) };
     bench.send(nth(2), 0);
     let more = map(std::ptr::null_mut(), LEN, 1);
@@ -476,7 +476,7 @@ fn what_was_used_longest_ago_goes_first() {
     assert_eq!(bench.network.count(), ENTRIES + 1);
     bench.send(nth(3), 0);
     assert_eq!(bench.network.count(), ENTRIES + 2);
-    // In use, it stays as long as that.
+    // A registration in use stays until the end of its use.
     bench.registrations.forget(nth(1), 1);
     assert_eq!(bench.network.ended.load(Ordering::Relaxed), 2);
     drop(held);
@@ -504,7 +504,7 @@ fn what_is_not_mapped_is_refused() {
     let at = map(std::ptr::null_mut(), LEN, 1);
     unmap(at, LEN);
     // SAFETY:
-    // - refused.
+    // - the call refuses the memory.
     let refused = unsafe { bench.registrations.hold(at, LEN, false) };
     assert!(matches!(refused, Err(crate::Error::InvalidArgument(_))));
 }

@@ -1,11 +1,11 @@
-//! Hears of memory that goes: pages that the program unmaps, moves or gives back while a network has them registered.
+//! Watches pages that the program unmaps, moves or gives back while a network has them registered.
 //!
-//! The kernel tells through a userfaultfd, which any user may open that serves no faults of the kernel; none are served here at all.
-//! A thread that unmaps watched memory waits until the listener, a thread of the library, has read the event. The listener takes no lock and
-//! allocates nothing, so a thread that unmaps while it holds a lock cannot block it. A range may be mapped anew by another thread between the unmapping and the
-//! telling: [`Watch::is_settled`] asks the kernel whether that time is on.
+//! The kernel reports through a userfaultfd. Any user may open a userfaultfd that serves no faults of the kernel; this one serves no faults. A thread that
+//! unmaps watched memory waits until the listener, a thread of the library, has read the event. The listener takes no lock and allocates nothing, so a thread
+//! that unmaps while it holds a lock cannot block it. Another thread may map a range again between the unmapping and the event. [`Watch::is_settled`] asks
+//! the kernel whether such an event is outstanding.
 //!
-//! Watched is private memory without a file: for other kinds, the kernel does not report all changes.
+//! Only private memory without a file is watched: for other kinds, the kernel does not report all changes.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ use crate::{own_thread, process};
 
 /// Ranges that a process can watch at a time.
 const SLOTS: usize = 512;
-/// Looks at a time that passes by itself.
+/// Polls of [`Watch::is_settled`] before it gives up.
 const LOOKS: u32 = 200;
 
 const EVENT_REMAP: u8 = 0x14;
@@ -40,7 +40,7 @@ struct Message {
     what: [u64; 3],
 }
 
-/// A range: free, whole, or broken.
+/// A range. State: free, whole, or broken.
 #[derive(Default)]
 struct Slot {
     state: AtomicU32,
@@ -59,11 +59,12 @@ struct Shared {
     /// The thread may have read an event that it has not noted yet.
     noting: AtomicBool,
     slots: Box<[Slot]>,
-    /// Ranges come and go one at a time.
+    /// Held to add or remove a range.
     change: Mutex<()>,
 }
 
-/// The name of the thread for which a caller of munmap or mremap waits. A caller that stops threads lets it run, also that of another copy of this library.
+/// Name of the listener thread. Callers of munmap or mremap wait for this thread. Code that stops threads must let it run, also the listener of another copy
+/// of this library.
 pub const LISTENER: &str = "unipgas-memory";
 
 /// The watch of this process.
@@ -73,20 +74,20 @@ pub(super) struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A range that is being watched, until this is dropped.
+/// A watched range. Its drop ends the watch.
 pub(super) struct Watched {
     watch: Arc<Watch>,
     slot: usize,
 }
 
-/// The descriptor, which the child of a fork closes: a thread that unmaps waits for a reader as long as any process has it open.
+/// The descriptor. The child of a fork closes it: a thread that unmaps waits for a reader as long as any process has the descriptor open.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn close_in_child() {
     let number = DESCRIPTOR.swap(-1, Ordering::Relaxed);
     if number >= 0 {
         // SAFETY:
-        // - in the child of a fork, which does not use the descriptor: its owner belongs to the parent's process, and is never dropped here.
+        // - runs in the child of a fork, which does not use the descriptor. Its owner belongs to the parent's process, and the child never drops it.
         unsafe { libc::close(number) };
     }
 }
@@ -94,7 +95,7 @@ extern "C" fn close_in_child() {
 static CURRENT: Mutex<Weak<Watch>> = Mutex::new(Weak::new());
 
 impl Watch {
-    /// The one of this process; none where the kernel does not allow that, or cannot.
+    /// The watch of this process. `None`: the kernel does not permit or support it.
     pub fn of_this_process() -> Option<Arc<Watch>> {
         let mut current = CURRENT.lock();
         if let Some(watch) = current.upgrade() {
@@ -110,7 +111,7 @@ impl Watch {
         let mut registered = REGISTERED.lock();
         if !*registered {
             // SAFETY:
-            // - the handler changes an atomic and closes a descriptor.
+            // - the handler only changes an atomic and closes a descriptor.
             let failed = unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
             if failed != 0 {
                 return Err(Errno::NOMEM);
@@ -135,7 +136,7 @@ impl Watch {
             listening.listen();
         });
         let thread = thread.map_err(|_| Errno::AGAIN)?;
-        // An adoption stops all threads without this name, and a new thread gets its name late. To stop the listener would be a deadlock.
+        // An adoption stops all threads without this name. A new thread gets its name late, and a stopped listener would be a deadlock.
         let _ = is_named.recv();
         Ok(Watch {
             shared,
@@ -144,13 +145,13 @@ impl Watch {
         })
     }
 
-    /// Not in the child of a fork, of which the kernel tells nothing.
+    /// False in the child of a fork: the kernel reports nothing to it.
     fn is_here(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Watches `range`, whole pages, from now on. None: it is not private memory throughout, another userfaultfd has it, or too
-    /// many are watched.
+    /// Starts to watch `range`, which consists of whole pages. `None`: it is not private memory throughout, another userfaultfd has it, or too many ranges
+    /// are watched.
     pub fn over(self: &Arc<Self>, range: &Range<usize>) -> Option<Watched> {
         if !self.is_here() {
             return None;
@@ -168,9 +169,9 @@ impl Watch {
         let slot = slots.iter().position(free)?;
         slots[slot].start.store(range.start, Ordering::Relaxed);
         slots[slot].end.store(range.end, Ordering::Relaxed);
-        // Before the kernel sends events: the first event is noted too.
+        // Before the kernel sends events, so that the first event is noted.
         slots[slot].state.store(WHOLE, Ordering::Release);
-        // Nothing is ever protected.
+        // The watch protects no pages.
         if self
             .shared
             .events
@@ -187,11 +188,11 @@ impl Watch {
         })
     }
 
-    /// Whether all ranges are noted that have been unmapped until now. Else a range may be mapped anew already. Waits a little for that.
+    /// Whether all ranges that were unmapped before this call are noted. Otherwise a range may be mapped again already. Waits briefly for that.
     pub fn is_settled(&self) -> bool {
         for _ in 0..LOOKS {
             if !self.shared.is_changing() {
-                // The kernel's word comes before what the thread has noted.
+                // The kernel's answer comes before the read of `noting`.
                 fence(Ordering::SeqCst);
                 if !self.shared.noting.load(Ordering::SeqCst) {
                     return true;
@@ -206,12 +207,12 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.is_here() {
-            // The thread is the parent's, and the descriptor has been closed: its number may be in use again.
+            // The thread belongs to the parent. The descriptor is closed, and its number may be in use again.
             std::mem::forget(self.shared.clone());
             std::mem::forget(self.thread.take());
             return;
         }
-        // Before it is closed: afterwards the number may be in use again. Another watch may have begun.
+        // Before the close: afterwards the number may be in use again. Another watch may have begun.
         let number = self.shared.events.as_fd().as_raw_fd();
         let _ = DESCRIPTOR.compare_exchange(number, -1, Ordering::Relaxed, Ordering::Relaxed);
         self.shared.stop.store(true, Ordering::Release);
@@ -223,7 +224,7 @@ impl Drop for Watch {
 }
 
 impl Watched {
-    /// Whether nothing of it has gone, as far as is noted ([`Watch::is_settled`]).
+    /// Whether no page of the range is noted as gone ([`Watch::is_settled`]).
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.watch.shared.slots[self.slot]
@@ -283,7 +284,7 @@ impl Shared {
                     EVENT_UNMAP | EVENT_REMOVE => self.has_gone(start, second),
                     EVENT_REMAP => {
                         self.has_gone(start, start.saturating_add(third));
-                        // The watch has moved along.
+                        // The watch has moved with the pages.
                         let moved = second..second.saturating_add(third);
                         let _ = self.events.unregister(&moved);
                     }
@@ -299,7 +300,7 @@ impl Shared {
                 && slot.start.load(Ordering::Relaxed) < end
                 && start < slot.end.load(Ordering::Relaxed)
             {
-                // It may have been given back meanwhile.
+                // The range may have been released meanwhile.
                 let _ = slot.state.compare_exchange(
                     WHOLE,
                     BROKEN,
@@ -310,13 +311,13 @@ impl Shared {
         }
     }
 
-    /// Whether a thread unmaps, moves or gives back watched pages, and its event is unread. The kernel looks at that before it looks at what
-    /// it is asked for, which is nothing.
+    /// Whether a thread unmaps, moves or gives back watched pages, and its event is unread. The kernel tests this before the arguments, which request
+    /// nothing.
     fn is_changing(&self) -> bool {
         self.events.unprotect(&(0..0)) == Err(Errno::AGAIN)
     }
 
-    /// Ends the watch over what no other range has. Each mapping is unregistered by itself: a mapping that is not watched refuses.
+    /// Ends the watch of the parts that no other range covers. Each mapping is unregistered separately: a call fails at a mapping that is not watched.
     fn forget(&self, range: &Range<usize>) {
         let mut at = range.start;
         while at < range.end {
@@ -369,7 +370,7 @@ mod tests {
             let thread = watch.thread.as_ref().expect("it listens");
             let mut name = [0u8; 16];
             // SAFETY:
-            // - a thread that is not joined, and a name's most bytes.
+            // - the thread is not joined, and the buffer has the greatest length of a name.
             let failed = unsafe {
                 let thread = thread.as_pthread_t() as libc::pthread_t;
                 libc::pthread_getname_np(thread, name.as_mut_ptr().cast(), name.len())
