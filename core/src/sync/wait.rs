@@ -10,14 +10,14 @@ use crate::sync::tally;
 use crate::waits::{Telling, polled};
 use crate::{Deadline, Error, Result, driver, on_line};
 
-/// Polls between two looks at the clock while spinning.
+/// Polls between two reads of the clock during the spin.
 pub const BURST: u32 = 128;
-/// The same if the wait also needs progress of networks.
+/// As [`BURST`], for waits that also need progress of networks.
 pub const SHORT_BURST: u32 = 4;
-/// How long a waiter keeps its core if each process has one.
+/// Time for which a waiter keeps its core, if each process has a core.
 const SPIN: Duration = Duration::from_micros(20);
-/// How long it then yields its core before it sleeps. Longer than the round trip of a barrier between processes that share a core: such a barrier never
-/// sleeps.
+/// Time for which it then yields its core, before it sleeps. Longer than the round trip of a barrier between processes that share a core: such a barrier
+/// never sleeps.
 const YIELD: Duration = Duration::from_micros(300);
 
 /// Weighted count of recent waits that outlasted [`SPIN`]. If most do, other processes may need the core, as in containers that share cores.
@@ -36,7 +36,7 @@ fn note_wait(took: Duration) {
     }
 }
 
-/// Whether a waiter keeps its core for the time of [`SPIN`].
+/// Whether a waiter keeps its core for [`SPIN`].
 fn spins() -> bool {
     OUTLASTED.load(Ordering::Relaxed) <= MOST_OUTLASTED / 2
 }
@@ -46,9 +46,9 @@ on_line! {
     #[repr(C)]
     #[derive(Debug, Default)]
     pub struct Watch {
-        /// Sum of the intended sleeps and yields that ended without a ring, in microseconds. Not measured: a process without a core adds nothing.
+        /// Sum of the intended sleeps that ended without a ring, in microseconds. Not measured: a process without a core adds nothing.
         pub in_vain: AtomicU64,
-        /// Waits that ended after such a sleep.
+        /// Waits that ended after a sleep, and other progress of long waits.
         pub ended: AtomicU64,
     }
 }
@@ -56,14 +56,14 @@ on_line! {
 static WATCH: AtomicPtr<Watch> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Watch {
-    /// Long waits of this process count here from now on.
+    /// Starts to count long waits of this process in `watch`.
     pub fn begin(watch: &'static Watch) {
         WATCH.store(std::ptr::from_ref(watch).cast_mut(), Ordering::Release);
     }
 
     fn current() -> Option<&'static Watch> {
         // SAFETY:
-        // - null, or from a reference that lives as long as the process; it is only read through, and made of atomics.
+        // - null, or from a reference that lives as long as the process. It consists of atomics.
         unsafe { WATCH.load(Ordering::Acquire).as_ref() }
     }
 
@@ -75,14 +75,14 @@ impl Watch {
         }
     }
 
-    /// The sum of such sleeps, if it is counted.
+    /// The sum of sleeps without a ring. 0 without a watch.
     pub fn in_vain_so_far() -> Duration {
         let watch = Watch::current();
         let span = watch.map_or(0, |watch| watch.in_vain.load(Ordering::Relaxed));
         Duration::from_micros(span)
     }
 
-    /// A wait has ended after such a sleep.
+    /// Counts a wait that ended after a sleep, or a step of a long wait.
     pub fn moved() {
         if let Some(watch) = Watch::current() {
             watch.ended.fetch_add(1, Ordering::Relaxed);
@@ -103,10 +103,10 @@ impl Steps {
     }
 }
 
-// Instructions that sleep until a line changes (x86's `umwait`, Arm's `wfe`) are not used: `poll` may read many words, and they watch one. `wfe`'s event
-// stream would show another change after 100 µs, which is longer than a barrier.
+// Instructions that sleep until a line changes (x86's `umwait`, Arm's `wfe`) are not used. They watch one word, and `poll` may read many. The event stream of
+// `wfe` would show another change after 100 µs, which is longer than a barrier.
 
-/// A few nanoseconds between two polls. Polls without a pause take the line from its writer more often, and leave more loads in flight to discard.
+/// Waits a few nanoseconds between two polls. Polls without a pause take the line from its writer more often, and leave more loads in flight to discard.
 #[inline(always)]
 fn pace() {
     let mut turn = 0u64;
@@ -115,10 +115,10 @@ fn pace() {
     }
 }
 
-/// Waits without a timeout between two notes of them.
+/// Waits without a timeout between two notes for [`polled`].
 const TESTS: u32 = 64;
 
-/// A wait without a timeout gives no value. A program that repeats it is shown as waiting.
+/// Ends a poll without a value. A program that repeats such polls is shown as waiting.
 fn tested(check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     thread_local! {
         static TESTED: Cell<u32> = const { Cell::new(0) };
@@ -133,21 +133,21 @@ fn tested(check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
     checked.unwrap_or_else(check)
 }
 
-/// How this process waits.
+/// The wait strategy of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience<'a> {
     /// The bell at which it sleeps.
     pub bell: &'a Bell,
-    /// More processes than cores: spinning would keep the awaited peer from running.
+    /// More processes than cores: a spin would keep the awaited peer from its core.
     pub crowded: bool,
-    /// Processes that take part; the longest sleep between two checks [depends on it](slice_of).
+    /// Number of processes that take part. The longest sleep between two checks [depends on it](slice_of).
     pub company: &'a AtomicU32,
 }
 
 impl Patience<'_> {
-    /// Polls until `poll` gives a value, or until the deadline ([`Error::Timeout`]).
+    /// Polls until `poll` returns a value, or until the deadline ([`Error::Timeout`]).
     ///
-    /// - `check` runs now and then, at the latest after the longest sleep. Its error ends the wait. It watches the liveness of peers.
+    /// - `check` runs from time to time, at the latest after the longest sleep. Its error ends the wait. It watches the liveness of peers.
     /// - `burst`: polls between two calls of `progress`.
     /// - `progress` drives networks, and may take longer than a poll. True: it serves peers, which may soon send more.
     /// - `moved`: a part of the awaited message has come since the last call. The next part is nanoseconds away.
@@ -165,7 +165,7 @@ impl Patience<'_> {
             return Ok(value);
         }
         if deadline != Deadline::Now && !self.crowded {
-            // A value within the first burst costs no reading of the clock.
+            // A value within the first burst needs no read of the clock.
             for _ in 0..burst() {
                 if let Some(value) = poll() {
                     return Ok(value);
@@ -263,12 +263,17 @@ impl Patience<'_> {
                 issued::look();
             }
             loop {
-                // Before `check`, or a ring right after it is lost.
+                // Listens before `check`. Otherwise a ring right after the check is lost.
                 let listening = self.bell.listen();
-                told.check(began.elapsed(), &mut *check)?;
+                let checked = told.check(began.elapsed(), &mut *check);
+                if checked.is_err() {
+                    // A peer may have sent the awaited event before its death.
+                    progress();
+                }
                 if let Some(value) = poll() {
                     return Ok(value);
                 }
+                checked?;
                 let remaining = deadline.remaining().unwrap_or(slice);
                 if remaining.is_zero() {
                     return Err(Error::Timeout);
@@ -301,6 +306,30 @@ impl Patience<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_that_came_before_a_death_ends_the_wait() {
+        let (bell, company) = (Bell::default(), AtomicU32::new(1));
+        let patience = Patience {
+            bell: &bell,
+            crowded: false,
+            company: &company,
+        };
+        for (comes, ends) in [(true, Ok(())), (false, Err(Error::RankDead(1)))] {
+            let (dead, taken) = (Cell::new(false), Cell::new(false));
+            let mut check = || {
+                dead.set(true);
+                Err(Error::RankDead(1))
+            };
+            let progress = || {
+                taken.set(dead.get() && comes);
+                false
+            };
+            let poll = || taken.get().then_some(());
+            let waited = patience.wait(Deadline::Never, &mut check, || 1, progress, || false, poll);
+            assert_eq!(waited, ends);
+        }
+    }
 
     #[test]
     fn a_ring_for_what_a_check_looks_at_is_heard() {
