@@ -1,7 +1,6 @@
-//! Memory of a process under 64-bit keys that its user chooses, looked up by peers with one-sided reads: nobody has to answer.
+//! A process's memory under 64-bit keys that its program chooses. Peers look keys up by one-sided reads, so the owner does not have to answer.
 //!
-//! The owner's table is a hash table in registered memory. It grows by moving to a larger region; a peer that has seen the old one finds
-//! it gone and reads anew where the table is.
+//! The table is a hash table in registered memory. It grows by moving to a larger region. A peer with the old table finds it stale, and reads the root again.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -19,14 +18,14 @@ use crate::port::Service;
 use crate::region::{Region, RemoteRegion, Rights};
 use crate::{Error, Result, op::Remote};
 
-/// Places of a new table.
+/// Slots of a new table.
 const FIRST: usize = 64;
-/// Keys of a peer that are found without a hash table.
+/// Slots for recent keys of a peer, which are found without a hash table.
 const RECENT: usize = 32;
 const LIVE: u32 = 1;
 const GONE: u32 = 2;
 
-/// Where the table is.
+/// Location of the table.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Root {
@@ -36,7 +35,7 @@ struct Root {
     table: [u8; BUNDLE_LEN],
 }
 
-/// A place of the table: never used, a key, or a key that was taken back.
+/// A slot of the table: never used, in use, or removed.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Place {
@@ -64,22 +63,22 @@ impl Listed for Place {
     }
 }
 
-/// What is known of the memory under a key.
+/// Description of the memory under a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keyed {
-    /// The address that the owner's peers call its first byte.
+    /// Address of its first byte, as peers name it.
     pub base: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// What peers may do, in the terms of the interface.
+    /// Access rights of peers, encoded by the interface.
     pub access: u64,
-    /// What the interface puts beside it.
+    /// A value of the interface.
     pub beside: u64,
-    /// The region; all zero where peers may do nothing.
+    /// The region. All zero: peers have no access.
     pub region: RegionKey,
 }
 
-/// The own keys.
+/// The process's own keys.
 pub struct KeyRing {
     root: Region,
     table: Mutex<Table>,
@@ -89,7 +88,7 @@ pub struct KeyRing {
 struct Table {
     region: Region,
     places: usize,
-    /// Places that are not, or not any more, as new.
+    /// Slots in use or removed.
     used: usize,
     keys: HashMap<u64, (usize, Keyed)>,
 }
@@ -104,7 +103,7 @@ const fn offset(place: usize) -> usize {
 }
 
 impl KeyRing {
-    /// Without keys. Errors: those of [`Engine::allocate`].
+    /// Makes a ring without keys. Errors: as [`Engine::allocate`].
     pub fn new(engine: &Engine) -> Result<Self> {
         let ring = KeyRing {
             root: engine.allocate(size_of::<Root>(), Rights::READ)?,
@@ -120,7 +119,7 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// What peers import.
+    /// The key that peers import.
     pub fn key(&self) -> RegionKey {
         self.root.key()
     }
@@ -141,13 +140,13 @@ impl KeyRing {
         table.keys.contains_key(&key)
     }
 
-    /// Puts memory under `key`. Errors: [`Error::Taken`]; those of [`Engine::allocate`].
+    /// Inserts memory under `key`. Errors: [`Error::Taken`], and as [`Engine::allocate`].
     pub fn insert(&self, engine: &Engine, key: u64, keyed: Keyed) -> Result<()> {
         let mut table = self.table.lock();
         if table.keys.contains_key(&key) {
             return Err(Error::Taken(format!("key {key:#x}")));
         }
-        // A quarter stays as new, so that a search in vain ends soon.
+        // A quarter of the slots is never used, so that a search without result ends soon.
         if (table.used + 1) * 4 > table.places * 3 {
             let places = ((table.keys.len() + 1) * 4).next_power_of_two().max(FIRST);
             let mut larger = Table {
@@ -165,8 +164,8 @@ impl KeyRing {
         self.place(&mut table, key, keyed)
     }
 
-    /// Says something else of the memory under a key in use. Peers that have looked it up keep what they know until it is taken back.
-    /// Errors: [`Error::StaleRegion`] for a key not in use.
+    /// Changes the description of a key in use. Peers that have looked it up keep the old description until the key is removed. Errors: [`Error::StaleRegion`]
+    /// if the key is not in use.
     pub fn change(&self, key: u64, what: impl FnOnce(&mut Keyed)) -> Result<()> {
         let mut table = self.table.lock();
         let (at, keyed) = table.keys.get_mut(&key).ok_or(Error::StaleRegion)?;
@@ -205,7 +204,7 @@ impl KeyRing {
         write_listed(&table.region, &self.writing, offset(at), &place)
     }
 
-    /// Takes a key back; peers that know it already are refused by its region. Errors: [`Error::StaleRegion`] for a key not in use.
+    /// Removes a key. Peers that know it are refused once its region is dropped. Errors: [`Error::StaleRegion`] if the key is not in use.
     pub fn remove(&self, key: u64) -> Result<()> {
         let mut table = self.table.lock();
         let (at, _) = table.keys.remove(&key).ok_or(Error::StaleRegion)?;
@@ -217,12 +216,12 @@ impl KeyRing {
     }
 }
 
-/// A key of another process that has been looked up.
+/// A key of another process, looked up.
 pub struct RemoteKey {
     key: u64,
-    /// What the owner says of it.
+    /// Its description by the owner.
     pub keyed: Keyed,
-    /// The memory; `None` where peers may do nothing.
+    /// The memory. `None`: peers have no access.
     pub region: Option<RemoteRegion>,
 }
 
@@ -237,13 +236,13 @@ pub struct RemoteKeys {
     connection: Connection,
     root: RemoteRegion,
     table: Option<(RemoteRegion, usize)>,
-    /// By the lowest bits of the key.
+    /// Indexed by low bits of the key.
     recent: [Option<Box<RemoteKey>>; RECENT],
     others: HashMap<u64, Box<RemoteKey>>,
 }
 
 impl RemoteKeys {
-    /// Those of the ring with this [`KeyRing::key`]. Errors: those of [`Connection::import`].
+    /// The keys of the ring with this [`KeyRing::key`]. Errors: as [`Connection::import`].
     pub fn new(connection: &Connection, key: &RegionKey) -> Result<Self> {
         Ok(RemoteKeys {
             connection: connection.clone(),
@@ -259,14 +258,14 @@ impl RemoteKeys {
         (key ^ key >> 32) as usize % RECENT
     }
 
-    /// What is under `key`, if it was found lately and is still there.
+    /// The entry of `key`, if it is among the recent keys and still current.
     #[inline(always)]
     pub fn find_fast(&self, key: u64) -> Option<&RemoteKey> {
         let known = self.recent[Self::recent_place(key)].as_deref()?;
         (known.key == key && known.is_current()).then_some(known)
     }
 
-    /// What is under `key`. Errors: [`Error::StaleRegion`] if nothing is; [`Error::PeerDead`].
+    /// The entry of `key`. Errors: [`Error::StaleRegion`] if there is none; [`Error::PeerDead`].
     #[inline(always)]
     pub fn find(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<&RemoteKey> {
         if self.find_fast(key).is_none() {
@@ -297,7 +296,7 @@ impl RemoteKeys {
     }
 
     fn look_up(&mut self, engine: &Engine, service: &Service, key: u64) -> Result<RemoteKey> {
-        // The table may move while it is being looked at, but not for ever.
+        // The table may move during a search; the limit ends an endless repetition.
         for _ in 0..64 {
             if self
                 .table
@@ -343,7 +342,7 @@ impl RemoteKeys {
                 return Err(Error::StaleRegion);
             }
             match self.connection.import(&RegionKey::from_bytes(&root.table)?) {
-                // It has moved on since.
+                // The table has moved since the root was read.
                 Err(Error::StaleRegion) if self.root.is_current() => std::thread::yield_now(),
                 table => {
                     let table = table?;
@@ -398,7 +397,7 @@ mod tests {
         let connection = mine.connect(&yours.address().unwrap()).unwrap();
         let mut keys = RemoteKeys::new(&connection, &ring.key()).unwrap();
         let mut regions = Vec::new();
-        // Enough for the table to grow.
+        // A number of keys that makes the table grow.
         let keys_in_all = if cfg!(miri) { 40 } else { 500 };
         for nth in 0..keys_in_all as u64 {
             let key = nth.wrapping_mul(nth << 40 | 1);

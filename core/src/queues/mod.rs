@@ -1,4 +1,4 @@
-//! What processes without ranks offer each other: ports, keys, triggered commands, barrier gates.
+//! Services between processes without ranks: ports, keys, triggered commands, barrier gates.
 
 pub mod gate;
 #[cfg(not(loom))]

@@ -1,10 +1,8 @@
-//! Numbers for peers that have no ranks: whoever talks to a process first enters itself in that process's table, or is entered there by
-//! the owner. A peer is known by a 64-bit id, and both find the same number for it, whoever comes first. The owner takes numbers back from
-//! peers that have gone.
+//! Numbers for peers without ranks. A peer has a 64-bit id. Before the first message, the peer or the owner enters the id in the owner's table. Both get the
+//! same number, in either order. The owner frees the numbers of peers that have ended.
 //!
-//! The two may come at the same time, and may choose different places. So a place is claimed first, and chosen if the whole table then
-//! shows no other claim of the same peer; of two claims the later place's is withdrawn, by whoever sees both. Every step is a change of
-//! one word, and whatever changes it meanwhile makes it fail and leads back to the beginning.
+//! Both sides may start at once, and select different slots. So a side first claims a slot, and chooses it if the whole table then has no other claim of the
+//! peer. A side that sees two claims withdraws the later one. Each step changes one word by compare-and-swap; if the word has changed, the side starts again.
 
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod fuzz;
@@ -20,43 +18,43 @@ use crate::{Error, Result};
 /// Bytes of a peer's name.
 pub const NAME_LEN: usize = 64;
 
-/// A number's word: the id but for these bits, which say how far its entry has come.
+/// The two low bits of a slot's word are its state. The other bits are the id.
 const STATE: u64 = 3;
 const FREE: u64 = 0;
 const CLAIMED: u64 = 1;
 const CHOSEN: u64 = 2;
-/// The name is there, too.
+/// The name is written, too.
 const NAMED: u64 = 3;
 
-/// Low numbers are given out first, by blocks of this size: memory for each number grows with use.
+/// Size of a block. Blocks are filled in order, so the memory of entries and of related tables grows with use.
 const BLOCK: usize = 256;
-/// Numbers of the largest table. A peer could say that his is as long as he likes.
+/// Limit of a table's numbers. A peer's table could claim any length.
 const MOST: usize = 1 << 16;
 
 const WORD: usize = 8;
-/// Bytes that each number takes: its word among the words, its name among the names behind them.
+/// Bytes of each number: a word in the array of words, and a name in the array of names behind it.
 const EACH: usize = WORD + NAME_LEN;
 
-/// A table, here or elsewhere.
+/// A table of this process or of a peer.
 trait Table {
     fn numbers(&self) -> usize;
     fn words(&self) -> Result<Vec<u64>>;
-    /// Changes a word; gives what it was.
+    /// Compare-and-swap of a word. Returns the previous value.
     fn change(&self, number: usize, from: u64, to: u64) -> Result<u64>;
     fn write_name(&self, number: usize, name: &[u8; NAME_LEN]) -> Result<()>;
 }
 
 fn key_of(id: u64) -> u64 {
-    // Not the word of nobody.
+    // The id must not equal the word of a free slot.
     (id & !STATE).max(STATE + 1)
 }
 
-/// Enters a peer, unless it is there; its number.
+/// Enters a peer, unless it has a number. Returns the number.
 fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
     let (key, numbers) = (key_of(id), table.numbers());
     loop {
         let words = table.words()?;
-        // One whose state is that of a free place has been written over: nothing would ever change there.
+        // A word with an id and state FREE is corrupt, and its state would never change.
         let is_of = |word: u64| word & !STATE == key && word & STATE != FREE;
         let places = (0..numbers).filter(|number| is_of(words[*number]));
         let places: Vec<usize> = places.collect();
@@ -66,7 +64,7 @@ fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
                 table.change(*other, key | CLAIMED, FREE)?;
             }
             if words[number] & STATE == CHOSEN {
-                // If the peer does so too, it writes the same.
+                // The peer may do the same; it writes the same name.
                 table.write_name(number, name)?;
                 table.change(number, key | CHOSEN, key | NAMED)?;
             }
@@ -91,14 +89,14 @@ fn enter(table: &impl Table, id: u64, name: &[u8; NAME_LEN]) -> Result<u32> {
     }
 }
 
-/// The own table.
+/// The table of this process.
 pub struct PeerNumbers {
     region: Region,
     numbers: usize,
 }
 
 impl PeerNumbers {
-    /// Errors: those of [`Engine::allocate`]; [`Error::InvalidArgument`] for more than 2^16.
+    /// Errors: as [`Engine::allocate`]; [`Error::InvalidArgument`] for more than 2^16 numbers.
     pub fn new(engine: &Engine, numbers: usize) -> Result<Self> {
         if numbers > MOST {
             return Err(Error::InvalidArgument(format!(
@@ -111,7 +109,7 @@ impl PeerNumbers {
         })
     }
 
-    /// The memory, whose key peers need.
+    /// The table's memory. Peers need its key.
     pub fn region(&self) -> &Region {
         &self.region
     }
@@ -119,7 +117,7 @@ impl PeerNumbers {
     fn word(&self, at: usize) -> Result<&AtomicU64> {
         let local = self.region.local(at, WORD)?;
         // SAFETY:
-        // - in bounds; the region is page-aligned and entries consist of whole words; lives as long as self; atomics only.
+        // - in bounds; the region is page-aligned, and entries are whole words; the region lives as long as self; all accesses are atomic.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 
@@ -132,7 +130,7 @@ impl PeerNumbers {
         enter(self, id, name)
     }
 
-    /// The name of the peer that has `number`. Errors: [`Error::StaleRegion`] if nobody has.
+    /// The name of the peer with `number`. Errors: [`Error::StaleRegion`] if the number is free, or its entry is incomplete.
     pub fn name(&self, number: u32) -> Result<[u8; NAME_LEN]> {
         let number = number as usize;
         if self.word(number * WORD)?.load(Ordering::Acquire) & STATE != NAMED {
@@ -146,7 +144,7 @@ impl PeerNumbers {
         Ok(name)
     }
 
-    /// How many numbers are taken, and where the last of them ends.
+    /// Count of used numbers, and the end of the last one.
     pub fn taken(&self) -> (usize, usize) {
         let is_taken = |number: &usize| {
             let word = self.word(number * WORD);
@@ -157,13 +155,13 @@ impl PeerNumbers {
             .fold((0, 0), |(count, _), number| (count + 1, number + 1))
     }
 
-    /// Takes the number back from its peer, which has gone and will ask for none again. From now on another one may get it.
+    /// Frees the number of a peer that has ended. Another peer may get it at once.
     pub fn free(&self, number: u32) {
         let Ok(word) = self.word(number as usize * WORD) else {
             return;
         };
         let key = word.load(Ordering::Relaxed) & !STATE;
-        // It may have died with a claim to another one.
+        // The peer may have died with a claim to a second slot.
         let all = (0..self.numbers).filter_map(|other| self.word(other * WORD).ok());
         for word in all.filter(|word| word.load(Ordering::Relaxed) & !STATE == key) {
             word.store(FREE, Ordering::Release);
@@ -196,7 +194,7 @@ impl Table for PeerNumbers {
     }
 }
 
-/// Another process's table.
+/// The table of another process.
 struct There<'a> {
     engine: &'a Engine,
     service: &'a Service,
@@ -235,8 +233,8 @@ impl Table for There<'_> {
     }
 }
 
-/// The number of the process with `id` and `name` in the table of another one. Errors: [`Error::Exhausted`], and what keeps the
-/// table from being reached.
+/// Enters the process with `id` and `name` in the table of a peer, and returns its number. Errors: [`Error::Exhausted`]; [`Error::StaleRegion`] for a table
+/// that is too long; errors of the access.
 pub fn number_there(
     engine: &Engine,
     service: &Service,
@@ -261,7 +259,7 @@ mod tests {
     use crate::loopback::{Loopback, LoopbackNet};
     use std::sync::Arc;
 
-    /// Another process's numbers, as it reaches them.
+    /// A peer's table, accessed remotely.
     struct OfPeer {
         engine: Engine,
         service: Service,
@@ -341,7 +339,7 @@ mod tests {
         assert!(matches!(numbers.number(7, &name), Err(Error::Exhausted(_))));
         assert!(peer.number(7, &name).is_err());
         assert_eq!(numbers.taken(), (8, 8));
-        // What is taken back is given to others, and the rest keep theirs.
+        // A freed number goes to another peer. The others keep their numbers.
         numbers.free(3);
         assert_eq!(numbers.name(3), Err(Error::StaleRegion));
         assert_eq!(peer.number(7, &name), Ok(3));
@@ -364,7 +362,7 @@ mod tests {
                     peer.number(id, &name).unwrap()
                 });
                 start.wait();
-                // What goes meanwhile makes the two look for a place differently.
+                // A slot freed in between makes the two sides start at different slots.
                 let before = id.wrapping_sub(52);
                 let last = (0..4).find(|n| numbers.name(*n) == Ok([before as u8; NAME_LEN]));
                 if let Some(last) = last {

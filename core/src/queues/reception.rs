@@ -1,5 +1,5 @@
-//! Bytes that a process hands out at a port of TCP, to whoever asks there, by the name or address of its host: how processes of several hosts find
-//! each other that nobody has started together. What is handed out is no secret.
+//! Bytes that a process serves on a TCP port to all clients. Processes of several hosts without a common launcher find each other this way, through a host's
+//! name or address. The bytes are public.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -18,16 +18,16 @@ use crate::driver::{Driven, Driver, Waits};
 use crate::held::Held;
 use crate::{Deadline, Error, Result, driver};
 
-/// Ahead of what is handed out; then a byte with its length.
+/// Sent first; then the length (1 byte) and the bytes.
 const MAGIC: [u8; 8] = *b"unipgas1";
-/// The kernel cuts it to what it allows.
+/// The kernel may reduce it.
 const BACKLOG: i32 = 1024;
-/// Whoever asks waits no longer for an answer.
+/// Timeout of a client for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn listen_at(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let socket = tcp_socket(address)?;
-    // Those who have asked before do not keep the port.
+    // Old connections do not keep the port in use.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, false)?;
@@ -38,11 +38,11 @@ fn listen_at(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
 }
 
 struct Desk {
-    /// Children of a fork do not have it: with them the port would stay taken.
+    /// Children of a fork do not inherit it: otherwise they would keep the port in use.
     socket: Held,
     says: Vec<u8>,
     driver: Weak<Driver>,
-    /// Nobody can be let in now, so the thread does not sleep on it: it would not sleep at all.
+    /// Accepting fails at present, so the driver does not poll the socket: it would not sleep at all.
     closed: AtomicBool,
 }
 
@@ -50,7 +50,7 @@ impl Desk {
     fn serve(&self) -> rustix::io::Result<()> {
         while let Some(socket) = self.socket.get() {
             match above(|| accept_with(socket, SOCKET)) {
-                // It fits into an empty socket. Who has gone needs nothing.
+                // The bytes fit in the empty buffer of a new socket. An error is ignored: the client has gone.
                 Ok(guest) => drop(send(&guest, &self.says, SendFlags::NOSIGNAL)),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::AGAIN) => break,
@@ -75,15 +75,15 @@ impl Driven for Desk {
     }
 }
 
-/// What a process hands out, until this is dropped. The progress thread serves who asks.
+/// A service that runs until it is dropped. The progress thread serves the clients.
 pub struct Reception {
     desk: Arc<Desk>,
     driver: Arc<Driver>,
 }
 
 impl Reception {
-    /// Hands out `bytes`, at most 255, at this port of all addresses of this host. Errors: [`Error::Taken`] where somebody else listens there;
-    /// [`Error::Os`].
+    /// Serves `bytes`, at most 255, on this port of all addresses of this host. Errors: [`Error::InvalidArgument`] for more bytes; [`Error::Taken`] if the port
+    /// is in use; [`Error::Os`].
     pub fn open(port: u16, bytes: &[u8]) -> Result<Self> {
         let len = u8::try_from(bytes.len())
             .map_err(|_| Error::InvalidArgument("more bytes than are handed out".into()))?;
@@ -122,25 +122,25 @@ impl Drop for Reception {
             return;
         };
         self.driver.forget_events(socket);
-        // The port is free afterwards: the progress thread lets go of it at the end of its turn.
+        // The port is free after the drop. The progress thread may hold a reference until its turn ends.
         while Arc::strong_count(&self.desk) > 1 && !driver::is_this_thread() {
             std::thread::yield_now();
         }
     }
 }
 
-/// What has come of asking.
+/// Result of an inquiry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing yet.
+    /// No answer yet.
     Waits,
-    /// Nobody hands out anything there now.
+    /// No process serves bytes there at present.
     Nobody,
-    /// These bytes.
+    /// The bytes served.
     Said(Vec<u8>),
 }
 
-/// Somebody is asked. None of the calls waits.
+/// A request to a service. No call waits.
 pub struct Inquiry {
     at: SocketAddr,
     socket: OwnedFd,
@@ -150,7 +150,7 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// Asks what is handed out there. Errors: [`Error::Unreachable`], [`Error::Os`].
+    /// Starts a request to this address. Errors: [`Error::Unreachable`], [`Error::Os`].
     pub fn begin(at: SocketAddr) -> Result<Self> {
         let socket = tcp_socket(&at).map_err(|error| Error::os("socket", error))?;
         let refused = match connect(&socket, &at) {
@@ -167,7 +167,7 @@ impl Inquiry {
         })
     }
 
-    /// What has come of it. Errors: [`Error::Unreachable`]: nothing has come for so long, or what no process of this library says.
+    /// Polls the request. Errors: [`Error::Unreachable`]: no answer within the timeout, a network error, or an answer of another program.
     pub fn look(&mut self) -> Result<Reply> {
         if self.refused {
             return Ok(Reply::Nobody);
@@ -202,7 +202,7 @@ impl Inquiry {
     }
 }
 
-/// What is handed out, once it is whole. `None`: no process of this library has said that.
+/// The bytes, once they are complete. `None`: the answer is not from this library.
 fn said(heard: &[u8]) -> Option<Option<&[u8]>> {
     let known = heard.len().min(MAGIC.len());
     if heard[..known] != MAGIC[..known] {
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// A port that nobody has just now.
+    /// A port that is free at present.
     fn free_port() -> u16 {
         let listener = TcpListener::bind("[::]:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -251,7 +251,7 @@ mod tests {
             for _ in 0..20 {
                 assert_eq!(end(at), Ok(Reply::Said(bytes.to_vec())));
             }
-            // Who asks and goes is in nobody's way.
+            // A client that leaves early does not disturb others.
             drop(Inquiry::begin(at).unwrap());
             assert!(matches!(
                 Reception::open(port, b"two"),

@@ -1,6 +1,6 @@
-//! The counters of commands that events start (of session ports, uTofu guide §2.2.8.1, and of deferred work, fi_trigger(3)): commands
-//! posted, steps that events have allowed, commands started. One process at a time (the *runner*) starts commands; who cannot become the
-//! runner leaves, since the runner looks again after it has resigned.
+//! Counters of commands that events start: session ports (uTofu guide §2.2.8.1) and deferred work (fi_trigger(3)). They count commands posted, steps allowed by
+//! events, and commands started. One process at a time, the *runner*, starts commands. Other processes do not wait: the runner checks again after it has
+//! resigned.
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,7 @@ use crate::cache::OwnLine;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use crate::sync::atomic::{AtomicU64, fence};
 
-/// The counters, in memory that the owner and its peers share. All-zero bytes are those of a fresh port.
+/// The counters, in memory that the owner and its peers share. All-zero bytes are the counters of a new port.
 #[repr(C)]
 pub struct Steps {
     posted: OwnLine<AtomicU64>,
@@ -19,7 +19,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Those of a fresh port.
+    /// The counters of a new port.
     #[allow(
         clippy::new_without_default,
         reason = "the model checker's have no default"
@@ -34,34 +34,34 @@ impl Steps {
         }
     }
 
-    /// Commands posted so far.
+    /// Number of posted commands.
     pub fn posted(&self) -> u64 {
         self.posted.0.load(Acquire)
     }
 
-    /// Lets the next command be started, which the owner has written down. The owner alone.
+    /// Posts the next command, which the owner has stored. Only the owner may call.
     pub fn post(&self) {
         self.post_up_to(self.posted().wrapping_add(1));
     }
 
-    /// The same, by an owner who counts his commands himself, where others could have changed the count.
+    /// Sets the number of posted commands. For an owner with a private counter, since peers may change this one.
     pub fn post_up_to(&self, posted: u64) {
         self.posted.0.store(posted, Release);
     }
 
-    /// An arrival lets `steps` more commands start.
+    /// Lets `steps` more commands start, after an arrival.
     pub fn allow(&self, steps: u8) {
         self.allowed.0.fetch_add(steps.into(), AcqRel);
     }
 
-    /// The number of the next command that may start.
+    /// Number of the next command that may start.
     pub fn ready(&self) -> Option<u64> {
         self.ready_of(u64::MAX)
     }
 
-    /// The same, where at most so many commands wait: of more there are none, as somebody has written over the counts.
+    /// [`ready`](Self::ready) with at most `most` waiting commands. More waiting commands mean corrupt counters: then `None`.
     pub fn ready_of(&self, most: u64) -> Option<u64> {
-        // Between the own change and this look: of two who change something and look, one sees the other's change.
+        // This fence is between the caller's change and these loads. If two threads change a counter and then load, at least one sees the other's change.
         fence(SeqCst);
         let started = self.started.0.load(Acquire);
         let allowed = self.allowed.0.load(Acquire);
@@ -70,10 +70,10 @@ impl Steps {
         (started < allowed.min(posted) && waiting <= most).then_some(started)
     }
 
-    /// Starts, as process `me`, what may start, each command once and in their order, unless somebody else is doing so. A runner
-    /// that `has_ended` is replaced: `start` is called again for the command that it was about. Gives whether one was replaced.
+    /// Starts the commands that may start, as process `me`: each once and in order, unless another runner is active. Replaces a runner that `has_ended`, and
+    /// calls `start` again for its last command. Returns whether a runner was replaced.
     ///
-    /// `start` breaks off where the process ends in the middle, as in models.
+    /// `start` breaks if the process ends in the middle, as in models.
     pub fn run(
         &self,
         me: u64,
@@ -83,7 +83,7 @@ impl Steps {
         self.run_of(u64::MAX, me, has_ended, start)
     }
 
-    /// The same, where at most so many commands wait: see [`ready_of`](Self::ready_of).
+    /// [`run`](Self::run) with at most `most` waiting commands: see [`ready_of`](Self::ready_of).
     pub fn run_of(
         &self,
         most: u64,
@@ -108,7 +108,7 @@ impl Steps {
         replaced
     }
 
-    /// Gives the runner that was replaced, or 0.
+    /// Returns the replaced runner, or 0. `None`: another runner is active.
     fn become_runner(&self, me: u64, has_ended: impl Fn(u64) -> bool) -> Option<u64> {
         let take = |from| self.runner.0.compare_exchange(from, me, AcqRel, Acquire);
         match take(0) {

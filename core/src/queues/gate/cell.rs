@@ -6,21 +6,19 @@ use super::{Error, Result};
 use crate::on_line;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Rounds for which a gate keeps inputs. A circuit that synchronises its processes needs two: who has ended a round can
-/// start the next one while others are still in it.
+/// Rounds for which a gate stores inputs. A synchronising circuit needs two: a process can start the next round while others are still in the last one.
 pub const ROUNDS: usize = 4;
 
-/// Words of a payload that lie in its slot of 64 bytes: where lines are longer, neighbouring rounds share one.
+/// Words of a payload in its 64-byte slot. On longer cache lines, neighbouring rounds share a line.
 const NEAR: usize = if cfg!(loom) { 1 } else { 8 };
-/// Words of the longest payloads only. The model checker, which keeps a history of every word, has none.
+/// Further words of the longest payloads. Zero for the model checker, which keeps a history of each word.
 const FAR: usize = if cfg!(loom) { 0 } else { MAX_WORDS - NEAR };
 
 on_line! {
     #[derive(Debug, Default)]
     #[repr(C)]
     struct Settled {
-        /// Names: sources of signal and packet, destinations of signal and packet. Those that the state word says are not
-        /// there mean nothing.
+        /// Names of the sources and destinations, by port. A name is valid only if the state word has the port.
         sources: [AtomicU64; 2],
         destinations: [AtomicU64; 2],
     }
@@ -31,16 +29,16 @@ on_line! {
     #[derive(Debug, Default)]
     #[repr(C)]
     pub(super) struct Owned {
-        /// Where the owner is in its round.
+        /// Phase of the owner's round.
         pub(super) phase: AtomicU32,
-        /// Kind of the payload that it started with.
+        /// Kind of the payload that started the round.
         pub(super) head: AtomicU32,
         pub(super) flags: AtomicU64,
     }
 }
 
 on_line! {
-    /// All that a barrier without a reduction changes.
+    /// The state word and payload heads. A barrier without a reduction changes nothing else.
     #[derive(Debug, Default)]
     #[repr(C)]
     struct Arrivals {
@@ -54,10 +52,10 @@ on_line! {
 struct Near([AtomicU64; NEAR]);
 
 on_line! {
-    /// A barrier gate in memory that peers share. All-zero bytes are a gate without settings; any bytes are valid.
+    /// A barrier gate in memory that peers share. All-zero bytes are a gate without settings. Any bytes are valid.
     ///
-    /// Payloads are relaxed atomics, published by the release of the state word and read after its acquire. A process that
-    /// dies between any two instructions leaves at worst a circuit that ends no more rounds.
+    /// Payloads are relaxed atomics. The release of the state word publishes them; readers acquire that word first. If a process dies at any instruction, the
+    /// worst result is a circuit that ends no more rounds.
     #[derive(Debug)]
     #[repr(C)]
     pub struct Gate {
@@ -72,38 +70,37 @@ on_line! {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Gate>() == 3 * crate::cache::LINE + 64 * (8 + 8 * 12));
 
-/// Where the inputs and outputs of a gate come from and go to, by name. What is `None` is masked: not waited for, or not
-/// sent.
+/// Role of a gate, and names of the sources and destinations. `None`: the port is masked; the gate does not wait for it, or does not send to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// What kind of gate it is.
+    /// The gate's kind.
     pub role: Role,
-    /// The gate that the signal comes from.
+    /// Source of the signal.
     pub src_signal: Option<u64>,
-    /// The gate that the packet comes from.
+    /// Source of the packet.
     pub src_packet: Option<u64>,
-    /// The gate that the signal goes to.
+    /// Destination of the signal.
     pub dst_signal: Option<u64>,
-    /// The gate that the packet goes to.
+    /// Destination of the packet.
     pub dst_packet: Option<u64>,
 }
 
 /// The two kinds of gates (uTofu guide §2.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Role {
-    /// Fires whenever its inputs are there.
+    /// Fires when all its inputs have arrived.
     #[default]
     Relay,
-    /// Sends when its owner starts a round, which ends when its inputs are there.
+    /// Sends when its owner starts a round. The round ends when all inputs have arrived.
     StartEnd,
 }
 
-/// What an input did.
+/// Effect of an input on the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// The gate waits for more, or is being executed by another.
+    /// The gate waits for more inputs, or another thread executes it.
     Taken,
-    /// The relay is ready; who is told so executes it.
+    /// The relay is ready. The caller must execute it.
     Ready,
     /// A round of the start/end gate has ended.
     Ended,
@@ -115,31 +112,30 @@ impl Gate {
         Self::default()
     }
 
-    /// Where the names of sources and destinations lie in its bytes.
+    /// Offsets of the source and destination names.
     pub(super) const NAMES: [usize; 2] = [
         std::mem::offset_of!(Gate, settled.sources),
         std::mem::offset_of!(Gate, settled.destinations),
     ];
-    /// Where the state lies.
+    /// Offset of the state.
     pub(super) const STATE: usize = std::mem::offset_of!(Gate, arrivals.state);
-    /// Where the payloads begin.
+    /// Offset of the payloads.
     #[cfg(all(any(test, fuzzing), not(loom)))]
     pub(super) const PAYLOADS: usize = std::mem::offset_of!(Gate, near);
 
     /// Gate `index` of an array of gates at `base`.
     ///
     /// # Safety
-    /// - `base` is aligned as a gate is, and `index` lies within an array of `Gate`s there;
+    /// - `base` is aligned for a gate, and `index` is within the array of `Gate`s at `base`;
     /// - the memory is mapped readable and writable for all of `'a`;
-    /// - for all of `'a`, whoever accesses it in this process does so through `&Gate` only. (Other processes may write
-    ///   what they like.)
+    /// - for all of `'a`, this process accesses the memory only through `&Gate`. (Other processes may write anything.)
     #[inline(always)]
     pub unsafe fn at<'a>(base: *mut u8, index: usize) -> &'a Gate {
         debug_assert!(base.addr().is_multiple_of(align_of::<Gate>()));
         // SAFETY:
-        // - the caller says that it is aligned, lies within the array, and stays mapped for `'a`;
-        // - any bytes are a gate, since it is made of atomic integers only;
-        // - nobody has a reference to it that is not shared, and all of it may be changed through shared ones.
+        // - contract of this call: it is aligned, within the array, and mapped for `'a`;
+        // - a gate consists of atomic integers, so any bytes are valid;
+        // - contract of this call: all references are shared, and atomics may change through shared references.
         unsafe { &*base.cast::<Gate>().add(index) }
     }
 
@@ -148,7 +144,7 @@ impl Gate {
         State(self.arrivals.state.load(Acquire))
     }
 
-    /// Replaces `old` by `new`, or tells what is there. A failure can be spurious.
+    /// Replaces `old` by `new`, or returns the current state. A failure can be spurious.
     #[inline(always)]
     fn replace(&self, old: State, new: State) -> std::result::Result<(), State> {
         let state = &self.arrivals.state;
@@ -158,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// Takes the settings away: whatever arrives from now on is refused.
+    /// Removes the settings. Later inputs are refused.
     pub(super) fn clear(&self) -> State {
         let mut old = self.state();
         loop {
@@ -194,7 +190,7 @@ impl Gate {
         self.settled.sources[port as usize].load(Relaxed)
     }
 
-    /// Notes that the circuit does not work any more, for settings like those of `seen`.
+    /// Marks the circuit as broken, if the gate still has the settings of `seen`.
     #[cold]
     pub(super) fn break_down(&self, seen: State, by: Lost) {
         let mut old = seen;
@@ -206,7 +202,7 @@ impl Gate {
         }
     }
 
-    /// Puts an input from the gate `source` into its place.
+    /// Stores an input from gate `source`, and counts it.
     #[inline(always)]
     pub(super) fn arrive(&self, port: Port, source: u64, payload: &Payload) -> Result<Arrival> {
         let mut old = self.state();
@@ -234,7 +230,7 @@ impl Gate {
                         _ => Arrival::Taken,
                     });
                 };
-                // What the other input or the gate itself has changed does not concern the slot just written.
+                // Inputs of the other port, and firings of the gate, do not affect the slot just written.
                 let same = found.same_settings(old) && found.arrived(port) == place;
                 old = found;
                 if !same {
@@ -273,7 +269,7 @@ impl Gate {
         });
     }
 
-    /// The combination of the inputs that are next in `ready`.
+    /// Combines the next inputs of `ready`.
     #[inline(always)]
     pub(super) fn reduce(&self, ready: State, into: &mut Payload) {
         let place = ready.fired();
@@ -301,8 +297,7 @@ impl Gate {
         }
     }
 
-    /// Frees the places of the inputs that were next in `seen`. Returns the new state, or nothing if the settings have
-    /// changed.
+    /// Frees the slots of the inputs that were next in `seen`. Returns the new state, or `None` if the settings have changed.
     #[inline(always)]
     pub(super) fn retire(&self, seen: State) -> Option<State> {
         let mut old = seen;
@@ -315,12 +310,12 @@ impl Gate {
         None
     }
 
-    /// Keeps the payload of an owner whose gate has no inputs.
+    /// Stores the owner's payload, for a gate without inputs.
     pub(super) fn keep(&self, payload: &Payload) {
         self.write(Port::Signal, 0, payload);
     }
 
-    /// What [`Self::keep`] kept.
+    /// Reads the payload that [`Self::keep`] stored.
     pub(super) fn kept(&self, into: &mut Payload) {
         self.read(Port::Signal, 0, into);
     }

@@ -1,25 +1,24 @@
-//! Sums of doubles without any rounding before the end: the same bits whatever the order and grouping of the terms.
+//! Sums of doubles that round only at the end. The result does not depend on the order or grouping of the terms.
 //!
-//! A [`Sum`] is an integer in units of the smallest subnormal, 2^-1074, in two's complement: words of 64 bits, of which
-//! only those between the lowest and the highest that say something are kept. One double needs two of them, as do many of
-//! similar size; all the doubles that there are fit into [`WORDS`], with room for more terms than can be counted. Since
-//! an integer has one shortest form, equal sums are equal words. Infinities and NaN are noted apart.
+//! A [`Sum`] is an integer in units of the smallest subnormal, 2^-1074, in two's complement. It stores only the 64-bit words between the lowest and the highest
+//! significant word. One double needs two words, and so do many doubles of similar size. All doubles fit in [`WORDS`], with room for more terms than a program
+//! can count. An integer has one shortest form, so equal sums have equal words. Infinities and NaN are flags of their own.
 
-/// Words of the longest sum: bits 2^-1074 to 2^1023 and 78 more for carries and the sign.
+/// Words of the longest sum: bits 2^-1074 to 2^1023, and 78 more for carries and the sign.
 pub const WORDS: usize = 34;
 
 /// An addend was not a number.
 const NAN: u16 = 1;
 const POSITIVE_INFINITY: u16 = 2;
 const NEGATIVE_INFINITY: u16 = 4;
-/// Not every addend was a negative zero (so that the sum of nothing is the neutral element of all).
+/// At least one addend was not a negative zero. Clear in the empty sum, so the empty sum is neutral.
 const NOT_NEGATIVE_ZERO: u16 = 8;
 
 const SPECIAL_BITS: u32 = 4;
 const INDEX_BITS: u32 = 6;
 const INDEX_MASK: u16 = (1 << INDEX_BITS) - 1;
 
-/// Where the words of a sum belong and what is known besides, in 16 bits. Any value can be decoded.
+/// Position of a sum's words, and its flags, in 16 bits. Any value can be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     special: u16,
@@ -32,7 +31,7 @@ impl Head {
         (u16::from(self.len) << INDEX_BITS | u16::from(self.low)) << SPECIAL_BITS | self.special
     }
 
-    /// What [`Self::encode`] made; other values, which only a foreign hand can have written, give a head that is safe.
+    /// Inverse of [`Self::encode`]. A value that `encode` does not produce comes from corrupt memory; the head is still in bounds.
     pub(crate) fn decode(head: u16) -> Self {
         let low = usize::from(head >> SPECIAL_BITS & INDEX_MASK).min(WORDS);
         let len = usize::from(head >> (SPECIAL_BITS + INDEX_BITS)).min(WORDS - low);
@@ -43,13 +42,13 @@ impl Head {
         }
     }
 
-    /// Words that go with this head.
+    /// Number of words that belong to this head.
     pub(crate) fn len(self) -> usize {
         usize::from(self.len)
     }
 }
 
-/// A sum in the memory of somebody else.
+/// A sum, borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Term<'a> {
     pub(crate) head: Head,
@@ -66,7 +65,7 @@ impl Term<'_> {
         self.low() + self.words.len()
     }
 
-    /// All ones above a negative number, zeros above others.
+    /// All ones for a negative number, otherwise zero.
     fn sign(&self) -> u64 {
         self.words.last().map_or(0, |&top| sign(top))
     }
@@ -95,12 +94,12 @@ fn sign(word: u64) -> u64 {
 #[derive(Clone)]
 pub struct Sum {
     head: Head,
-    /// The first `head.len()` count.
+    /// The first `head.len()` words are valid.
     words: [u64; WORDS],
 }
 
 impl Sum {
-    /// The sum of nothing, which leaves every other sum as it is; its value is -0.
+    /// The empty sum: neutral in additions, with the value -0.
     pub const fn new() -> Self {
         Self {
             head: Head {
@@ -135,7 +134,7 @@ impl Sum {
         sum
     }
 
-    /// Gives the `len` first words, of which the first is number `low`, their one shortest form.
+    /// Brings the first `len` words into the shortest form. The first word has index `low`.
     fn shorten(&mut self, low: usize, mut len: usize) {
         while len > 0 {
             let below = if len > 1 { self.words[len - 2] } else { 0 };
@@ -151,12 +150,12 @@ impl Sum {
         self.head.len = len as u8;
     }
 
-    /// Adds what the other one holds.
+    /// Adds the other sum.
     pub fn add(&mut self, other: &Sum) {
         *self = Self::of(self.term(), other.term());
     }
 
-    /// This sum's words and what goes with them.
+    /// Borrows this sum.
     pub(crate) fn term(&self) -> Term<'_> {
         Term {
             head: self.head,
@@ -164,10 +163,9 @@ impl Sum {
         }
     }
 
-    /// The sum, correctly rounded once (to nearest, ties to even; beyond the greatest double: infinity).
+    /// The sum, rounded once: to nearest, ties to even. Beyond the greatest double it is infinity.
     ///
-    /// A sum that is zero is -0 if every addend was, and otherwise +0. NaN, which an addend or infinities of both signs
-    /// make, is always the same NaN.
+    /// A zero sum is -0 if all addends were -0, otherwise +0. NaN results from a NaN addend, or from infinities of both signs. It is always the same NaN.
     pub fn value(&self) -> f64 {
         value(self.term())
     }
@@ -229,7 +227,7 @@ impl FromIterator<f64> for Sum {
     }
 }
 
-/// [`Sum::value`] of a sum in somebody else's memory.
+/// [`Sum::value`] of a borrowed sum.
 pub(crate) fn value(term: Term<'_>) -> f64 {
     let special = term.head.special;
     if special & NAN != 0 || special & (POSITIVE_INFINITY | NEGATIVE_INFINITY) == 6 {
@@ -255,7 +253,7 @@ pub(crate) fn value(term: Term<'_>) -> f64 {
         let negative = special & NOT_NEGATIVE_ZERO == 0;
         return if negative { -0.0 } else { 0.0 };
     };
-    // Bits from here on are numbered from that of 2^-1074.
+    // Bits are numbered from 2^-1074 below.
     let word = |index: usize| {
         let kept = index.checked_sub(term.low());
         kept.and_then(|kept| magnitude.get(kept))
@@ -264,7 +262,7 @@ pub(crate) fn value(term: Term<'_>) -> f64 {
     };
     let top_bit = (term.low() + top) * 64 + magnitude[top].ilog2() as usize;
     let bits = if top_bit <= 52 {
-        // Subnormal, or the first binade of the normal numbers: the integer is the pattern.
+        // Subnormal, or the first binade of the normal numbers: the integer is the bit pattern.
         word(0)
     } else {
         let shift = top_bit - 52;

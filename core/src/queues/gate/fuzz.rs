@@ -1,4 +1,4 @@
-//! Gates over which somebody has written.
+//! Gates with corrupt memory.
 
 use super::cell::{Gate, Role, Settings};
 use super::packet::{Packet, Sender, arrive, execute, lose_output};
@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 const GATES: usize = 3;
 
-/// By number; what lies behind them is sent.
+/// Gates by index. Packets to other names are sent.
 struct Array([Gate; GATES]);
 
 impl Resolve for Array {
@@ -72,7 +72,7 @@ fn look(payload: &Payload) {
     let _ = (payload.operation(), payload.flags(), format!("{payload:?}"));
 }
 
-/// What a round is started with (1 byte); then records: a gate (1 byte), an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes.
+/// Input: the kind of the round's payload (1 byte). Then records: gate (1 byte), offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
 pub(crate) fn gates(bytes: &[u8]) {
     let Some((kind, mut rest)) = bytes.split_first() else {
         return;
@@ -87,7 +87,7 @@ pub(crate) fn gates(bytes: &[u8]) {
         let base = std::ptr::from_ref(gate).cast_mut().cast::<u8>();
         for (byte, at) in written.iter().zip(at..at + room) {
             // SAFETY:
-            // - in the gate, which is made of atomics, and which this thread alone uses.
+            // - within the gate. It consists of atomics, and only this thread uses it.
             unsafe { base.wrapping_add(at).write_volatile(*byte) };
         }
     }
@@ -121,14 +121,14 @@ pub(crate) fn all_gates() -> Vec<Vec<u8>> {
         bytes.extend(((at / 4) as u16).to_le_bytes());
         bytes.push(len as u8);
         // SAFETY:
-        // - in the gate, which this thread alone uses.
+        // - within the gate, and only this thread uses it.
         bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
         bytes
     };
     let all = 0..16u8;
     all.map(|kind| {
         let gates = array();
-        // As far as the second relay, which waits for its other input.
+        // Executes the round as far as the second relay, which waits for its other input.
         let packet = Packet::new(2, 1, Port::Packet, &payload(kind));
         let _ = arrive(&gates.0[2], &packet);
         let mut bytes = vec![kind];

@@ -1,4 +1,4 @@
-//! A short list on the stack that costs nothing until something is pushed.
+//! A short list on the stack. It costs nothing while it is empty.
 
 use std::mem::MaybeUninit;
 
@@ -24,7 +24,7 @@ impl<T: Copy, const N: usize> Inline<T, N> {
         self.len = 0;
     }
 
-    /// Appends the item, or gives it back if there is no room.
+    /// Appends the item, or returns it if the list is full.
     #[inline(always)]
     pub(super) fn push(&mut self, item: T) -> Result<(), T> {
         let Some(place) = self.items.get_mut(self.len) else {
@@ -45,15 +45,15 @@ impl<T: Copy, const N: usize> Inline<T, N> {
     #[inline(always)]
     pub(super) fn as_slice(&self) -> &[T] {
         // SAFETY:
-        // - `len` is at most `N`: only `push` raises it, after `get_mut` has found the place;
-        // - the first `len` items have been written by `push`.
+        // - `len` is at most `N`: only `push` raises it, after `get_mut` has found the slot;
+        // - `push` has written the first `len` items.
         unsafe { std::slice::from_raw_parts(self.items.as_ptr().cast(), self.len) }
     }
 
     #[inline(always)]
     pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY:
-        // - as in `as_slice`; the exclusive reference to the list makes this the only one to its items.
+        // - as in `as_slice`. The exclusive reference to the list makes this the only reference to its items.
         unsafe { std::slice::from_raw_parts_mut(self.items.as_mut_ptr().cast(), self.len) }
     }
 }

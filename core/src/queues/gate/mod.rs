@@ -1,14 +1,11 @@
-//! Barrier gates (uTofu guide §2.3): circuits of gates in shared memory that synchronise processes and reduce values on
-//! the way.
+//! Barrier gates (uTofu guide §2.3): circuits of gates in shared memory. They synchronise processes and reduce values.
 //!
-//! A gate has up to two inputs, a signal and a packet, and as many outputs. A relay combines its inputs as soon as they
-//! are there and sends them on; a start/end gate sends what its owner starts a round with, and the round ends when its
-//! inputs are there. A circuit ends a round of each process when all have started theirs, if it is made so that
-//! every input depends on all starts.
+//! A gate has up to two inputs, a signal and a packet, and up to two outputs. A relay combines its inputs when all have arrived, and sends the result. A
+//! start/end gate sends the payload of its owner's round; the round ends when its inputs have arrived. If each input depends on all starts, a round ends only
+//! after all processes have started it.
 //!
-//! Whoever delivers the last input of a relay executes it, and so on, in a loop: no process has to be awake for the
-//! others to go on. Gates are known by names that a [`Resolve`] looks up. Those that are not mapped here get their inputs as [`Packet`]s,
-//! by whatever way there is, and are executed by their owner's process.
+//! The thread that delivers the last input of a relay executes the relay, and then the relays that become ready. So no other process has to run. Gates have
+//! names, which a [`Resolve`] looks up. A gate that is not mapped here gets its inputs as [`Packet`]s over any transport, and its owner's process executes it.
 //!
 //! ```
 //! use unipgas_core::gate::{self, Gate, Operation, Payload, Resolve, Role, Settings};
@@ -63,40 +60,40 @@ pub use run::{
     start,
 };
 
-/// What can go wrong with gates.
+/// Errors of gates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A round is under way on the gate, or its result has not been taken.
+    /// A round is in progress on the gate, or its result has not been taken.
     #[error("a round is under way on this gate; poll until it has ended")]
     Busy,
     /// No round has been started on the gate.
     #[error("no round has been started on this gate")]
     NotStarted,
-    /// The participants of the round gave different operations, numbers of elements or flags.
+    /// The participants gave different operations, element counts or flags.
     #[error("the participants started different operations, numbers of elements or flags")]
     Mismatch,
-    /// The gate has got an input that it could not keep, or has lost an output.
+    /// The gate had to drop an input, or has lost an output.
     #[error("the gate's circuit has lost an input or output; configure it again")]
     Broken,
-    /// An input came to a gate that has no free place for it: its source is too many rounds ahead.
+    /// The gate has no free slot for an input: the source is too many rounds ahead.
     #[error("a gate's input came more rounds early than a gate can keep")]
     Overrun,
-    /// An input came to a gate from another one than its settings say.
+    /// An input came from a gate that is not the configured source.
     #[error("a gate's input came from another gate than the one that is set as its source")]
     NotTheSource,
     /// The gate has no settings.
     #[error("the gate is not configured")]
     NotConfigured,
-    /// A round was started on a relay.
+    /// The caller started a round on a relay.
     #[error("a round starts at a start/end gate, not at a relay")]
     NotAStart,
-    /// An argument has no meaning; the text says what would be right.
+    /// An invalid argument. The text names the valid values.
     #[error("{0}")]
     Invalid(&'static str),
-    /// A gate could not be reached.
+    /// A gate is not reachable.
     #[error(transparent)]
     Engine(#[from] crate::Error),
 }
 
-/// The result of what is done with gates.
+/// Result of gate functions.
 pub type Result<T> = std::result::Result<T, Error>;

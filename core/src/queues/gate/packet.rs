@@ -1,4 +1,4 @@
-//! What goes from gate to gate where the memory is not mapped, as bytes; and what becomes of it there.
+//! Inputs as bytes, for gates that are not mapped, and their delivery at the target.
 
 use super::Result;
 use super::cell::{Arrival, Gate};
@@ -6,23 +6,23 @@ use super::payload::{Head, MAX_WORDS, Payload};
 use super::run::{Resolve, Run};
 use super::state::{Lost, PORTS, Port, State};
 
-/// An input on its way.
+/// An input in flight.
 #[derive(Debug, Clone)]
 pub struct Packet {
-    /// The name of the gate that it goes to.
+    /// Name of the destination gate.
     pub gate: u64,
-    /// The name of the gate that has sent it.
+    /// Name of the gate that sent it.
     pub source: u64,
     port: Port,
     payload: Payload,
 }
 
-/// Bytes before the words of the payload: names, input, kind of the payload.
+/// Bytes before the words of the payload: names, port, kind of the payload.
 const HEAD: usize = 24;
 /// Bytes of the longest packet.
 pub const LONGEST_PACKET: usize = HEAD + 8 * MAX_WORDS;
 
-/// The gate that has sent something, as it was set when it did.
+/// The gate that sent a packet, with its settings at that time.
 #[derive(Debug, Clone, Copy)]
 pub struct Sender {
     /// Its name.
@@ -30,7 +30,7 @@ pub struct Sender {
     pub(super) state: State,
 }
 
-/// A relay whose inputs are there, as it is set.
+/// A relay with all inputs, and its settings at that time.
 #[derive(Debug, Clone, Copy)]
 pub struct Ready {
     /// Its name.
@@ -48,7 +48,7 @@ impl Packet {
         }
     }
 
-    /// As bytes.
+    /// Encodes it as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let words = self.payload.words();
         let mut bytes = Vec::with_capacity(HEAD + 8 * words.len());
@@ -62,7 +62,7 @@ impl Packet {
         bytes
     }
 
-    /// From bytes that may be anything; `None` for what no gate sends. A payload that no gate sends is a mismatch.
+    /// Decodes bytes from a peer; they may be arbitrary. `None`: malformed. An invalid payload becomes a mismatch.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, words) = bytes.split_at_checked(HEAD)?;
         let word = |at: usize| Some(u64::from_le_bytes(*head[at..].first_chunk()?));
@@ -86,10 +86,11 @@ impl Packet {
     }
 }
 
-/// Puts an input into its place at a gate of this process. What becomes ready by it is for the caller to [`execute`], at any later time.
+/// Stores an input at a gate of this process. If a relay becomes ready, the caller must [`execute`] it, at any later time.
 ///
 /// # Errors
-/// [`NotConfigured`](super::Error::NotConfigured), [`NotTheSource`](super::Error::NotTheSource), [`Overrun`](super::Error::Overrun): the sender's output is lost.
+/// [`NotConfigured`](super::Error::NotConfigured), [`NotTheSource`](super::Error::NotTheSource), [`Overrun`](super::Error::Overrun): the sender's output is
+/// lost.
 pub fn arrive(gate: &Gate, packet: &Packet) -> Result<Option<Ready>> {
     let arrival = gate.arrive(packet.port, packet.source, &packet.payload)?;
     Ok((arrival == Arrival::Ready).then(|| Ready {
@@ -98,7 +99,7 @@ pub fn arrive(gate: &Gate, packet: &Packet) -> Result<Option<Ready>> {
     }))
 }
 
-/// Executes a relay that has become ready, and whatever becomes ready by that, unless it has been set again since.
+/// Executes a ready relay, and the relays that become ready by it. Does nothing if the relay has been configured again.
 pub fn execute<R: Resolve>(gate: &Gate, ready: Ready, resolve: &R) {
     resolve.begin();
     if gate.state().same_settings(ready.state) {
@@ -107,15 +108,15 @@ pub fn execute<R: Resolve>(gate: &Gate, ready: Ready, resolve: &R) {
     resolve.end();
 }
 
-/// An output of this gate has been lost after it was sent: its circuit does not work any more.
+/// Marks the gate's circuit as broken: an output was lost after it was sent.
 pub fn lose_output(gate: &Gate, sender: &Sender) {
     gate.break_down(sender.state, Lost::Output);
 }
 
-/// Bytes at the beginning of a gate that tell of its settings.
+/// Length in bytes of the first part of a gate, which holds its settings.
 pub const SETTINGS: usize = Gate::STATE + 8;
 
-/// As [`neighbours`](super::neighbours), of the first [`SETTINGS`] bytes of a gate that is not mapped here.
+/// [`neighbours`](super::neighbours) for a gate that is not mapped here, from its first [`SETTINGS`] bytes.
 pub fn neighbours_in(bytes: &[u8; SETTINGS]) -> Vec<u64> {
     let word = |at: usize| {
         bytes[at..]

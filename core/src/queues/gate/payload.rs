@@ -1,14 +1,14 @@
-//! What travels from gate to gate: an operation, and the elements reduced so far.
+//! Payload between gates: an operation, and the elements reduced so far.
 
 use super::exact::{Head as SumHead, Sum, Term, WORDS, value};
 use super::inline::Inline;
 use super::{Error, Result};
 
-/// The reduction that goes with a barrier (uTofu guide §2.3.4).
+/// Reduction of a barrier (uTofu guide §2.3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Operation {
-    /// None; no elements.
+    /// No reduction; no elements.
     Barrier = 1,
     /// Bitwise and of integers.
     Band,
@@ -16,9 +16,9 @@ pub enum Operation {
     Bor,
     /// Bitwise exclusive or of integers.
     Bxor,
-    /// The greatest of unsigned integers.
+    /// Maximum of unsigned integers.
     Max,
-    /// Pairs (value, location): the greatest value, and of equal values the smaller location.
+    /// Pairs (value, location): the greatest value, and the smallest location among equal values.
     Maxloc,
     /// Sum of integers, modulo 2^64.
     Sum,
@@ -33,27 +33,27 @@ impl Operation {
     };
 }
 
-/// The most integers of one reduction.
+/// Maximum number of integers in a reduction.
 pub const MAX_INTEGERS: usize = 6;
-/// The most doubles of one reduction.
+/// Maximum number of doubles in a reduction.
 pub const MAX_DOUBLES: usize = 3;
 /// Words of the longest payload: flags, the heads of the sums, and the sums.
 pub(super) const MAX_WORDS: usize = 2 + MAX_DOUBLES * WORDS;
 
 const _: () = assert!(MAX_DOUBLES * 16 <= 64 && MAX_INTEGERS < 16 && MAX_WORDS < 256);
 
-/// Operation, number of elements and length of a payload; of a barrier without flags it is all there is.
+/// Operation, number of elements and length of a payload. A barrier without flags has no further words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head(pub(super) u32);
 
 const MISMATCH: u32 = 1 << 8;
 const HAS_FLAGS: u32 = 1 << 9;
 const WORDS_SHIFT: u32 = 16;
-/// What all the participants must give alike.
+/// Bits that must be equal at all participants.
 const KIND_MASK: u32 = 0xff | HAS_FLAGS;
 
 impl Head {
-    /// A barrier without flags: the commonest payload, and one without words.
+    /// A barrier without flags: the most frequent payload. It has no words.
     pub(super) const BARRIER: Self = Self(Operation::Barrier as u32);
 
     #[inline(always)]
@@ -83,12 +83,12 @@ impl Head {
     }
 }
 
-/// The input of a barrier or reduction, and its result. It has the size of the longest, but what it costs to build and
-/// to send depends on its contents: nothing for a barrier, one cache line for six integers or three ordinary doubles.
+/// Input or result of a barrier or reduction. The type has the size of the longest payload, but the cost depends on the contents. A barrier copies no words;
+/// six integers or three ordinary doubles fill one cache line.
 #[derive(Clone, Copy)]
 pub struct Payload {
     head: Head,
-    /// Flags if the head says so; then integers, or the heads of the sums in one word and their words.
+    /// Flags if the head has them; then integers, or one word with the heads of the sums and then their words.
     words: Inline<u64, MAX_WORDS>,
 }
 
@@ -116,8 +116,8 @@ impl Payload {
     /// The input of a reduction of integers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an operation of doubles or none, more than [`MAX_INTEGERS`] elements or none, and an odd
-    /// number of them with [`Operation::Maxloc`].
+    /// [`Error::Invalid`] if the operation is not for integers, the number of elements is 0 or above [`MAX_INTEGERS`], or [`Operation::Maxloc`] gets an odd
+    /// number.
     pub fn integers(operation: Operation, elements: &[u64], flags: u64) -> Result<Self> {
         if matches!(operation, Operation::Barrier | Operation::Bfpsum) {
             return Err(Error::Invalid("the operation is not one of integers"));
@@ -139,7 +139,7 @@ impl Payload {
     /// The input of a reduction of doubles.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an operation other than [`Operation::Bfpsum`], more than [`MAX_DOUBLES`] elements or none.
+    /// [`Error::Invalid`] if the operation is not [`Operation::Bfpsum`], or the number of elements is 0 or above [`MAX_DOUBLES`].
     pub fn doubles(operation: Operation, elements: &[f64], flags: u64) -> Result<Self> {
         if operation != Operation::Bfpsum {
             return Err(Error::Invalid("the operation is not one of doubles"));
@@ -172,14 +172,14 @@ impl Payload {
         self.seal();
     }
 
-    /// Writes the number of words into the head.
+    /// Writes the number of words to the head.
     #[inline(always)]
     fn seal(&mut self) {
         let words = self.words.as_slice().len() as u32;
         self.head.0 = (self.head.0 & ((1 << WORDS_SHIFT) - 1)) | words << WORDS_SHIFT;
     }
 
-    /// The operation; nothing for a mismatch.
+    /// The operation. `None`: a mismatch.
     pub fn operation(&self) -> Option<Operation> {
         (!self.is_mismatch()).then(|| self.head.operation())?
     }
@@ -198,7 +198,7 @@ impl Payload {
         }
     }
 
-    /// The elements of a reduction of integers; empty for others.
+    /// The elements of a reduction of integers. Empty for other operations.
     pub fn as_integers(&self) -> &[u64] {
         match self.operation() {
             None | Some(Operation::Barrier | Operation::Bfpsum) => &[],
@@ -206,14 +206,14 @@ impl Payload {
         }
     }
 
-    /// Element `index` of a reduction of doubles, rounded; nothing for others.
+    /// Element `index` of a reduction of doubles, rounded. `None` for other operations, or if there is no such element.
     pub fn double(&self, index: usize) -> Option<f64> {
         (self.operation() == Some(Operation::Bfpsum))
             .then(|| self.terms().nth(index).map(value))
             .flatten()
     }
 
-    /// The sums of a reduction of doubles. The payload is valid, so that there are words for all of them.
+    /// The sums of a reduction of doubles.
     fn terms(&self) -> impl Iterator<Item = Term<'_>> {
         let words = &self.words.as_slice()[usize::from(self.head.has_flags())..];
         let (heads, mut rest) = words.split_first().map_or((0, words), |(&h, r)| (h, r));
@@ -225,7 +225,7 @@ impl Payload {
         })
     }
 
-    /// Whether inputs met that do not belong together.
+    /// Whether inputs of different kinds were combined.
     #[inline(always)]
     pub fn is_mismatch(&self) -> bool {
         self.head.0 & MISMATCH != 0
@@ -254,8 +254,7 @@ impl Payload {
         self.words.as_slice()
     }
 
-    /// Takes the place of this payload: `head`, and the words that come with it. Whatever is not a payload that could
-    /// have been sent is a mismatch.
+    /// Replaces this payload by `head` and its words. An invalid payload becomes a mismatch.
     #[inline(always)]
     pub(super) fn read(&mut self, head: Head, word: impl Fn(usize) -> u64) {
         self.head = head;
@@ -292,13 +291,13 @@ impl Payload {
         elements.is_some_and(|elements| elements + flags == head.words())
     }
 
-    /// Whether the other one has the same operation, number of elements and flags.
+    /// Whether operation, number of elements and flags are equal.
     #[inline(always)]
     pub(super) fn is_like(&self, head: Head, flags: u64) -> bool {
         (self.head.0 ^ head.0) & KIND_MASK == 0 && self.flags() == flags
     }
 
-    /// Reduces the elements with those of the other one.
+    /// Reduces the elements with the elements of `other`.
     pub(super) fn combine(&mut self, other: &Payload) {
         if self.is_mismatch() || other.is_mismatch() || !self.is_like(other.head, other.flags()) {
             return self.set_mismatch();

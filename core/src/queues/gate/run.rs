@@ -1,4 +1,4 @@
-//! Rounds: starting one, executing the gates that become ready by it, and taking the result.
+//! Rounds: starts a round, executes the gates that become ready, and takes the result.
 
 use super::cell::{Arrival, Gate, Settings};
 use super::inline::Inline;
@@ -9,17 +9,17 @@ use super::{Error, Result};
 use crate::sync::atomic::Ordering::*;
 use crate::sync::fence;
 
-/// Where gates are found by their names.
+/// Lookup of gates by name.
 pub trait Resolve {
-    /// The gate with this name. On the path of every barrier: it should cost no more than the reading of a table.
+    /// The gate with this name. Each barrier calls it, so it should cost no more than a table lookup.
     ///
     /// # Errors
-    /// Any, if there is no such gate or its process is gone; [`start`] returns it. [`crate::Error::Unsupported`] where it is not mapped
-    /// here: what goes there is [sent](Self::send).
+    /// [`crate::Error::Unsupported`] if the gate is not mapped here: its input is then [sent](Self::send). Any other if the gate does not exist or its process
+    /// has died; [`start`] returns it.
     fn gate(&self, name: u64) -> crate::Result<&Gate>;
 
-    /// Sends `packet` to a gate that is not mapped here, after what its sender has sent there before. If it is lost on the way, `sender`
-    /// [is told](super::lose_output).
+    /// Sends `packet` to a gate that is not mapped here, in order with earlier packets of its sender. If the packet is lost later, the implementor calls
+    /// [`lose_output`](super::lose_output) with `sender`.
     ///
     /// # Errors
     /// Any, if it cannot be sent.
@@ -28,13 +28,13 @@ pub trait Resolve {
         Err(crate::Error::Unsupported)
     }
 
-    /// From now on gates are looked up, and used until [`end`](Self::end): by one thread at a time for each start/end gate.
+    /// Begins a section that looks up and uses gates, until [`end`](Self::end). One thread at a time is in it for each start/end gate.
     fn begin(&self) {}
 
-    /// No gate is used any more that was looked up since [`begin`](Self::begin).
+    /// Ends the section. The gates looked up since [`begin`](Self::begin) are not used any more.
     fn end(&self) {}
 
-    /// Wakes the owner of this gate, whose poll has something to tell now. The name may be unknown.
+    /// Wakes the owner of this gate: its poll can now return a result. The name may be unknown.
     fn wake(&self, name: u64);
 }
 
@@ -44,45 +44,43 @@ const STARTING: u32 = 1;
 const STARTED: u32 = 2;
 const TAKING: u32 = 3;
 
-/// Ready gates that are kept without an allocation: as many as one thread leaves behind on the longest path through a
-/// circuit of up to this many steps.
+/// Number of ready gates stored without allocation: on a path of this many steps, one thread leaves at most this many behind.
 const INLINE: usize = 32;
 
-/// The most gates that one call executes. No circuit has as many; a loop of settings that somebody wrote over would.
+/// Limit of gates that one call executes. Real circuits are smaller; corrupt settings can form an endless loop.
 const LIMIT: u32 = if cfg!(any(test, fuzzing)) {
     1 << 10
 } else {
     1 << 20
 };
 
-/// Gives the gate its settings; inputs and rounds of earlier settings are gone. Only the owner may do so.
+/// Configures the gate, and discards inputs and rounds of earlier settings. Only the owner may call.
 pub fn configure(gate: &Gate, settings: &Settings) {
     gate.clear();
     gate.owned.phase.store(IDLE, Relaxed);
     gate.configure(settings);
 }
 
-/// Takes the gate's settings away, so that nothing can arrive there. Only the owner may do so.
+/// Removes the gate's settings, so that it refuses inputs. Only the owner may call.
 pub fn clear(gate: &Gate) {
     gate.clear();
     gate.owned.phase.store(IDLE, Relaxed);
 }
 
-/// Whether the gate has got an input that it could not keep, or has lost an output, since it was configured. A circuit
-/// in which one gate is broken ends no more rounds at some of its processes; so whoever waits looks at all of its own.
+/// Whether the gate has dropped an input or lost an output since it was configured. If one gate is broken, rounds no longer end at some processes of the
+/// circuit. A waiting process therefore checks all its gates of the circuit.
 #[inline(always)]
 pub fn is_broken(gate: &Gate) -> bool {
     gate.state().is_broken()
 }
 
-/// Whether the gate is broken since it has got an input that it could not keep: its source ran too far ahead, or is not the one
-/// that is set.
+/// Whether the gate is broken because it dropped an input: its source was too many rounds ahead, or was not the configured source.
 pub fn has_lost_input(gate: &Gate) -> bool {
     gate.state().has_lost_input()
 }
 
-/// The gates that this one is set to get inputs from and to send outputs to, whosever it is. Who follows these names from gate to
-/// gate sees the whole circuit, as far as it has been set.
+/// The configured sources and destinations of the gate, of any process. Following these names from gate to gate finds the whole circuit, as far as it is
+/// configured.
 pub fn neighbours(gate: &Gate) -> impl Iterator<Item = u64> {
     let state = gate.state();
     PORTS.into_iter().flat_map(move |port| {
@@ -93,7 +91,7 @@ pub fn neighbours(gate: &Gate) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The gates whose inputs this one lacks in its round.
+/// The sources of the inputs that the current round still lacks.
 pub fn awaited(gate: &Gate) -> impl Iterator<Item = u64> {
     let state = gate.state();
     let lacks = move |port: &Port| state.waits_for(*port) && state.unused(*port) == 0;
@@ -103,14 +101,12 @@ pub fn awaited(gate: &Gate) -> impl Iterator<Item = u64> {
         .map(|port| gate.source(port))
 }
 
-/// Starts a round on the owner's start/end gate, whose name is `name`: sends the payload, and executes whatever gates
-/// thereby have all of their inputs, whosever they are.
+/// Starts a round on the owner's start/end gate with name `name`. Sends the payload, and executes all gates that become ready, of any process.
 ///
 /// # Errors
-/// Nothing has been sent after [`Error::Busy`] (the last round has not ended, or its result has not been taken),
-/// [`Error::NotConfigured`], [`Error::NotAStart`] and [`Error::Broken`]. After any other error the round is under way:
-/// something could not be delivered (the first such error is returned), the gate that sent it is broken, and
-/// [`poll`] tells what becomes of the round here.
+/// Nothing was sent after [`Error::Busy`] (the last round has not ended, or its result has not been taken), [`Error::NotConfigured`], [`Error::NotAStart`] and
+/// [`Error::Broken`]. After any other error the round is in progress. The error is the first failed delivery; the gate that sent it is broken. [`poll`] returns
+/// the state of the round here.
 pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R) -> Result<()> {
     let state = gate.state();
     if !state.is_configured() {
@@ -140,9 +136,9 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
     run.send(name, gate, state, payload);
     run.execute();
     resolve.end();
-    // Only now can the round end here, and the next one start: an output never overtakes one of the round before.
+    // The round can end and the next one start only from here on. So an output never overtakes an output of the last round.
     owned.phase.store(STARTED, Release);
-    // Who was woken while the phase was another one, and sleeps again, has issued the other half.
+    // A waiter that was woken in an earlier phase, and sleeps again, has issued the heavy fence.
     fence::light();
     if gate.state().is_ready() {
         resolve.wake(name);
@@ -150,19 +146,18 @@ pub fn start<R: Resolve>(gate: &Gate, name: u64, payload: &Payload, resolve: &R)
     run.failed.map_or(Ok(()), Err)
 }
 
-/// Looks whether the round on the owner's start/end gate has ended. If so, takes the result, `true` is returned and the
-/// next round can be started; `into` is undefined otherwise.
+/// Checks whether the round on the owner's start/end gate has ended. If so, takes the result and returns `true`; the next round can start. Otherwise `into` is
+/// undefined.
 ///
 /// # Errors
-/// The round is over after all of them. [`Error::NotStarted`]: there is none; [`Error::Mismatch`]: participants gave
-/// different operations, numbers of elements or flags; [`Error::Broken`]: this gate is broken, and must be configured
-/// again.
+/// After each error the round has ended. [`Error::NotStarted`]: no round; [`Error::Mismatch`]: participants gave different operations, element counts or flags;
+/// [`Error::Broken`]: this gate is broken, and must be configured again.
 pub fn poll(gate: &Gate, into: &mut Payload) -> Result<bool> {
     poll_for(gate, |_| true, into)
 }
 
-/// As [`poll`], for those who wait for the end of some operations only. Errors: as [`poll`]; a round of an operation that is not
-/// `wanted` is none to them, and stays as it is.
+/// [`poll`] that accepts rounds of `wanted` operations only. Errors: as [`poll`]; [`Error::NotStarted`] also for a round of another operation, which stays
+/// unchanged.
 #[inline]
 pub fn poll_for(
     gate: &Gate,
@@ -180,7 +175,7 @@ pub fn poll_for(
         _ => return Ok(false),
     }
     while has_ended(gate.state()) {
-        // Of several threads that poll at once, one takes the result.
+        // If several threads poll at once, one takes the result.
         if owned
             .phase
             .compare_exchange(STARTED, TAKING, Acquire, Relaxed)
@@ -188,7 +183,7 @@ pub fn poll_for(
         {
             return Ok(false);
         }
-        // Another thread may have taken what was seen above, and started the next round.
+        // Another thread may have taken the result seen above, and started the next round.
         let state = gate.state();
         let still_wanted = is_wanted();
         if still_wanted && has_ended(state) {
@@ -204,7 +199,7 @@ pub fn poll_for(
     Ok(false)
 }
 
-/// Whether the round that has been started on the gate is over.
+/// Whether the round that was started on the gate has ended.
 #[inline(always)]
 fn has_ended(state: State) -> bool {
     !state.waits() || state.is_ready() || state.is_broken()
@@ -222,7 +217,7 @@ fn take(gate: &Gate, state: State, into: &mut Payload) -> Result<bool> {
         gate.kept(into);
     }
     let (head, flags) = (&gate.owned.head, &gate.owned.flags);
-    // The inputs may agree among themselves and still not be what was started here.
+    // The inputs may agree with each other, but not with the round that was started here.
     if into.is_mismatch() || !into.is_like(Head(head.load(Relaxed)), flags.load(Relaxed)) {
         return Err(Error::Mismatch);
     }
@@ -235,7 +230,7 @@ struct Ready<'r> {
     gate: &'r Gate,
 }
 
-/// What one call executes.
+/// The gates that one call executes.
 pub(super) struct Run<'r, R> {
     resolve: &'r R,
     ready: Inline<Ready<'r>, INLINE>,
@@ -254,14 +249,14 @@ impl<'r, R: Resolve> Run<'r, R> {
         }
     }
 
-    /// Executes a relay that is ready, and those that become so.
+    /// Executes a ready relay, and the relays that become ready by it.
     pub(super) fn of(name: u64, gate: &'r Gate, resolve: &'r R) {
         let mut run = Run::new(resolve);
         run.spilled.push(Ready { name, gate });
         run.execute();
     }
 
-    /// Sends the payload to the destinations of the gate that has this name and state.
+    /// Sends the payload to the destinations of the gate. `name` and `state` belong to the gate.
     #[inline(always)]
     fn send(&mut self, name: u64, gate: &Gate, state: State, payload: &Payload) {
         for port in PORTS {
@@ -296,7 +291,7 @@ impl<'r, R: Resolve> Run<'r, R> {
         }
     }
 
-    /// Where the destination is not at hand.
+    /// Sends to a destination that is not mapped or does not exist.
     #[cold]
     fn send_afar(
         &mut self,
@@ -317,7 +312,7 @@ impl<'r, R: Resolve> Run<'r, R> {
         }
     }
 
-    /// An output of the gate is lost: its owner and the caller get to know.
+    /// Notes that an output of the gate is lost. Wakes its owner, and keeps the error for the caller.
     #[cold]
     fn fail(&mut self, name: u64, gate: &Gate, state: State, error: Error) {
         gate.break_down(state, Lost::Output);
@@ -325,7 +320,7 @@ impl<'r, R: Resolve> Run<'r, R> {
         self.failed.get_or_insert(error);
     }
 
-    /// Executes the gates that are ready, and those that become so.
+    /// Executes the gates that are ready or become ready.
     #[inline(always)]
     fn execute(&mut self) {
         let mut left = LIMIT;
@@ -338,10 +333,9 @@ impl<'r, R: Resolve> Run<'r, R> {
         }
     }
 
-    /// Executes a gate for which this thread is responsible, since its input made the gate ready. While it is ready
-    /// nobody else becomes responsible. The next inputs cannot all come before these are used up, as long as each start
-    /// gate is started by its owner only, one round after the other (the last one is waited for here); where
-    /// somebody does otherwise, they are this thread's as well.
+    /// Executes a gate. This thread's input made the gate ready, so this thread is responsible for it. While the gate is ready, no other thread becomes
+    /// responsible. The next inputs cannot all arrive before these are used, if each owner starts rounds one after the other. (The last round is awaited here.)
+    /// Otherwise this thread executes the next inputs as well.
     #[inline(always)]
     fn fire(&mut self, name: u64, gate: &'r Gate, left: &mut u32) {
         let mut payload = Payload::default();

@@ -1,10 +1,8 @@
-//! The one word of a gate that everybody agrees on.
+//! The state word of a gate, shared by all processes of its circuit.
 
-/// How many inputs of each kind have come and how often the gate has fired (16 bits each, wrapping), what the gate waits
-/// for and sends, and the number of its configuration.
+/// Counters of inputs for each port and of firings (16 bits each, wrapping), the ports in use, and the number of the configuration.
 ///
-/// Every change is one compare-exchange of the whole word, so that each is seen by exactly one: in particular the one
-/// that makes a gate ready, whose author executes it.
+/// Each change is one compare-exchange of the whole word. So exactly one thread makes a gate ready, and this thread executes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(pub(super) u64);
 
@@ -15,7 +13,7 @@ pub(super) enum Port {
     Packet = 1,
 }
 
-/// What a broken gate has lost.
+/// Cause of a broken gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lost {
     Input,
@@ -36,7 +34,7 @@ const EPOCH: u64 = 1 << 56;
 const EPOCH_MASK: u64 = !(EPOCH - 1);
 
 impl State {
-    /// The state without a configuration that follows.
+    /// The unconfigured state that follows.
     pub(super) fn cleared(self) -> Self {
         Self((self.0 & EPOCH_MASK).wrapping_add(EPOCH))
     }
@@ -71,7 +69,7 @@ impl State {
         self.0 & LOST_INPUT != 0
     }
 
-    /// Broken by an input that it cannot keep, or by an output that is lost.
+    /// The state after the loss of an input or output.
     pub(super) fn broken(self, by: Lost) -> Self {
         let lost = match by {
             Lost::Input => LOST_INPUT,
@@ -95,7 +93,7 @@ impl State {
         self.0 & (SENDS << port as u32) != 0
     }
 
-    /// Inputs that have come.
+    /// Number of inputs that have arrived.
     #[inline(always)]
     pub(super) fn arrived(self, port: Port) -> u16 {
         (self.0 >> (16 * port as u32)) as u16
@@ -118,26 +116,26 @@ impl State {
         self.increment(16 * port as u32)
     }
 
-    /// With the oldest inputs used.
+    /// With the next input of each port used.
     #[inline(always)]
     pub(super) fn fire(self) -> Self {
         self.increment(FIRED_SHIFT)
     }
 
-    /// Inputs that have come and are not used yet.
+    /// Number of inputs that have arrived and are not used yet.
     #[inline(always)]
     pub(super) fn unused(self, port: Port) -> u16 {
         self.arrived(port).wrapping_sub(self.fired())
     }
 
-    /// Whether the gate waits for inputs, and all of the next round are there.
+    /// Whether the gate waits for inputs, and has all inputs of the next round.
     #[inline(always)]
     pub(super) fn is_ready(self) -> bool {
         let there = |port| !self.waits_for(port) || self.unused(port) != 0;
         self.waits() && there(Port::Signal) && there(Port::Packet)
     }
 
-    /// Whether the two are of one configuration.
+    /// Whether both states belong to one configuration.
     #[inline(always)]
     pub(super) fn same_settings(self, other: Self) -> bool {
         (self.0 ^ other.0) & (EPOCH_MASK | CONFIGURED) == 0

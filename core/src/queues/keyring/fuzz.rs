@@ -1,11 +1,11 @@
-//! A ring of keys as a peer has written it, for tests and libFuzzer.
+//! A key ring written by a hostile peer, for tests and libFuzzer.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::loopback::{Loopback, LoopbackNet};
 
-/// The key that is looked for, the number of places that the root names, and the root's and the first places' bytes.
+/// Input: the key to look up, the root's number of slots, and the bytes of the table.
 pub fn ring(bytes: &[u8]) {
     let Some((key, rest)) = bytes.split_first_chunk::<8>() else {
         return;
@@ -40,7 +40,7 @@ pub fn ring(bytes: &[u8]) {
 fn write(region: &Region, bytes: &[u8]) {
     let place = region.local(0, bytes.len()).expect("room");
     // SAFETY:
-    // - so many bytes of a region that lives, and that nobody else uses yet.
+    // - within the region, which is live and has no other user yet.
     unsafe {
         place
             .ptr
@@ -48,7 +48,7 @@ fn write(region: &Region, bytes: &[u8]) {
     };
 }
 
-/// A table of two places, the second of which has the key 5.
+/// Tables of two slots; the second slot has key 5.
 pub fn rings() -> Vec<Vec<u8>> {
     let place = |state, key| Place {
         state,

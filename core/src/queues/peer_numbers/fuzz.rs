@@ -1,11 +1,11 @@
-//! Tables of numbers over which somebody has written.
+//! Corrupt tables of numbers.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::loopback::{Loopback, LoopbackNet};
 
-/// The id of a peer (8 bytes), then a table, as the owner and a peer read it.
+/// Input: the id of a peer (8 bytes), then a table. Owner and peer look the id up.
 pub(crate) fn numbers(bytes: &[u8]) {
     let Some((id, table)) = bytes.split_first_chunk() else {
         return;
@@ -17,7 +17,7 @@ pub(crate) fn numbers(bytes: &[u8]) {
     let all = PeerNumbers::new(&yours, table.len().div_ceil(EACH).max(1)).expect("memory");
     let place = all.region().local(0, table.len()).expect("room");
     // SAFETY:
-    // - so many bytes of a region that lives, and that nobody else uses yet.
+    // - within the region, which is live and has no other user yet.
     unsafe {
         place
             .ptr
@@ -42,7 +42,7 @@ pub(crate) fn numbers(bytes: &[u8]) {
     assert!(all.taken().1 <= all.numbers);
 }
 
-/// With claims of one peer at two places, and others that are settled.
+/// Tables with two claims of one peer, and with settled entries.
 pub(crate) fn tables() -> Vec<Vec<u8>> {
     let id = 40u64;
     let words = [

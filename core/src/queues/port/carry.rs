@@ -1,4 +1,4 @@
-//! The slow path of a command: everything is looked up and checked, and what is wrong is told.
+//! The slow path of a command. It looks up and checks everything, and returns the reason of a failure.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::region::Rights;
 use crate::transport::LONGEST_MESSAGE;
 use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch, tell_refusal};
 
-/// Why a command was not carried out: before anything left, or after.
+/// A command failed, before or after it was sent.
 pub(super) enum Failed {
     Send(Fault),
     After(Fault),
@@ -26,9 +26,9 @@ pub(super) enum Failed {
 /// Operations that move a command's data.
 #[derive(Default)]
 pub(super) struct Moving {
-    /// Those whose completions will come.
+    /// Number of operations with a completion to come.
     pub under_way: u8,
-    /// Is delivered when the data is there; taken away where it goes along with that.
+    /// The notice for the target, delivered after the data. `None` if an operation delivers both.
     pub record: Option<Record>,
 }
 
@@ -39,7 +39,7 @@ impl From<Fault> for Failed {
 }
 
 impl Port {
-    /// What an error of the engine means for a command: memory that is not there any more may have gone with its owner.
+    /// The fault of a command for an error of the engine. If memory is stale, its owner may have ended.
     #[cold]
     pub(super) fn why(&self, command: &Command, error: Error) -> Fault {
         if error != Error::StaleRegion {
@@ -61,7 +61,7 @@ impl Port {
         }
     }
 
-    /// Moves the command's data, by operations of this `context`, of which `moving` tells also where it fails.
+    /// Starts the command's data transfer with operations of this `context`. `moving` counts operations in flight, even after an error.
     #[inline(always)]
     pub(super) fn carry(
         &self,
@@ -98,8 +98,7 @@ impl Port {
                     target.prefetch_inbox();
                 }
                 // SAFETY:
-                // - registered memory, valid until its key is released, which the owner does after the completion; or bytes of the
-                //   command, which are taken before the call returns.
+                // - registered memory: the owner releases its key after the completion. Or bytes of the command, which the call reads before it returns.
                 let put = unsafe {
                     if let Some(record) = moving.record
                         && let Some(put) =
@@ -143,7 +142,7 @@ impl Port {
         }
     }
 
-    /// A short put and its notice, where the network takes both at once.
+    /// A short put together with its notice, if the network offers it. `None`: nothing has been sent.
     ///
     /// # Safety
     /// `len` bytes at `source` are valid.
@@ -166,7 +165,7 @@ impl Port {
         };
         let (inbox, flags) = (target.inbox(), flags | lines);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are readable.
         let put = unsafe {
             let endpoint = &self.endpoint;
             endpoint.put_deliver(source, to, len, inbox, record, flags, context)
@@ -177,8 +176,8 @@ impl Port {
         }
     }
 
-    /// A put whose lines, or whose end, become visible last ([`last`](super::last)). The source comes with what is flagged of it alone: that it
-    /// is there for the time of the call only.
+    /// A put after which the end of each line, or of all data, becomes visible last ([`last`](super::last)). `taken` holds flags that apply to the source:
+    /// `INLINE` if it is valid only during the call.
     ///
     /// # Safety
     /// As [`Endpoint::put`](crate::Endpoint::put).
@@ -194,7 +193,7 @@ impl Port {
     ) -> Result<()> {
         let mut put = |source: Local, to: Remote<'_>, len: usize, flags: Flags| {
             // SAFETY:
-            // - the caller's word, for a part of the bytes, or the word below, which `INLINE` has taken before the call returns.
+            // - contract of this call, for a part of the bytes. Or the word below, which `INLINE` reads before the call returns.
             let outcome = unsafe { self.endpoint.put(source, to, len, flags, context) }?;
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
@@ -204,10 +203,10 @@ impl Port {
         }
         let cut = Cut::of(address(to), len, flags.contains(Flags::ORDERED));
         let _together = (cut.last > 0).then(|| self.endpoint.together(to.region));
-        // The ranges may overlap: the end is read before anything is written.
+        // The ranges may overlap, so the end is read before the first write.
         let mut word = [0u8; 8];
         // SAFETY:
-        // - `last` is at most 8, and no more than `len`, whose bytes are valid by the caller's word.
+        // - `last` is at most 8 and at most `len`; contract of this call: the `len` bytes are valid.
         unsafe {
             source
                 .ptr
@@ -234,7 +233,7 @@ impl Port {
         )
     }
 
-    /// A get, likewise: another thread may look in the middle.
+    /// A get with the same visibility, since another thread may poll the destination.
     ///
     /// # Safety
     /// As [`Endpoint::get`](crate::Endpoint::get).
@@ -248,7 +247,7 @@ impl Port {
     ) -> Result<()> {
         let mut get = |local: Local, from: Remote<'_>, len: usize, flags: Flags| {
             // SAFETY:
-            // - the caller's word, for a part of the bytes.
+            // - contract of this call, for a part of the bytes.
             let outcome = unsafe { self.endpoint.get(local, from, len, flags, context) }?;
             *under_way += u8::from(outcome == Outcome::Pending);
             Ok(())
@@ -356,14 +355,14 @@ impl Port {
                 AtomicType::U32
             },
             count: 1,
-            // Little-endian: the low half of a word is its first bytes.
+            // Little-endian: the low half of a word is its first four bytes.
             operand: (&raw const command.data[0]).cast(),
             compare: (&raw const command.data[1]).cast(),
             result: std::ptr::from_mut(before).cast(),
         };
         // SAFETY:
-        // - operand and comparand are read before the call returns; `before` belongs to the flight, which stays until the end of the
-        //   operation, or the engine completes in the call.
+        // - the call reads operand and comparand before it returns. `before` is part of the flight, which lives until the operation ends; or the operation
+        //   completes in the call.
         unsafe { self.endpoint.atomic(at, &request, flags, context) }
     }
 
@@ -375,13 +374,13 @@ impl Port {
     }
 }
 
-/// The address at which a place is mapped here, or at least one with the same alignment.
+/// The mapped address, or an address with the same alignment.
 #[inline(always)]
 pub(super) fn address(at: Remote<'_>) -> usize {
     at.region.parts().base.addr().wrapping_add(at.offset)
 }
 
-/// What the target (`remote`) or the poster is told of a command.
+/// The notice of a command for the target (`remote`), or for the sender.
 #[inline(always)]
 pub(super) fn notice(command: &Command, remote: bool, before: u64) -> PortNotice {
     let len = command.len() as u64;

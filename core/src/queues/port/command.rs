@@ -1,106 +1,106 @@
-//! Commands: what is posted to a port, in the form in which a program may keep it and another process may carry it out.
+//! Commands in their stored form. A program may keep them, and another process may carry them out.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::keys::ShortKey;
 
-/// What a command does.
+/// Operation of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CommandKind {
-    /// Writes registered memory of this process to that of another one.
+    /// Writes registered memory of this process to registered memory of a peer.
     Put = 1,
-    /// Writes up to 32 bytes that the command carries.
+    /// Writes up to 32 bytes, which the command contains.
     Inline = 2,
-    /// Reads registered memory of another process into that of this one.
+    /// Reads registered memory of a peer into registered memory of this process.
     Get = 3,
-    /// Changes a word of 4 bytes.
+    /// Atomic operation on a word of 4 bytes.
     Atomic4 = 4,
-    /// Changes a word of 8 bytes.
+    /// Atomic operation on a word of 8 bytes.
     Atomic8 = 5,
-    /// Nothing, in its turn.
+    /// No operation. It takes its place in the order.
     Nop = 6,
 }
 
-/// How a word is changed.
+/// Atomic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rmw {
-    /// To the operand.
+    /// Stores the operand.
     Swap = 1,
-    /// By adding the operand; wraps.
+    /// Adds the operand; wraps.
     Add = 2,
-    /// By exclusive or.
+    /// Exclusive or with the operand.
     Xor = 3,
-    /// By and.
+    /// Bitwise and with the operand.
     And = 4,
-    /// By or.
+    /// Bitwise or with the operand.
     Or = 5,
-    /// To the operand, if it equals the comparand.
+    /// Stores the operand, if the word equals the comparand.
     CompareSwap = 6,
 }
 
 bitflags::bitflags! {
-    /// What a command asks for beside its effect.
+    /// Options of a command.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct CommandFlags: u8 {
-        /// A completion for its poster when its source may be reused.
+        /// Completion for the sender, when the source may be reused.
         const COMPLETION = 1;
-        /// A notice for its poster when its effect is there.
+        /// Notice for the sender, when the data is visible at its destination.
         const LOCAL_NOTICE = 2;
-        /// A notice for the target when its effect is there.
+        /// Notice for the target, when the data is visible at its destination.
         const REMOTE_NOTICE = 4;
-        /// Its accesses come after those of earlier commands of the port to the same peer.
+        /// Its accesses follow the accesses of earlier commands of the port to the same peer.
         const ORDERED = 8;
     }
 }
 
-/// One command: 64 bytes without pointers. Whole words only: a word that was stored in parts is slow to load.
+/// A command: 64 bytes without pointers. All fields are whole words: a load of a word that was stored in parts is slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Command {
-    /// Kind, rmw, edata, flags, steps (a byte each), 8 bits free, target's port (16 bits).
+    /// Kind, rmw, edata, flags, steps (8 bits each), 8 bits unused, target's port (16 bits).
     head: u64,
-    /// Bytes to transfer (32 bits), target's place (16), port that it was made for (16).
+    /// Bytes to transfer (32 bits), target's place (16), sender's port (16).
     to: u64,
-    /// The target as the program names it.
+    /// The target, as the program names it.
     pub peer: u64,
-    /// Where at the target ([`ShortKey`]).
+    /// Address at the target ([`ShortKey`]).
     pub remote: u64,
-    /// Put and get: where here ([`ShortKey`]). Inline: the bytes. Atomics: operand and comparand.
+    /// Put and get: local address ([`ShortKey`]). Inline: the bytes. Atomics: operand and comparand.
     pub data: [u64; 4],
 }
 
 const _: () = assert!(size_of::<Command>() == Command::SIZE);
 
-/// The parts of a command that are not addresses.
+/// The fields of a command, without addresses.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// What it does.
+    /// Operation.
     pub kind: CommandKind,
-    /// How an atomic changes its word.
+    /// Atomic operation, if the command is atomic.
     pub rmw: Option<Rmw>,
-    /// What it asks for.
+    /// Options.
     pub flags: CommandFlags,
-    /// The byte that notices carry.
+    /// The byte in its notices.
     pub edata: u8,
-    /// How many commands its arrival triggers at a session port.
+    /// Number of commands that its arrival triggers at a session port.
     pub steps: u8,
     /// The target's place.
     pub place: u16,
-    /// The target's index among the ports of its process.
+    /// Index of the target's port in its process.
     pub port: u16,
-    /// Which port it is made for: its index.
+    /// Index of the port that posts it.
     pub owner: u16,
     /// Bytes to transfer.
     pub len: u32,
 }
 
 impl Command {
-    /// Bytes of a command.
+    /// Size of a command in bytes.
     pub const SIZE: usize = 64;
 
-    /// A command of these parts, to `remote` at the port that the program calls `peer`.
+    /// A command for address `remote` of the port that the program names `peer`.
     #[inline(always)]
     pub fn new(parts: Parts, peer: u64, remote: u64, data: [u64; 4]) -> Self {
         let rmw = match parts.rmw {
@@ -121,7 +121,7 @@ impl Command {
         }
     }
 
-    /// What it does; `None` for bytes that are no command.
+    /// Operation. `None`: the bytes are not a command.
     #[inline(always)]
     pub fn kind(&self) -> Option<CommandKind> {
         Some(match self.head as u8 {
@@ -135,7 +135,7 @@ impl Command {
         })
     }
 
-    /// How an atomic changes its word.
+    /// Atomic operation, if the command is atomic.
     #[inline(always)]
     pub fn rmw(&self) -> Option<Rmw> {
         Some(match (self.head >> 8) as u8 {
@@ -149,37 +149,37 @@ impl Command {
         })
     }
 
-    /// The byte that notices carry.
+    /// The byte in its notices.
     #[inline(always)]
     pub fn edata(&self) -> u8 {
         (self.head >> 16) as u8
     }
 
-    /// What it asks for.
+    /// Options.
     #[inline(always)]
     pub fn flags(&self) -> CommandFlags {
         CommandFlags::from_bits_truncate((self.head >> 24) as u8)
     }
 
-    /// The same, with its accesses after those of earlier commands.
+    /// The same command with [`CommandFlags::ORDERED`].
     pub(super) fn in_order(mut self) -> Self {
         self.head |= u64::from(CommandFlags::ORDERED.bits()) << 24;
         self
     }
 
-    /// How many commands its arrival triggers at a session port.
+    /// Number of commands that its arrival triggers at a session port.
     #[inline(always)]
     pub fn steps(&self) -> u8 {
         (self.head >> 32) as u8
     }
 
-    /// Whether its arrival triggers any.
+    /// Whether its arrival triggers commands.
     #[inline(always)]
     pub(super) fn triggers(&self) -> bool {
         self.steps() > 0 && self.kind() == Some(CommandKind::Put)
     }
 
-    /// The target's index among the ports of its process.
+    /// Index of the target's port in its process.
     #[inline(always)]
     pub fn port(&self) -> u16 {
         (self.head >> 48) as u16
@@ -191,7 +191,7 @@ impl Command {
         self.to as u32 as usize
     }
 
-    /// Bytes that are written or read.
+    /// Bytes written or read.
     #[inline]
     pub(super) fn moves(&self) -> usize {
         match self.kind() {
@@ -202,7 +202,7 @@ impl Command {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -213,25 +213,25 @@ impl Command {
         (self.to >> 32) as u16
     }
 
-    /// Which port it was made for: its index.
+    /// Index of the port that posts it.
     #[inline(always)]
     pub fn owner(&self) -> u16 {
         (self.to >> 48) as u16
     }
 
-    /// Where at the target.
+    /// Address at the target.
     #[inline(always)]
     pub fn remote(&self) -> ShortKey {
         ShortKey(self.remote)
     }
 
-    /// Where here.
+    /// Local address.
     #[inline(always)]
     pub fn local(&self) -> ShortKey {
         ShortKey(self.data[0])
     }
 
-    /// Whether any port could carry it out: kind, operation and lengths fit together.
+    /// Whether kind, operation and lengths are consistent.
     #[inline]
     pub fn is_valid(&self) -> bool {
         match self.kind() {

@@ -1,28 +1,28 @@
-//! Completions of a port, in the order in which its commands were posted.
+//! Completions of a port, in posting order.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::notice::Fault;
 
-/// Commands that a port can have posted whose completions have not been looked at.
+/// Maximum number of posted commands with unread completions.
 pub const DEPTH: usize = 4096;
 
-/// One completion.
+/// A completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completed {
-    /// The context given with the command.
+    /// The context of the command.
     pub context: u64,
-    /// Why the command was not sent, if it was not.
+    /// Reason, if the command was not sent.
     pub fault: Option<Fault>,
 }
 
-/// How many completions there are; anybody may look.
+/// Counters of completions. Any thread may read them.
 #[derive(Default)]
 pub struct Counts {
     first: AtomicUsize,
     next: AtomicUsize,
-    /// What commands have moved, and do.
+    /// Bytes moved by commands, including commands in flight.
     bytes: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Counts {
             .wrapping_sub(self.first.load(Ordering::Relaxed))
     }
 
-    /// A command that moves so many bytes.
+    /// Counts a command that moves `bytes` bytes.
     #[inline(always)]
     pub fn moved(&self, bytes: usize) {
         let before = self.bytes.load(Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl Counts {
         self.bytes.store(now, Ordering::Relaxed);
     }
 
-    /// Commands so far, as far as they have completions, and their bytes.
+    /// Number of commands that have completions, and the bytes of all commands.
     pub fn so_far(&self) -> (u64, u64) {
         let commands = self.next.load(Ordering::Relaxed) as u64;
         (commands, self.bytes.load(Ordering::Relaxed))
@@ -54,8 +54,8 @@ impl Counts {
     }
 }
 
-/// A ring of completions. One place is taken by every command, whether or not it asks for a completion (uTofu guide §3.7). Only
-/// whoever holds it changes the counts.
+/// A ring of completions. Each command takes a slot, with or without [`COMPLETION`](super::CommandFlags::COMPLETION) (uTofu guide §3.7). Only the thread that
+/// holds the queues changes the counters.
 pub struct Completions {
     ring: Box<[(u64, u64); DEPTH]>,
 }
@@ -82,7 +82,7 @@ impl Completions {
         counts.next.store(next.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// The next one that somebody wants to know of; frees the places up to it.
+    /// The next completion that was asked for, or that has a fault. Frees the slots up to it.
     #[inline(always)]
     pub fn take(&mut self, counts: &Counts) -> Option<Completed> {
         let next = counts.next.load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Completions {
     }
 }
 
-/// Commands that the program wants to be held back for a moment.
+/// Commands that the program has posted with delay.
 pub type Delayed = VecDeque<(super::Command, u64)>;
-/// More are started at once.
+/// Limit of delayed commands. A further one is started at once.
 pub const MOST_DELAYED: usize = 64;

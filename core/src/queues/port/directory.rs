@@ -1,4 +1,4 @@
-//! The list of a process's ports, read by peers that look for one by its index.
+//! The list of a process's ports. Peers read it to find a port by its index.
 
 use std::mem::size_of;
 
@@ -10,25 +10,25 @@ use crate::directory::{RegionEntry, write_listed};
 use crate::engine::Engine;
 use crate::region::{Region, Rights};
 
-/// Ports that a process can have.
+/// Maximum number of ports in a process.
 pub const PORTS: usize = 768;
 
-/// The entry after those of the ports is that of the process's barrier gates.
+/// Index of the entry for the process's barrier gates, after the ports.
 pub(super) const GATES: usize = PORTS;
 
-/// Where the entry of port `index` lies.
+/// Offset of the entry of port `index`.
 pub(super) const fn entry(index: usize) -> usize {
     index * size_of::<RegionEntry>()
 }
 
-/// The own list.
+/// The list of this process.
 pub struct PortDirectory {
     region: Region,
     writing: Mutex<()>,
 }
 
 impl PortDirectory {
-    /// An empty one.
+    /// An empty list. Errors: as [`Engine::allocate`].
     pub fn new(engine: &Engine) -> Result<Self> {
         Ok(PortDirectory {
             region: engine.allocate(entry(PORTS + 1), Rights::READ)?,
@@ -46,18 +46,18 @@ impl PortDirectory {
         self.region.key()
     }
 
-    /// Lists a port: its table of keys, and its inbox.
+    /// Lists a port: its key table and its inbox.
     pub(super) fn list(&self, index: usize, table: &RegionKey, inbox: &RegionKey) -> Result<()> {
         let listed = RegionEntry::new(table, inbox);
         write_listed(&self.region, &self.writing, entry(index), &listed)
     }
 
-    /// Lists the region that the process's barrier gates are in.
+    /// Lists the region of the process's barrier gates.
     pub fn list_gates(&self, gates: &RegionKey) -> Result<()> {
         self.list(GATES, gates, gates)
     }
 
-    /// Takes a port off the list.
+    /// Removes a port from the list.
     pub(super) fn unlist(&self, index: usize) -> Result<()> {
         let nothing = bytemuck::Zeroable::zeroed();
         write_listed::<RegionEntry>(&self.region, &self.writing, entry(index), &nothing)

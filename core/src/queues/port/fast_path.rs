@@ -1,5 +1,5 @@
-//! The fast path of a command: target known, memory mapped and allowed, done by loads, stores and atomic instructions before the
-//! call returns. Whatever is not so takes the slow path ([`Port::post`]), which also finds out why.
+//! The fast path of a command. The target is known, and its memory is mapped and accessible. Loads, stores and atomic instructions complete the command in the
+//! call. All other commands take the slow path ([`Port::post`]), which also finds the reason of a failure.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -14,18 +14,18 @@ use crate::op::Remote;
 use crate::region::{RemoteRegion, Rights};
 use crate::{Result, mapped, prefetch};
 
-/// Where a command goes, and what it asks for.
+/// Target and options of a command.
 #[derive(Clone, Copy)]
 pub struct Aim<'a> {
     /// The target's port.
     pub target: &'a RemotePort,
-    /// What notices call it.
+    /// The target's name in notices.
     pub peer: u64,
-    /// Where there.
+    /// Address at the target.
     pub key: ShortKey,
-    /// What is asked for.
+    /// Options.
     pub flags: CommandFlags,
-    /// The byte that notices carry.
+    /// The byte in its notices.
     pub edata: u8,
 }
 
@@ -43,7 +43,7 @@ impl Aim<'_> {
         }
     }
 
-    /// The line that the target's notice goes to comes together with that of the data.
+    /// Prefetches the line of the data together with the line of the target's notice.
     #[inline(always)]
     fn prepare(&self, region: &RemoteRegion) {
         if self.flags.contains(CommandFlags::REMOTE_NOTICE) {
@@ -54,13 +54,13 @@ impl Aim<'_> {
 }
 
 impl Port {
-    /// Whether commands need not wait for others, and one more has room.
+    /// Whether no earlier command has to go first, and there is room for one more.
     #[inline(always)]
     fn is_free(&self, queues: &Queues) -> bool {
         queues.fast & queues.delayed.is_empty() & self.counts.has_room(1)
     }
 
-    /// Carries out a command that was written down, if it is a put that is done at once.
+    /// Carries out a stored command, if it is a put that completes in the call.
     #[inline(always)]
     pub(super) fn post_fast(
         &self,
@@ -83,7 +83,7 @@ impl Port {
             return self.put_key_fast(queues, &aim, command.local(), command.len(), context);
         }
         // SAFETY:
-        // - the bytes of the command: `is_valid` has seen to it that they are enough.
+        // - the bytes of the command; `is_valid` has checked the length.
         unsafe {
             self.put_fast(
                 queues,
@@ -95,7 +95,7 @@ impl Port {
         }
     }
 
-    /// Puts `len` bytes from `source`. `None`: nothing has happened. Errors: [`Error::InboxFull`](crate::Error::InboxFull), as for [`Port::post`].
+    /// Puts `len` bytes from `source`. `None`: nothing was done. Errors: [`Error::InboxFull`](crate::Error::InboxFull), as for [`Port::post`].
     ///
     /// # Safety
     /// `len` bytes at `source` are valid.
@@ -115,7 +115,7 @@ impl Port {
         aim.prepare(region);
         let to = aim.at(region);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are readable.
         if !unsafe { mapped::put_lines_fast(source, to, len) } {
             return None;
         }
@@ -125,7 +125,7 @@ impl Port {
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
-    /// Puts the 8 bytes of a word where they are aligned, at the least cost. `None` and errors: as for [`Port::put_fast`].
+    /// Puts a word of 8 bytes to an aligned address, at the lowest cost. `None` and errors: as for [`Port::put_fast`].
     #[inline(always)]
     pub fn put_word_fast(
         &self,
@@ -148,7 +148,7 @@ impl Port {
         Some(self.tell_both(queues, aim, kinds, 0, end, context))
     }
 
-    /// Puts `len` bytes of registered memory.
+    /// Puts `len` bytes of registered memory. `None` and errors: as for [`Port::put_fast`].
     #[inline(always)]
     pub fn put_key_fast(
         &self,
@@ -160,11 +160,11 @@ impl Port {
     ) -> Option<Result<()>> {
         let local = self.keys.local(source, len, false).ok()?;
         // SAFETY:
-        // - registered memory, which the program releases after the completion.
+        // - registered memory; the program releases it after the completion.
         unsafe { self.put_fast(queues, aim, local.ptr, len, context) }
     }
 
-    /// Changes a word of 8 bytes.
+    /// Atomic operation on a word of 8 bytes. `None` and errors: as for [`Port::put_fast`].
     #[inline(always)]
     pub fn change_fast(
         &self,
@@ -223,7 +223,7 @@ impl Port {
         Ok(())
     }
 
-    /// Delivers a notice where the target's inbox is mapped, and otherwise too.
+    /// Delivers a notice, by stores if the target's inbox is mapped.
     #[inline(always)]
     pub(super) fn tell_mapped(&self, target: &RemotePort, notice: PortNotice) {
         if !target.has_mapped_inbox() {
@@ -234,7 +234,7 @@ impl Port {
     }
 }
 
-/// Changes the word; gives what was there. The common ways without a jump through a table, which costs more than they do.
+/// Atomic operation; returns the previous value. Compares the frequent operations first: a jump table costs more than the operation.
 #[inline(always)]
 pub(super) fn change(word: &AtomicU64, rmw: Rmw, operand: u64, compare: u64) -> u64 {
     if rmw == Rmw::Add {

@@ -1,5 +1,5 @@
-//! Commands under way, where there can be any. They end in the order of their posting, whatever the order in which
-//! their data moves: so notices and completions need no other order.
+//! Commands in flight, on ports that can have them. They end in posting order, whatever order their data moves in. So notices and completions need no other
+//! ordering.
 
 use std::sync::atomic::Ordering;
 
@@ -14,12 +14,12 @@ pub(super) struct Flight {
     command: Command,
     context: u64,
     stage: Stage,
-    /// Operations that move its data, or tell of it; and what is wrong with those that have ended.
+    /// Number of operations in flight, for data or notice; and the fault of an ended operation.
     under_way: u8,
     fault: Option<Fault>,
-    /// Its notice leaves when its data has moved.
+    /// Its notice is sent after its data has moved.
     untold: bool,
-    /// Where the previous value goes.
+    /// Destination of the previous value.
     before: Box<u64>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Flight {
 pub(super) enum Stage {
     Moving,
     Moved,
-    /// The notice is on its way.
+    /// The notice is in flight.
     Telling,
     Told,
     NotSent(Fault),
@@ -35,7 +35,7 @@ pub(super) enum Stage {
 }
 
 impl Flight {
-    /// Looks whether all data has moved.
+    /// Ends the stage `Moving`, if no operation is in flight.
     fn has_moved(&mut self) {
         if self.under_way == 0 {
             self.stage = self.fault.map_or(Stage::Moved, Stage::Failed);
@@ -44,7 +44,7 @@ impl Flight {
 }
 
 impl Queues {
-    /// Where commands go that are under way.
+    /// Places of the targets of commands in flight.
     pub(super) fn awaited(&self) -> Vec<u32> {
         let places = self
             .flights
@@ -66,7 +66,7 @@ impl Port {
         let number = queues.first_flight + queues.flights.len() as u64;
         let tells = command.flags().contains(CommandFlags::REMOTE_NOTICE);
         let puts = matches!(command.kind(), Some(CommandKind::Put | CommandKind::Inline));
-        // It follows the data at once, unless it would overtake others.
+        // The notice follows the data at once, unless it would overtake earlier notices.
         let at_once = tells && puts && queues.untold == 0;
         let untold = tells && !at_once;
         queues.fast = false;
@@ -111,18 +111,18 @@ impl Port {
     #[cold]
     pub(super) fn progress(&self, queues: &mut Queues) {
         if self.endpoint.pending() == 0 {
-            // What peers do comes by networks, too.
+            // Operations of peers also need progress.
             self.network.engine().progress();
         }
         let (flights, first) = (&mut queues.flights, queues.first_flight);
         self.endpoint.poll(&mut |completion| {
-            // Arrivals that have been told of have no flight, and nobody misses those that did not come.
+            // Arrival messages have no flight. A lost one is ignored.
             let nth = completion.context.wrapping_sub(1 + first) as usize;
             let Some(flight) = flights.get_mut(nth) else {
                 return;
             };
             flight.stage = match (flight.stage, completion.result) {
-                // A full inbox is its owner's failure, who has been told.
+                // A full inbox is an error of its owner. The overflow word reports it there.
                 (Stage::Moving, result) => {
                     flight.under_way -= 1;
                     if let Err(error) = result
@@ -148,7 +148,7 @@ impl Port {
         self.count(queues);
     }
 
-    /// Ends the first commands, as far as they have come.
+    /// Ends the oldest commands that are complete.
     pub(super) fn land(&self, queues: &mut Queues) -> Result<()> {
         while let Some(flight) = queues.flights.front_mut() {
             let command = flight.command;

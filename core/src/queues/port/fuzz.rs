@@ -1,4 +1,4 @@
-//! Ports over whose memory peers have written.
+//! Ports with memory that peers have corrupted.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::{Engine, Result};
 const SESSION: u16 = 0;
 const PLAIN: u16 = 1;
 const INBOX: usize = 16;
-/// Bytes of each registered memory.
+/// Size of each registered memory in bytes.
 const LEN: usize = 256;
-/// The reserved key of each port's memory.
+/// Reserved key of each port's memory.
 const KEY: u32 = 3;
 const GATE_COUNT: usize = 3;
 
-/// A process that talks to itself: a session port, a plain one, gates, and memory that is listed by mistake.
+/// A process connected to itself: a session port, a plain port, gates, and regions that are not valid tables.
 struct Process {
     network: Arc<Network>,
     directory: Arc<PortDirectory>,
     session: Arc<Port>,
     plain: Arc<Port>,
     gates: Region,
-    /// Too short for anything, and at an odd place.
+    /// A region that is too short for a table, and a misaligned region.
     odd: [Region; 2],
     _folder: Folder,
 }
 
-/// Where the rendezvous file is.
+/// Directory of the rendezvous file.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-/// Memory that stays longer than the process.
+/// Memory that outlives the process.
 struct Memory {
     mine: [Fenced; 2],
     odd: Vec<u64>,
@@ -96,7 +96,7 @@ impl Process {
         directory.list_gates(&gates.key())?;
         let odd = memory.odd.as_mut_ptr().cast::<u8>();
         // SAFETY:
-        // - so many bytes, which outlive the process.
+        // - valid bytes, and they outlive the process.
         let odd = unsafe {
             [
                 engine.register(odd, 64, Rights::FULL)?,
@@ -121,10 +121,10 @@ impl Process {
             // - the memory outlives the port.
             unsafe { port.register_reserved(base, len, KEY, Rights::FULL) }?;
         }
-        // What is at an odd place looks like a table.
+        // The misaligned region has the contents of a table.
         let (from, to) = (session.table.base(), odd[1].base());
         // SAFETY:
-        // - both are longer than a header.
+        // - both regions are longer than a header.
         unsafe { to.copy_from_nonoverlapping(from, HEADER_LEN) };
         Ok(Process {
             session,
@@ -137,7 +137,7 @@ impl Process {
         })
     }
 
-    /// What peers write to, by number: a region, and the offset from which on they do.
+    /// Region `number` that peers write to, and the offset of the first byte written.
     fn area(&self, number: u8) -> (&Region, usize) {
         let keys = super::keys::entry(KEY as usize);
         match number % 8 {
@@ -155,12 +155,12 @@ impl Process {
     fn posts(&self, port: &Port, command: &Command) {
         let _call = Call::begin(|| {});
         // SAFETY:
-        // - one thread.
+        // - only this thread uses the port.
         let mut queues = unsafe { port.hold() };
         let _ = port.post(&mut queues, command, 5);
     }
 
-    /// Uses all that has been written over.
+    /// Uses all corrupt memory.
     fn goes_on(&self) {
         let [put, get, add] = commands();
         for command in [&put, &get, &add] {
@@ -172,7 +172,7 @@ impl Process {
         let _call = Call::begin(|| {});
         for (index, port) in [(SESSION, &self.session), (PLAIN, &self.plain)] {
             // SAFETY:
-            // - one thread.
+            // - only this thread uses the port.
             let mut queues = unsafe { port.hold() };
             if let Some(shared) = port.share(&queues, 0, index) {
                 trigger::advance(&self.network, &shared);
@@ -187,7 +187,7 @@ impl Process {
         for place in 0..3 {
             for index in 0..=GATE_COUNT {
                 // SAFETY:
-                // - in a call.
+                // - within a call.
                 let (gate, known) = unsafe {
                     let network = &self.network;
                     (
@@ -222,7 +222,7 @@ fn to(port: u16, kind: CommandKind, steps: u8) -> Command {
     Command::new(parts, 9, remote, [local, 2, 3, 4])
 }
 
-/// Of the plain port. The first one lets two commands of the session port start.
+/// Commands of the plain port. The first command lets two commands of the session port start.
 fn commands() -> [Command; 3] {
     let kinds = [
         (CommandKind::Put, 2),
@@ -232,8 +232,8 @@ fn commands() -> [Command; 3] {
     kinds.map(|(kind, steps)| to(SESSION, kind, steps))
 }
 
-/// Whether ports are found before they are written over (1 byte); then records: an area (1 byte), an offset in units of 4 bytes (2 bytes),
-/// a length (1 byte), bytes.
+/// Input: whether ports are looked up before the corruption (1 byte). Then records: area (1 byte), offset in units of 4 bytes (2 bytes), length (1 byte),
+/// bytes.
 pub(crate) fn ports(bytes: &[u8]) {
     let Some((order, mut rest)) = bytes.split_first() else {
         return;
@@ -251,7 +251,7 @@ pub(crate) fn ports(bytes: &[u8]) {
         let room = region.len().saturating_sub(at);
         for (byte, at) in written.iter().zip(at..at + room) {
             // SAFETY:
-            // - in the region, which this thread alone uses.
+            // - within the region; only this thread uses it.
             unsafe { region.base().wrapping_add(at).write_volatile(*byte) };
         }
     }
@@ -263,7 +263,7 @@ pub(crate) fn ports(bytes: &[u8]) {
 pub(crate) fn all_ports() -> Vec<Vec<u8>> {
     let mut memory = Memory::new();
     let process = Process::new(&mut memory).expect("ports");
-    // With commands that wait, and notices.
+    // With waiting commands and notices.
     for _ in 0..4 {
         process.posts(&process.session, &to(PLAIN, CommandKind::Put, 1));
     }
@@ -275,11 +275,11 @@ pub(crate) fn all_ports() -> Vec<Vec<u8>> {
         bytes.extend(((offset / 4) as u16).to_le_bytes());
         bytes.push(len as u8);
         // SAFETY:
-        // - in the region, which this thread alone uses.
+        // - within the region; only this thread uses it.
         bytes.extend((0..len).map(|nth| unsafe { at.wrapping_add(nth).read() }));
         bytes
     };
-    // Regions that are neither a table nor gates.
+    // Lists regions that are neither a table nor gates.
     let listed = |area: u8, region: &Region| {
         let wrong = RegionEntry::new(&region.key(), &process.plain.inbox.key());
         let (half, rest) = bytemuck::bytes_of(&wrong).split_at(size_of::<RegionEntry>() / 2);
@@ -321,5 +321,5 @@ pub(crate) fn all_ports() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// [`RESERVED_KEYS`] has the one that is used.
+/// The key is in the range of [`RESERVED_KEYS`].
 const _: () = assert!(KEY < RESERVED_KEYS);

@@ -1,5 +1,5 @@
-//! Barrier gates of a process whose memory peers do not map. Inputs come as active messages, which find their places at once; what becomes
-//! ready by them is executed by this process, when the program or the driver looks, and goes on by messages.
+//! Barrier gates of a process that peers do not map. Inputs come as active messages, which are stored at once. This process executes relays that become ready,
+//! when the program or the driver polls, and sends their outputs as messages.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,42 +21,42 @@ use crate::{Deadline, Error, Result};
 
 const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE - ENVELOPE);
 
-/// Of a gate.
+/// Outputs of a gate.
 const OUTPUTS: usize = 2;
 
-/// Whose gate has a name, as an interface gives names.
+/// Lookup of gate names, as an interface defines them.
 pub trait Names: Send + Sync + 'static {
-    /// Its process's place, and its index there; `None` if nobody has it. Must not wait.
+    /// Place of the gate's process, and index of the gate there. `None`: no gate has the name. Must not wait.
     fn find(&self, name: u64) -> Option<(u16, usize)>;
 }
 
-/// The gates of this process, and what they have sent.
+/// The gates of this process, and the packets that they have sent.
 pub struct Gates<N> {
     network: Arc<Network>,
     names: N,
     place: u16,
-    /// An array of them, in memory that outlives all of this.
+    /// An array of gates, with static lifetime.
     own: &'static [Gate],
     endpoint: Endpoint,
-    /// Relays that are to be executed.
+    /// Relays to be executed.
     ready: SegQueue<Ready>,
-    /// One thread at a time does so.
+    /// Held by the thread that executes relays.
     executing: Mutex<()>,
     turns: Arc<Turns>,
     sent: Mutex<Sent>,
-    /// Somebody is to look; counted as under way.
+    /// Relays wait for a poll; the driver counts them as pending.
     roused: AtomicBool,
     driver: Arc<Driver>,
 }
 
-/// Packets on their way, by number.
+/// Packets in flight, by number.
 #[derive(Default)]
 struct Sent {
     next: u64,
     senders: BTreeMap<u64, Sender>,
 }
 
-/// Why packets are refused.
+/// Reasons for the refusal of packets.
 #[derive(Clone, Copy)]
 enum Refusal {
     Malformed = 1,
@@ -79,8 +79,8 @@ impl From<gate::Error> for Refusal {
 }
 
 impl<N: Names> Gates<N> {
-    /// For the gates in `region`, which peers know by their index there. Errors: those of [`Engine::endpoint`](crate::Engine::endpoint),
-    /// [`Region::handle_by`]; [`Error::Os`].
+    /// Opens the gates in `region`. Peers know a gate by its index in it. Errors: as [`Engine::endpoint`](crate::Engine::endpoint) and [`Region::handle_by`];
+    /// [`Error::Os`].
     pub fn open(network: &Arc<Network>, names: N, region: &'static Region) -> Result<Arc<Self>> {
         let place = network.own_place()?;
         let count = region.len() / size_of::<Gate>();
@@ -89,7 +89,7 @@ impl<N: Names> Gates<N> {
             names,
             place,
             // SAFETY:
-            // - the region is page-aligned and lives as long as the program; any bytes are gates, which are atomics.
+            // - the region is page-aligned and has static lifetime. Gates consist of atomics, so any bytes are valid.
             own: unsafe { std::slice::from_raw_parts(region.base().cast(), count) },
             endpoint: network.engine().endpoint(u32::MAX)?,
             ready: SegQueue::new(),
@@ -106,7 +106,7 @@ impl<N: Names> Gates<N> {
         Ok(gates)
     }
 
-    /// A gate of this process. Never waits.
+    /// The gate with this name, if it is a gate of this process. Does not wait.
     fn own(&self, name: u64) -> Option<&'static Gate> {
         let (place, index) = self.names.find(name)?;
         (place == self.place).then(|| self.own.get(index)).flatten()
@@ -119,7 +119,7 @@ impl<N: Names> Gates<N> {
     pub unsafe fn send(&self, packet: &Packet, sender: Sender) -> Result<()> {
         let (place, index) = self.names.find(packet.gate).ok_or(Error::StaleRegion)?;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, as for `Network::gate`.
         let gates = unsafe { self.network.gates(place) }?;
         let to = Remote {
             region: &gates.region,
@@ -144,7 +144,7 @@ impl<N: Names> Gates<N> {
         outcome.map(drop)
     }
 
-    /// Executes what is ready, and takes notice of what has become of packets.
+    /// Executes ready relays, and takes the results of packets.
     pub fn look(&self) {
         if self.roused.swap(false, Ordering::AcqRel) {
             self.driver.fewer(1);
@@ -153,7 +153,7 @@ impl<N: Names> Gates<N> {
             && let Some(executing) = self.executing.try_lock()
         {
             self.execute();
-            // Others may have found it locked, and something new: it is looked at again.
+            // A thread that found the lock taken may have pushed a relay since, so check again.
             drop(executing);
         }
         self.endpoint.poll(&mut |completion| {
@@ -165,13 +165,13 @@ impl<N: Names> Gates<N> {
             {
                 gate::lose_output(gate, &sender);
             }
-            // Only now: who sees that nothing is on its way sees what has become of it.
+            // Removed last: a thread that sees no packet in flight also sees the result.
             self.sent.lock().senders.remove(&number);
             self.driver.fewer(1);
         });
     }
 
-    /// As [`look`](Gates::look), for a thread that waits: peers are served, too.
+    /// As [`look`](Gates::look), for a thread that waits. Serves peers, too.
     pub fn progress(&self) {
         self.network.engine().progress();
         self.look();
@@ -186,8 +186,7 @@ impl<N: Names> Gates<N> {
         }
     }
 
-    /// Waits until fewer packets of this gate than it has outputs are on their way: so it learns soon of what it has lost. Peers' programs
-    /// need do nothing for that.
+    /// Waits until the gate has fewer packets in flight than outputs. So it detects lost outputs early. Programs of peers take no part in this.
     pub fn settle(&self, name: u64) {
         self.until(|sent| {
             let senders = sent.senders.values();
@@ -195,10 +194,10 @@ impl<N: Names> Gates<N> {
         });
     }
 
-    /// Executes what is ready here now, and waits until all that has been sent by then has come, or is lost.
+    /// Executes the relays that are ready. Then waits until all packets sent so far have arrived or are lost.
     pub fn drain(&self) {
         self.look();
-        // Another thread may be about to send something.
+        // Waits for another thread that may be about to send.
         drop(self.executing.lock());
         let last = self.sent.lock().next;
         self.until(|sent| {
@@ -212,7 +211,7 @@ impl<N: Names> Gates<N> {
         if done(&self.sent.lock()) {
             return;
         }
-        // The network ends whatever goes to the dead; the wait itself has no error.
+        // The network ends packets to dead peers, so this wait returns no error.
         let _ = self
             .network
             .engine()
@@ -239,7 +238,7 @@ impl<N: Names> Handler for Gates<N> {
         if let Some(ready) = ready {
             self.ready.push(ready);
             match driver::is_this_thread() {
-                // Only it will look soon.
+                // Only the driver thread will poll soon.
                 true => self.driver.more(),
                 false => self.driver.more_in_time(),
             }
@@ -261,7 +260,7 @@ impl<N: Names> Driven for Gates<N> {
     }
 }
 
-/// The gates that a relay of this process leads to.
+/// The gates that a relay of this process sends to.
 struct Circuit<'a, N> {
     gates: &'a Gates<N>,
 }
@@ -277,11 +276,11 @@ impl<N: Names> Resolve for Circuit<'_, N> {
 
     fn send(&self, packet: &Packet, sender: Sender) -> Result<()> {
         // SAFETY:
-        // - between `begin` and `end`, which count.
+        // - the call is between `begin` and `end`, which count the turn.
         unsafe { self.gates.send(packet, sender) }
     }
 
-    /// Under the lock for executing.
+    /// The caller holds the lock for executing.
     fn begin(&self) {
         self.gates.turns.begin();
     }

@@ -1,4 +1,4 @@
-//! Access to what only one thread may use at a time: by a lock, or by the callers' promise.
+//! Exclusive access of one thread at a time. A lock or a contract of the callers ensures it.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::limbo::Turns;
 
-/// A value for one thread at a time. Interfaces whose objects are not thread-safe by default (uTofu guide §2.5) must not pay for
-/// a lock: a locked instruction costs as much as half a put. A program's threads hold it within [calls](crate::calls::Call).
+/// A value for one thread at a time. Interfaces with objects that are not thread-safe by default (uTofu guide §2.5) must not pay for a lock: a locked
+/// instruction costs half as much as a put. A program's threads hold the value within [calls](crate::calls::Call).
 pub struct Guarded<T> {
     lock: Option<Mutex<()>>,
     turns: Arc<Turns>,
@@ -17,11 +17,11 @@ pub struct Guarded<T> {
 }
 
 // SAFETY:
-// - the value is reached by one thread at a time: `with` says so, by lock or by its caller's promise.
+// - one thread at a time reaches the value: `hold` and `try_with` ensure it by lock, or by the contract of `hold`.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// With a lock if `shared`. `turns` count how often the progress thread holds it, which makes no calls.
+    /// Makes a lock if `shared`. `turns` counts the sections in which the progress thread holds the value: it makes no calls.
     pub fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
         Guarded {
             lock: shared.then(|| Mutex::new(())),
@@ -35,27 +35,27 @@ impl<T> Guarded<T> {
         self.lock.is_some()
     }
 
-    /// The value, which nobody else can reach.
+    /// The value. The exclusive reference ensures that no other thread uses it.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// The value, for this thread alone until the result is dropped. Once at a time in a thread.
+    /// The value, for this thread alone until the result is dropped. A thread must not call it twice at once.
     ///
     /// # Safety
-    /// Without a lock: no other thread holds it meanwhile.
+    /// Without a lock: no other thread holds the value at the same time.
     #[inline(always)]
     pub unsafe fn hold(&self) -> Held<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
         Held {
             // SAFETY:
-            // - the lock is held, or the caller promises that no other thread is here.
+            // - the lock is held; or contract of this call: no other thread holds the value.
             value: unsafe { &mut *self.value.get() },
             _lock: lock,
         }
     }
 
-    /// Does something with the value, unless another thread has it, or could without a lock. For the progress thread.
+    /// Calls `work` with the value, if there is a lock and it is free. For the progress thread.
     pub fn try_with(&self, work: impl FnOnce(&mut T)) {
         let Some(_lock) = self.lock.as_ref().and_then(Mutex::try_lock) else {
             return;
@@ -67,7 +67,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// It ends also by a panic.
+/// A section that also ends on a panic.
 struct Turn<'a>(&'a Turns);
 
 impl<'a> Turn<'a> {
@@ -88,7 +88,7 @@ fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock()
 }
 
-/// See [`Guarded::hold`].
+/// Access to the value; see [`Guarded::hold`].
 pub struct Held<'a, T> {
     value: &'a mut T,
     _lock: Option<MutexGuard<'a, ()>>,

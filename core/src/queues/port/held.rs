@@ -1,5 +1,5 @@
-//! Triggered commands of ports whose memory peers do not map (uTofu guide §2.2.8): arrivals come as active messages, which only count
-//! the steps that they allow; the owner's process issues the commands itself, as it does all others, when the program or the driver looks.
+//! Triggered commands of ports that peers do not map (uTofu guide §2.2.8). Arrivals come as active messages, which only count the allowed steps. The owner's
+//! process issues the commands like all others, when the program or the driver polls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::driver::Driver;
 use crate::op::{Flags, Remote, Reply};
 use crate::transport::Handler;
 
-/// What arrivals have done to a port.
+/// Arrivals at a port.
 pub(super) struct Arrivals {
-    /// Steps so far.
+    /// Number of steps so far.
     allowed: AtomicU64,
-    /// Somebody is to look; counted as under way.
+    /// Arrivals wait for a poll; the driver counts them as pending.
     roused: AtomicBool,
     driver: Arc<Driver>,
 }
 
-/// The first byte of the only message that there is; then come the steps.
+/// First byte of the only message; the number of steps follows.
 const ARRIVAL: u8 = 1;
-/// The context of what no flight waits for.
+/// Context of operations without a flight.
 const NO_FLIGHT: u64 = 0;
-/// Why another one is refused.
+/// Refusal of other messages.
 const UNKNOWN: u32 = 1;
 
 impl Arrivals {
@@ -37,12 +37,12 @@ impl Arrivals {
         })
     }
 
-    /// Whether something has come that nobody has looked at.
+    /// Whether arrivals wait for a poll.
     pub fn are_new(&self) -> bool {
         self.roused.load(Ordering::Acquire)
     }
 
-    /// Steps that have been allowed so far.
+    /// Number of steps allowed so far. Acknowledges the arrivals.
     fn look(&self) -> u64 {
         if self.roused.swap(false, Ordering::AcqRel) {
             self.driver.fewer(1);
@@ -98,7 +98,7 @@ impl Held {
 }
 
 impl Port {
-    /// Lets commands of the port at `to` start, after what this one has sent there. If it has gone meanwhile, nobody misses that.
+    /// Lets commands of the port at `to` start, after earlier operations of this port to it. A failure is ignored: the target has ended.
     #[cold]
     pub(super) fn tell_arrival(&self, to: Remote<'_>, steps: u8) {
         let message = [ARRIVAL, steps];
@@ -107,7 +107,7 @@ impl Port {
             .active_message(to, &message, Reply::NONE, Flags::ORDERED, NO_FLIGHT);
     }
 
-    /// Issues what may start.
+    /// Issues the commands that may start.
     pub(super) fn start_held(&self, queues: &mut Queues) -> Result<()> {
         let Some(arrivals) = &self.arrivals else {
             return Ok(());
@@ -117,7 +117,7 @@ impl Port {
             && let Some((command, context)) = queues.held.commands.pop_front()
         {
             queues.held.started += 1;
-            // What steps start has its effects one after the other, as where whoever brings them waits for each.
+            // Steps start commands in order, as if each command waited for the last one.
             self.issue(queues, &command.in_order(), context)?;
         }
         Ok(())

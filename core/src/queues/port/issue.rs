@@ -1,4 +1,4 @@
-//! A port as its owner has it: registering memory, posting commands, learning what became of them.
+//! A port of this process: registers memory, posts commands, and takes completions and notices.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,28 +27,28 @@ use crate::sync::tally;
 use crate::together::Several;
 use crate::{Deadline, Error, Result};
 
-/// Records in the small part of an inbox, whose lines stay in the caches of those who use it.
+/// Records in the small part of an inbox. Its cache lines stay in the caches of its users.
 const SMALL_INBOX: usize = 1024;
 
-/// A peer that does not answer holds nobody up longer who closes a port.
+/// Limit of the wait for peers that do not answer, when a port closes.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// How a port is to be.
+/// Options of a port.
 #[derive(Debug, Clone, Copy)]
 pub struct PortOptions {
-    /// What it calls itself in notices to others.
+    /// The port's name in notices to peers.
     pub id: u64,
-    /// Its index among the ports of this process.
+    /// Index among the ports of this process.
     pub index: u16,
     /// Its commands wait for arrivals.
     pub session: bool,
     /// Several threads use it at the same time.
     pub shared: bool,
-    /// Notices that it holds: a power of two.
+    /// Capacity of its inbox in notices: a power of two.
     pub inbox: usize,
 }
 
-/// A port.
+/// A port of this process.
 pub struct Port {
     listing: OnceLock<Listing>,
     pub(super) network: Arc<Network>,
@@ -56,9 +56,9 @@ pub struct Port {
     pub(super) options: PortOptions,
     pub(super) place: u16,
     pub(super) endpoint: Endpoint,
-    /// Commands may be under way after their calls.
+    /// Commands may be in flight after their calls.
     pub(super) driven: bool,
-    /// Its commands are started by whoever brings the arrival.
+    /// The process that delivers an arrival starts its commands.
     pub(super) triggered: bool,
     pub(super) keys: KeyTable,
     pub(super) table: Region,
@@ -67,56 +67,56 @@ pub struct Port {
     spill: Region,
     queues: Guarded<Queues>,
     pub(super) counts: Counts,
-    /// Of commands that need no look at peers.
+    /// Timer of the liveness checks on the fast path.
     pub(super) pace: Pace,
-    /// Commands that are delayed, under way or triggered.
+    /// Commands that are delayed, in flight, held or triggered.
     pub(super) waiting: AtomicUsize,
-    /// Moves commands on where they can be under way after their calls.
+    /// Continues commands in flight, if there can be any.
     pub(super) driver: Option<Arc<Driver>>,
-    /// Of a session port that is not triggered.
+    /// Set for a session port that is not triggered.
     pub(super) arrivals: Option<Arc<Arrivals>>,
 }
 
-/// What one thread at a time may use.
+/// The part of a port that one thread at a time may use.
 pub struct Queues {
     pub(super) completions: Completions,
     pub(super) notices: Notices,
-    /// Of the small and of the large part of the inbox.
+    /// Readers of the small and the large part of the inbox.
     pub(super) readers: [InboxReader; 2],
-    /// More than these are an overflow.
+    /// Limit of queued notices. Further notices are lost.
     most_notices: usize,
     pub(super) delayed: Delayed,
-    /// Nothing is under way, and nobody else carries commands out: what takes effect when it is posted need not wait.
+    /// No command is in flight, and no other process carries commands out. So a command that takes effect in the call does not wait.
     pub(super) fast: bool,
-    /// Commands under way, in the order of posting, where there can be any.
+    /// Commands in flight, in posting order, on ports that can have them.
     pub(super) flights: VecDeque<Flight>,
-    /// Number of the first of them.
+    /// Number of the first flight.
     pub(super) first_flight: u64,
-    /// Those whose notices leave when their data has moved.
+    /// Number of flights that send their notices after their data has moved.
     pub(super) untold: usize,
     pub(super) session: Option<Session>,
     /// Commands of a session port that starts them itself.
     pub(super) held: Held,
-    /// Polls in vain since the core was offered to others, and how many of them there may be.
+    /// Empty polls since the last yield of the core, and their limit.
     pub(super) idle: u32,
     pub(super) patience: u32,
-    /// Something has been taken since then.
+    /// A poll has found something since the last yield.
     pub(super) came: bool,
-    /// Notices that have been taken since the last look at networks.
+    /// Notices taken since the last poll of the networks.
     pub(super) taken: u32,
     pub(super) offers: u32,
 }
 
-/// The poster's side of triggered commands.
+/// The sender's side of triggered commands.
 pub(super) struct Session {
     pub(super) contexts: Box<[u64]>,
-    /// Not what the port's memory says, to which peers write.
+    /// Own counters: peers can write to the counters in the port's memory.
     pub(super) posted: u64,
     pub(super) taken: u64,
 }
 
 impl Port {
-    /// Opens a port and lists it. Errors: [`Error::Exhausted`], [`Error::InvalidArgument`] for an inbox that is no power of two.
+    /// Opens a port and lists it. Errors: [`Error::Exhausted`]; [`Error::InvalidArgument`] if the inbox is not a power of two.
     pub fn open(
         network: &Arc<Network>,
         directory: &Arc<PortDirectory>,
@@ -125,7 +125,7 @@ impl Port {
         let engine = network.engine();
         InboxLayout::new(options.inbox)?;
         let small = (options.inbox / 2).min(SMALL_INBOX);
-        // A power of two: for the largest part of what is left, twice as much.
+        // A power of two, up to twice the rest of the capacity.
         let large = (options.inbox - small).next_power_of_two();
         let place = network.own_place()?;
         let rights = Rights::FULL | Rights::RECORDS;
@@ -142,8 +142,8 @@ impl Port {
         let table_len = if triggered { SESSION_LEN } else { PLAIN_LEN };
         let table = engine.allocate(table_len, Rights::FULL)?;
         // SAFETY:
-        // - fresh, zeroed, page-aligned memory of the layouts' sizes, which nobody has the keys of yet; it stays as long as `self`, and
-        //   these are its only readers.
+        // - fresh, zeroed, page-aligned memory of the layouts' sizes. Its keys are not published yet. It lives as long as `self`, and these are its only
+        //   readers.
         let readers = unsafe {
             initialise_zeroed(inbox.base(), small)?;
             initialise_zeroed(spill.base(), large)?;
@@ -198,7 +198,7 @@ impl Port {
             arrivals,
         });
         // SAFETY:
-        // - it stays in its Arc, and ends being listed with it.
+        // - the port does not move: it stays in its Arc. It owns the listing.
         let listing = unsafe { Listing::new(&*port, &format!("VCQ {}", options.index)) };
         port.listing.get_or_init(|| listing);
         let header = port.header();
@@ -220,8 +220,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Closes it now: the driver lets go of it first. Otherwise the port would close when another one
-    /// has its index already, and take that one off the list.
+    /// Closes the port, after the driver has dropped its reference. A later drop would unlist a new port with the same index.
     pub fn close(self: Arc<Self>) {
         let mut port = self;
         while let Err(shared) = Arc::try_unwrap(port) {
@@ -230,7 +229,7 @@ impl Port {
         }
     }
 
-    /// Takes it off the list, and its registrations back, where calls may use the rest of it for ever: that stays.
+    /// Unlists the port and releases its registrations. Its other memory stays until the process ends: unfinished calls may use it.
     #[cold]
     pub fn leave_behind(self: Arc<Self>) {
         self.keys.release_all(&self.table);
@@ -240,29 +239,30 @@ impl Port {
 
     pub(super) fn header(&self) -> &trigger::Header {
         // SAFETY:
-        // - the table region is page-aligned and larger than a header, which is made of atomics.
+        // - the table region is page-aligned and larger than a header. A header consists of atomics.
         unsafe { &*self.table.base().cast() }
     }
 
     pub(super) fn trigger(&self) -> Trigger<'_> {
         // SAFETY:
-        // - the header is at the beginning of the table region, which has the length of a session port's: callers have seen `triggered`, or its session.
+        // - the header is at the beginning of the table region. Callers have checked `triggered` or `session`, so the region has the length of a session port's
+        //   region.
         unsafe { Trigger::own(self.header()) }
     }
 
-    /// How it was opened.
+    /// The options that it was opened with.
     pub fn options(&self) -> &PortOptions {
         &self.options
     }
 
-    /// Registers memory; the same range with the same rights gets the same key, as often as it is asked for.
-    /// Errors: [`Error::Exhausted`], those of [`Engine::register`](crate::Engine::register).
+    /// Registers memory. The same range with the same rights gets the same key; each call counts. Errors: [`Error::Exhausted`], and as
+    /// [`Engine::register`](crate::Engine::register).
     ///
     /// # Safety
-    /// `len` bytes at `base` stay valid until the key has been released as often as it was given, or the port is dropped.
+    /// `len` bytes at `base` stay valid until the key is released as often as it was returned, or the port is dropped.
     pub unsafe fn register(&self, base: *mut u8, len: usize, rights: Rights) -> Result<ShortKey> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes stay valid until the key is released.
         unsafe {
             self.keys
                 .register(self.network.engine(), &self.table, base, len, rights)
@@ -288,14 +288,14 @@ impl Port {
         }
         let engine = self.network.engine();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes stay valid until the key is released.
         unsafe {
             self.keys
                 .register_reserved(engine, &self.table, (base, len), index, rights)
         }
     }
 
-    /// Takes one registration back. Errors: [`Error::StaleRegion`] for a key that names none.
+    /// Releases one registration. Errors: [`Error::StaleRegion`] if the key is not registered.
     pub fn release(&self, key: ShortKey) -> Result<()> {
         self.keys.release(&self.table, key)
     }
@@ -303,29 +303,28 @@ impl Port {
     /// The queues, for this thread alone.
     ///
     /// # Safety
-    /// This thread is in a [call](crate::calls::Call), or no other thread closes ports. Unless the port was opened for several threads: no
-    /// other thread holds them meanwhile.
+    /// This thread is in a [call](crate::calls::Call), or no other thread closes ports. Unless the port was opened for several threads, no other thread holds
+    /// the queues at the same time.
     #[inline(always)]
     pub unsafe fn hold(&self) -> guard::Held<'_, Queues> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the queues are shared, or no other thread holds them.
         unsafe { self.queues.hold() }
     }
 
-    /// Another port, for who keeps it longer than the call that holds the queues; `None` if it is not there.
+    /// Another port, for callers that keep it longer than the call that holds the queues. `None`: there is no such port.
     pub fn share(&self, _queues: &Queues, place: u16, index: u16) -> Option<Arc<RemotePort>> {
         // SAFETY:
-        // - the queues are held.
+        // - the caller holds the queues.
         unsafe { self.network.share(place, index) }
     }
 
-    /// Commands posted whose completions have not been looked at. May be called at any time by any thread.
+    /// Number of posted commands with unread completions. Any thread may call at any time.
     pub fn unread(&self) -> usize {
         self.counts.unread() + self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Posts a command. Errors: [`Error::QueueFull`]: look at completions first; [`Error::InboxFull`]: own notices have not been
-    /// taken, and the one of this command is lost.
+    /// Posts a command. Errors: [`Error::QueueFull`]: take completions first. [`Error::InboxFull`]: own notices were not taken, and a command's notice is lost.
     #[inline(never)]
     pub fn post(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
         self.network.look();
@@ -357,7 +356,7 @@ impl Port {
         Ok(())
     }
 
-    /// Posts all of the commands, or none. Errors: as [`Port::post`].
+    /// Posts all commands, or with [`Error::QueueFull`] none. Errors: as [`Port::post`]. After [`Error::InboxFull`], later commands may not be posted.
     pub fn post_all(&self, queues: &mut Queues, commands: &[Command], context: u64) -> Result<()> {
         self.network.look();
         if !queues.has_room_at(commands.len(), self) {
@@ -390,7 +389,7 @@ impl Port {
         Ok(())
     }
 
-    /// Posts a command that may wait until the next one is posted.
+    /// Posts a command that may wait until the next command is posted. Errors: as [`Port::post`].
     pub fn post_delayed(&self, queues: &mut Queues, command: &Command, context: u64) -> Result<()> {
         if queues.delayed.len() >= MOST_DELAYED || self.options.session {
             return self.post(queues, command, context);
@@ -403,7 +402,7 @@ impl Port {
         Ok(())
     }
 
-    /// Starts what waits, with what else belongs to the call.
+    /// Starts the delayed commands, in one batch with other commands of the call.
     fn start_delayed<'a>(&'a self, queues: &mut Queues, several: &mut Several<'a>) -> Result<()> {
         while let Some((command, context)) = queues.delayed.pop_front() {
             self.issue_with(several, queues, &command, context)?;
@@ -411,7 +410,7 @@ impl Port {
         Ok(())
     }
 
-    /// One of several commands of a call.
+    /// Issues one of several commands of a call.
     #[inline(always)]
     fn issue_with<'a>(
         &'a self,
@@ -426,7 +425,7 @@ impl Port {
         self.issue(queues, command, context)
     }
 
-    /// The command leaves with the others to that process.
+    /// Adds the command to the batch for its target process.
     #[cold]
     fn join<'a>(&'a self, several: &mut Several<'a>, command: &Command) {
         if command.kind() != Some(CommandKind::Nop)
@@ -502,7 +501,7 @@ impl Issues for Port {
 impl Driven for Port {
     fn drive(&self) {
         let roused = self.arrivals.as_ref().is_some_and(|new| new.are_new());
-        // Who holds the queues moves them on, and may wait for what this thread brings.
+        // A thread that holds the queues makes progress itself. It may wait for this thread, so do not block.
         if self.waiting.load(Ordering::Relaxed) > 0 || roused {
             self.queues.try_with(|queues| self.progress(queues));
         }
@@ -523,7 +522,7 @@ impl Drop for Port {
 }
 
 impl Port {
-    /// What has left the port's hands is on its way still: steps that targets have not been told of, and answers that land here.
+    /// Waits for operations in flight: steps not yet delivered to targets, and replies that write to memory of this port.
     #[cold]
     fn finish(&mut self) {
         let endpoint = &self.endpoint;
@@ -535,7 +534,7 @@ impl Port {
                     (endpoint.pending() == 0).then_some(())
                 });
         if ended.is_err() {
-            // They may be written to as long as the process lives.
+            // The network may write to them as long as the process lives.
             std::mem::forget(std::mem::take(&mut self.queues.get_mut().flights));
         }
     }

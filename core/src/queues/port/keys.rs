@@ -1,4 +1,4 @@
-//! Registered memory under short keys: what a port's owner registers, and what its peers read of it.
+//! Registered memory under short keys: the owner's registrations, and the entries that peers read.
 
 use std::collections::HashMap;
 use std::mem::size_of;
@@ -16,26 +16,26 @@ use crate::op::Local;
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
-/// Keys of a port.
+/// Number of keys of a port.
 pub const KEYS: usize = 8192;
-/// The first of them are given out by number only.
+/// The first keys are reserved: the program selects them by number.
 pub const RESERVED_KEYS: u32 = 256;
 
 const OFFSET_BITS: u32 = 40;
 const INDEX_BITS: u32 = 13;
 const GENERATION_BITS: u32 = 7;
 const PORT_SHIFT: u32 = OFFSET_BITS + INDEX_BITS + GENERATION_BITS;
-/// Ports whose indices differ in these bits alone never give out the same key.
+/// Ports with indices that differ only in the bits of this range have no key in common.
 const PORTS: u64 = 8;
 
-/// A byte of registered memory as a 64-bit number: offsets can be added to it. It is never 0. Bits 40 to 63 are the key, the rest
-/// the offset. Keys differ among the eight ports of a block of indices (0 to 7, 8 to 15, ...). A key of memory that has been released
-/// names nothing, until 127 other registrations have used its place.
+/// A byte of registered memory as a 64-bit number. Offsets can be added to it. It is never 0. Bits 40 to 63 are the key, the rest is the offset. Keys differ
+/// among the eight ports of a block of indices (0 to 7, 8 to 15, ...). A released key is invalid until 127 other registrations have used its slot; a reserved
+/// key is reused at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShortKey(pub u64);
 
 impl ShortKey {
-    /// Byte 0 under reserved key `index` of the port with index `port`, whether or not anything is registered there.
+    /// Byte 0 of reserved key `index` of the port with index `port`. Memory need not be registered there.
     pub fn reserved(port: u16, index: u32) -> Self {
         ShortKey::new(port, index as usize, 0)
     }
@@ -49,7 +49,7 @@ impl ShortKey {
         )
     }
 
-    /// Bytes from the beginning of the registered memory.
+    /// Offset from the beginning of the registered memory.
     #[inline(always)]
     pub fn offset(self) -> usize {
         (self.0 & ((1 << OFFSET_BITS) - 1)) as usize
@@ -60,19 +60,19 @@ impl ShortKey {
         (self.0 >> OFFSET_BITS) as usize & (KEYS - 1)
     }
 
-    /// All but the offset.
+    /// The key without the offset.
     #[inline(always)]
     pub(super) fn name(self) -> u32 {
         (self.0 >> OFFSET_BITS) as u32
     }
 }
 
-/// What peers read of a key.
+/// Entry of a key, as peers read it.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub(super) struct KeyEntry {
     sequence: u32,
-    /// [`ShortKey::name`], 0 for none.
+    /// [`ShortKey::name`]. 0: no key.
     pub name: u32,
     pub region: [u8; BUNDLE_LEN],
 }
@@ -83,18 +83,18 @@ impl Listed for KeyEntry {
     }
 }
 
-/// Bytes of a port's table region up to the end of the entries.
+/// Offset of the end of the entries in a port's table region.
 pub(super) const TABLE_END: usize = entry(KEYS);
 
-/// Where the entry of key `index` lies in a port's table region: behind the header.
+/// Offset of the entry of key `index` in a port's table region, after the header.
 pub(super) const fn entry(index: usize) -> usize {
     HEADER_LEN + index * size_of::<KeyEntry>()
 }
 
-/// What the owner's own commands read of a key.
+/// Entry of a key for the owner's own commands.
 #[derive(Debug, Default)]
 struct Own {
-    /// [`ShortKey::name`], 0 for none.
+    /// [`ShortKey::name`]. 0: no key.
     name: AtomicU32,
     rights: AtomicU32,
     base: AtomicUsize,
@@ -117,13 +117,13 @@ struct Registrations {
     used: usize,
 }
 
-/// The keys of a port, as its owner has them.
+/// The keys of a port of this process.
 pub(super) struct KeyTable {
     /// Index of the port.
     port: u16,
     own: Box<[Own; KEYS]>,
     registrations: Mutex<Registrations>,
-    /// Guards writing of the shared table.
+    /// Held while the shared table is written.
     writing: Mutex<()>,
 }
 
@@ -138,10 +138,10 @@ impl KeyTable {
         }
     }
 
-    /// Registers memory under a new key, or once more under the one that it has. Errors: [`Error::Exhausted`].
+    /// Registers memory under a new key, or counts another registration of its present key. Errors: [`Error::Exhausted`], and as [`Engine::register`].
     ///
     /// # Safety
-    /// As [`Engine::register`], until the key is released as often as it was given.
+    /// As [`Engine::register`], until the key is released as often as it was returned.
     pub unsafe fn register(
         &self,
         engine: &Engine,
@@ -164,7 +164,7 @@ impl KeyTable {
             return Err(Error::Exhausted(format!("keys (a port has {KEYS})")));
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, as for `Engine::register`.
         let region = unsafe { engine.register(base, len, rights) }?;
         let index = all.free.pop().unwrap_or_else(|| {
             all.used += 1;
@@ -186,7 +186,7 @@ impl KeyTable {
         Ok(key)
     }
 
-    /// Registers memory under the reserved key `index`. Errors: [`Error::Taken`].
+    /// Registers memory under the reserved key `index`. Errors: [`Error::Taken`], and as [`Engine::register`].
     ///
     /// # Safety
     /// As [`KeyTable::register`].
@@ -204,7 +204,7 @@ impl KeyTable {
             return Err(Error::Taken(format!("key {index}")));
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, as for `Engine::register`.
         let region = unsafe { engine.register(base, len, rights) }?;
         let key = ShortKey::reserved(self.port, index);
         self.list(table, key, &region, rights)?;
@@ -235,7 +235,7 @@ impl KeyTable {
         Ok(())
     }
 
-    /// Takes back one registration under `key`, which must point at the beginning. Errors: [`Error::StaleRegion`].
+    /// Releases one registration of `key`. The offset of `key` must be 0. Errors: [`Error::StaleRegion`].
     pub fn release(&self, table: &Region, key: ShortKey) -> Result<()> {
         let mut all = self.registrations.lock();
         let index = key.index();
@@ -262,7 +262,7 @@ impl KeyTable {
         Ok(())
     }
 
-    /// Takes all registrations back.
+    /// Releases all registrations.
     pub fn release_all(&self, table: &Region) {
         let mut all = self.registrations.lock();
         for index in all.by_index.keys() {
@@ -274,7 +274,7 @@ impl KeyTable {
         *all = Registrations::default();
     }
 
-    /// `len` bytes at `key` as an operand of a command of this process.
+    /// `len` bytes at `key`, as an operand of a command of this process.
     #[inline(always)]
     pub fn local(&self, key: ShortKey, len: usize, write: bool) -> Result<Local, Reach> {
         let own = &self.own[key.index()];
@@ -292,7 +292,7 @@ impl KeyTable {
     }
 }
 
-/// Why memory under a key cannot be used.
+/// Reason why memory under a key is not usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     Key,
@@ -301,7 +301,7 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// For the source of a put.
+    /// The fault for the source of a put.
     #[cold]
     pub fn at_send(self) -> Fault {
         match self {
@@ -311,7 +311,7 @@ impl Reach {
         }
     }
 
-    /// For the destination of a get.
+    /// The fault for the destination of a get.
     #[cold]
     pub fn at_return(self) -> Fault {
         match self {
@@ -321,7 +321,7 @@ impl Reach {
         }
     }
 
-    /// For the target.
+    /// The fault for memory of the target.
     #[cold]
     pub fn at_target(self) -> Fault {
         match self {
@@ -332,7 +332,7 @@ impl Reach {
     }
 }
 
-/// A first byte outside is a wrong key, a last one a wrong length (uTofu guide §3.1.2.1).
+/// A first byte outside is a wrong key; a last byte outside is a wrong length (uTofu guide §3.1.2.1).
 #[inline(always)]
 pub(super) fn within(offset: usize, len: usize, region_len: usize) -> Result<(), Reach> {
     if offset <= region_len && len <= region_len - offset {

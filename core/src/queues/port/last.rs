@@ -1,28 +1,27 @@
-//! What a program sees that waits for a put by polling its memory (uTofu guide §2.2.10, §6.1.3.1): of data within one cache line, and
-//! of a strongly ordered put of any length, the end becomes visible after everything before it; of other data the end of each line
-//! after that line.
+//! Visibility of a put to a program that polls its memory (uTofu guide §2.2.10, §6.1.3.1). Within one cache line, and in a strongly ordered put of any length,
+//! the end becomes visible after all earlier bytes. In other puts, the end of each line becomes visible after the rest of that line.
 //!
-//! Transports that complete in the call do all of it by [`Flags::LINES`], since they go through the lines in ascending order. Others may
-//! write lines in any order: an end that must come last is an operation of its own.
+//! Transports that complete in the call write lines in ascending order, so [`Flags::LINES`] is sufficient. Other transports may write lines in any order.
+//! There, an end that must be last is a second operation.
 
 use crate::Flags;
 use crate::lines::{LINE, last_word, rest_of_line};
 
-/// How a transfer of `len` bytes to `address` is cut on a transport that reorders.
+/// The two operations of a transfer of `len` bytes to `address`, on a transport that reorders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Bytes of the first operation.
     pub first: usize,
-    /// What it asks for in addition.
+    /// Additional flags of the first operation.
     pub lines: Flags,
-    /// Bytes at the end that come after the first operation; 0 where that is enough by itself.
+    /// Bytes at the end that follow the first operation. 0: one operation is sufficient.
     pub last: usize,
 }
 
 impl Cut {
     pub fn of(address: usize, len: usize, ordered: bool) -> Self {
         let word = last_word(address, len);
-        // A word that is all there is goes as one anyway.
+        // A transfer of one word needs no second operation.
         let apart = (len > word) & (ordered | (len <= LINE));
         let last = if apart { word } else { 0 };
         let first = len - last;

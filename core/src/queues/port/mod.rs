@@ -1,8 +1,8 @@
-//! What an endpoint offers to peers that know only its name: registered memory under short keys, an inbox for notices, and
-//! commands that arrivals trigger. And how it issues commands of its own.
+//! Ports: endpoints that peers find by name. A port offers registered memory under short keys, an inbox for notices, and commands that arrivals trigger. Its
+//! owner also issues commands with it.
 //!
-//! Nobody has to answer anybody: a port's table of keys is read, its inbox filled and its triggered commands carried out by
-//! whoever needs it, while its owner computes. Where peers do not map the port's memory, its owner's process carries the commands out.
+//! The owner of a port may compute without calls to the library. Peers read its key table, fill its inbox and carry out its triggered commands. If peers do not
+//! map the port's memory, its owner's process carries out the commands.
 
 mod carry;
 mod command;

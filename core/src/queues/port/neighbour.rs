@@ -1,4 +1,4 @@
-//! Other processes by their place, and their ports by index: found once each, without their help.
+//! Lookup of other processes by place, and of their ports by index. Each is found once, without help of its process.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -25,62 +25,62 @@ use crate::rendezvous::Found;
 use crate::transport::Life;
 use crate::{Error, Result, driver, tell_refusal, waits};
 
-/// How often the lives of known processes are looked at while something is waited for.
+/// Shortest interval between liveness checks of known processes.
 const LOOK: Duration = Duration::from_millis(100);
-/// A look takes at most this part of the time, however many processes there are to look at and however few cores.
+/// Liveness checks take at most this fraction (1/64) of the time, for any number of processes and cores.
 pub const LOOK_PART: u32 = 64;
-/// How many processes that may be unknown are looked at together.
+/// Number of processes that [`Network::look_at_some`] checks in a call.
 const SOME: u32 = 32;
 
-/// A process that has been found at a place.
+/// A process that was found at a place.
 struct Neighbour {
-    /// Tells it from others that had the place before.
+    /// Distinguishes the processes that had the place.
     generation: u32,
     connection: Connection,
     directory: RemoteRegion,
-    /// Those that have been found: pointers that own, as [`Arc::into_raw`] makes them.
+    /// Ports that were found: owning pointers, made by [`Arc::into_raw`].
     ports: Box<[AtomicPtr<RemotePort>; PORTS]>,
-    /// Its death has been noticed here.
+    /// This process has noticed its end.
     mourned: AtomicBool,
 }
 
-/// Who is at a place, as far as that has been looked for.
+/// The process at a place, if it was looked up.
 #[derive(Default)]
 struct Place {
     neighbour: AtomicPtr<Neighbour>,
-    /// Its barrier gates.
+    /// Barrier gates of the process.
     gates: AtomicPtr<RemoteGates>,
 }
 
 /// The barrier gates of a process.
 pub(super) struct RemoteGates {
     pub region: RemoteRegion,
-    /// Where they are mapped here, and executed by whoever brings an input; null where they get messages.
+    /// Mapped base, if a process that delivers an input executes the gates. Null: gates get messages.
     base: *mut u8,
 }
 
 // SAFETY:
-// - the pointer is the region's, which is Send, or null.
+// - the pointer is null, or the base of the region, which is Send.
 unsafe impl Send for RemoteGates {}
 
-/// The processes of a job that have taken a place. Ports are found and used in [calls](crate::calls::Call), and by the progress
-/// thread while it holds the queues of a port of this process: they stay as long, whatever becomes of them.
+/// The processes of a job with a place. [Calls](crate::calls::Call) find and use ports, and so does the progress thread while it holds the queues of a port of
+/// this process. Ports stay valid until the call ends or the queues are released.
 pub struct Network {
     engine: Engine,
     job: Places,
     service: Service,
     places: Box<[Place]>,
-    /// For each place: held by who finds it, its gates or its ports.
+    /// Indexed by place. Held during a lookup of the process, its gates or its ports.
     finding: Box<[Mutex<()>]>,
-    /// Processes, ports and keys found before.
+    /// Retired processes, ports and keys.
     limbo: Limbo,
     pid: u32,
     next_look: Mutex<Instant>,
-    /// Where peers do not map them.
+    /// Set if peers do not map gates.
     own_gates: OnceLock<&'static [Gate]>,
 }
 
-/// Why a process or its port cannot be found.
+/// The fault for a process or port that is not found.
 #[cold]
 fn not_found(error: Error) -> Fault {
     tell_refusal(&error);
@@ -91,7 +91,7 @@ fn not_found(error: Error) -> Fault {
 }
 
 impl Network {
-    /// The network of the processes at the places of `job`.
+    /// The network of the processes at the places of `job`. Errors: as [`Engine::endpoint`].
     pub fn new(engine: Engine, job: impl Into<Places>) -> Result<Self> {
         let job = job.into();
         let places = job.here().layout().places;
@@ -114,34 +114,34 @@ impl Network {
         &self.engine
     }
 
-    /// Where processes meet.
+    /// The places of the job.
     pub fn job(&self) -> &Places {
         &self.job
     }
 
-    /// Counts the turns of a user of ports or gates that makes no [calls](crate::calls::Call), one thread at a time.
+    /// A counter of turns for a user of ports or gates that makes no [calls](crate::calls::Call). One thread at a time may use it.
     pub fn turns(&self) -> Arc<Turns> {
         self.limbo.turns()
     }
 
-    /// Where processes, ports and keys wait that are not found any more.
+    /// Holds retired processes, ports and keys until no call can read them.
     pub(super) fn limbo(&self) -> &Limbo {
         &self.limbo
     }
 
-    /// This process.
+    /// Pid of this process.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether a process has ended, so that no thread of it runs any more.
+    /// Whether a process has ended with all its threads.
     #[cold]
     pub(super) fn has_ended(&self, pid: u32) -> bool {
         crate::job::process_ended(pid)
     }
 
-    /// Port `index` of the process at `place`. After the first time: a few loads. Errors: [`Fault::Peer`]; [`Fault::Other`] where the
-    /// system does not let this process reach it, which is told.
+    /// Port `index` of the process at `place`. A few loads, except at the first time. Errors: [`Fault::Peer`]; [`Fault::Other`] if the system refuses access,
+    /// with a message.
     #[inline(always)]
     pub(super) fn port(&self, place: u16, index: u16) -> Result<&RemotePort, Fault> {
         match self.port_fast(place, index) {
@@ -150,18 +150,18 @@ impl Network {
         }
     }
 
-    /// The same, if it has been found before and is still there.
+    /// [`port`](Self::port), if it was found before and is current.
     #[inline(always)]
     pub(super) fn port_fast(&self, place: u16, index: u16) -> Option<&RemotePort> {
         let neighbour = self.places.get(usize::from(place))?.neighbour()?;
         let known = neighbour.ports.get(usize::from(index))?;
         // SAFETY:
-        // - null, or made by Arc::into_raw and kept until this call is over.
+        // - null, or made by Arc::into_raw; kept until this call is over.
         let port = unsafe { known.load(Ordering::Acquire).as_ref() }?;
         port.is_current().then_some(port)
     }
 
-    /// The same, for callers that keep it longer than this call.
+    /// [`port`](Self::port), for callers that keep it longer than this call.
     ///
     /// # Safety
     /// This thread is in a call, or holds the queues of a port of this process in a turn.
@@ -175,23 +175,22 @@ impl Network {
             return None;
         }
         // SAFETY:
-        // - made by Arc::into_raw; what it owns is not given back before this call is over.
+        // - made by Arc::into_raw; the network's reference is not dropped before this call is over.
         unsafe {
             Arc::increment_strong_count(port);
             Some(Arc::from_raw(port))
         }
     }
 
-    /// Barrier gate `index` of the process at `place`. After the first time: a few loads. Errors: [`Error::PeerDead`],
-    /// [`Error::StaleRegion`] if it has no gates, [`Error::Unsupported`] where they are not mapped here, and not this process's.
+    /// Barrier gate `index` of the process at `place`. A few loads, except at the first time. Errors: [`Error::PeerDead`]; [`Error::StaleRegion`] if the
+    /// process has no gates; [`Error::Unsupported`] if the gate is not mapped, and belongs to another process; as [`RemoteRegion::check`] for the index.
     ///
     /// # Safety
-    /// This thread is in a [call](crate::calls::Call), or in a turn that is counted by [`turns`](Self::turns), and is done with the gate before
-    /// the end of either.
+    /// This thread is in a [call](crate::calls::Call), or in a turn that [`turns`](Self::turns) counts. It uses the gate only until the call or turn ends.
     #[inline]
     pub unsafe fn gate(&self, place: u16, index: usize) -> Result<&Gate> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: this thread is in a call or turn.
         let gates = unsafe { self.gates(place) }?;
         let base = gates.base;
         if base.is_null() {
@@ -201,8 +200,7 @@ impl Network {
             .region
             .check(index * size_of::<Gate>(), size_of::<Gate>(), Rights::FULL)?;
         // SAFETY:
-        // - in bounds, as just checked, and mapped as long as the region is kept: until the caller's call is over; aligned, as
-        //   `find_gates` has seen.
+        // - in bounds, as just checked. Mapped while the region is kept: until the call or turn ends. `find_gates` has checked the alignment.
         Ok(unsafe { Gate::at(base, index) })
     }
 
@@ -219,22 +217,22 @@ impl Network {
         }
     }
 
-    /// The gates that barrier gate `index` of the process at `place` is set to get inputs from and to send outputs to, wherever it is.
-    /// Errors: as for [`gate`](Self::gate), and what became of reading it.
+    /// The configured sources and destinations of barrier gate `index` of the process at `place`, mapped or not. Errors: as for [`gate`](Self::gate); errors of
+    /// the read.
     ///
     /// # Safety
     /// As for [`gate`](Self::gate).
     #[cold]
     pub unsafe fn gate_neighbours(&self, place: u16, index: usize) -> Result<Vec<u64>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, as for `gate`.
         let gates = unsafe { self.gates(place) }?;
         let mut bytes = [0; gate::SETTINGS];
         self.read(&gates.region, index * size_of::<Gate>(), &mut bytes)?;
         Ok(gate::neighbours_in(&bytes))
     }
 
-    /// Of gates that peers do not map, those of this process are. Errors: [`Error::Unsupported`] for others.
+    /// A gate of this process, if peers do not map gates. Errors: [`Error::Unsupported`] for gates of other processes.
     #[cold]
     fn own_gate(&self, place: u16, index: usize) -> Result<&Gate> {
         let own = self
@@ -271,12 +269,12 @@ impl Network {
         let region = neighbour
             .connection
             .import(&RegionKey::from_bytes(&listed.data)?)?;
-        // Where one route is not mapped, owners execute all of theirs: what several processes sent on would come in any order.
+        // If one route is not mapped, each owner executes all its gates. Otherwise several processes would forward outputs, in no fixed order.
         let base = match self.engine.is_mapped() {
             true => region.parts().base,
             false => null_mut(),
         };
-        // What it lists may be anything.
+        // The owner may list any region.
         if !base.addr().is_multiple_of(align_of::<Gate>()) {
             return Err(Error::StaleRegion);
         }
@@ -298,7 +296,7 @@ impl Network {
             .get(usize::from(index))
             .ok_or(Error::StaleRegion)?;
         // SAFETY:
-        // - null, or made by Arc::into_raw and kept until this call is over.
+        // - null, or made by Arc::into_raw; kept until this call is over.
         if let Some(port) = unsafe { slot.load(Ordering::Acquire).as_ref() }
             && port.is_current()
         {
@@ -328,7 +326,7 @@ impl Network {
         let old = slot.swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
-            // - made by Arc::into_raw above; the swap gave what it owns to this thread alone.
+            // - made by Arc::into_raw above, in an earlier call; the swap passed its reference to this thread alone.
             let old = unsafe { Arc::from_raw(old) };
             self.limbo.retire(Box::new(old), WEIGHTS.0);
         }
@@ -342,7 +340,7 @@ impl Network {
         Ok((place.ok_or(Error::PeerDead)?, number.into()))
     }
 
-    /// The process at place `number`, which lives. Under the lock for finding it.
+    /// The live process at place `number`. The caller holds the lock for lookups.
     fn neighbour<'a>(&'a self, place: &'a Place, number: u32) -> Result<&'a Neighbour> {
         let found = self.job.find(number)?.ok_or(Error::PeerDead)?;
         let known = place.neighbour();
@@ -356,14 +354,14 @@ impl Network {
                 }
                 if !old.is_null() {
                     // SAFETY:
-                    // - made by Box::into_raw above; the swap gave it to this thread alone.
+                    // - made by Box::into_raw above, in an earlier call; the swap passed it to this thread alone.
                     let old = unsafe { Box::from_raw(old) };
-                    // VCQs may remember them.
+                    // VCQs may still refer to the ports.
                     let ports = old.known_ports().inspect(|port| port.has_left()).count();
                     self.limbo.retire(old, (1 + ports) * WEIGHTS.0);
                 }
                 // SAFETY:
-                // - just made; it stays at least until the lock is let go of, or as long as this call holds queues.
+                // - just made; it lives at least until the lock is released, or until this call releases its queues.
                 unsafe { &*fresh }
             }
         };
@@ -385,7 +383,7 @@ impl Network {
         })
     }
 
-    /// Whether memory could not be reached because its process has gone.
+    /// The fault for memory that was not reached: its process may have ended.
     #[cold]
     pub(super) fn blame(&self, port: &RemotePort, reach: Reach) -> Fault {
         if reach == Reach::Key && (!port.is_current() || port.owner_has_gone()) {
@@ -395,19 +393,19 @@ impl Network {
         }
     }
 
-    /// Reads from another process's region, waiting for it.
+    /// Reads from another process's region. Blocks.
     pub(super) fn read(&self, region: &RemoteRegion, offset: usize, into: &mut [u8]) -> Result<()> {
         self.service
             .read(&self.engine, Remote { region, offset }, into)
     }
 
-    /// Writes a few bytes to another process's region, waiting for it.
+    /// Writes a few bytes to another process's region. Blocks.
     pub(super) fn write(&self, from: &[u8], region: &RemoteRegion, offset: usize) -> Result<()> {
         self.service
             .write(&self.engine, from, Remote { region, offset })
     }
 
-    /// Copies between the memory of two processes, waiting for it.
+    /// Copies between the memory of two processes. Blocks.
     pub(super) fn relay(
         &self,
         from: Remote<'_>,
@@ -418,13 +416,13 @@ impl Network {
         self.service.relay(&self.engine, from, to, len, flags)
     }
 
-    /// Delivers a notice, waiting for that. A full inbox is its owner's failure.
+    /// Delivers a notice. Blocks. Errors are ignored: a full inbox is an error of its owner.
     pub(super) fn tell(&self, port: &RemotePort, notice: PortNotice) {
         let record = notice.to_record();
         let _ = self.service.deliver(&self.engine, port.inbox(), record);
     }
 
-    /// Leaves the job: others find nothing here any more.
+    /// Leaves the job: peers find nothing here any more.
     pub fn leave(&self) {
         self.engine.leave();
         self.job.leave();
@@ -442,8 +440,8 @@ impl Network {
         self.job.has_died(place)
     }
 
-    /// Looks at the lives of some processes, whether they are known here or not, from one place on; gives the place at which to go on
-    /// the next time. If all who wait do so, every death is soon counted by somebody ([`Places::deaths`]), though each looks at few.
+    /// Checks the liveness of some processes, known or not, from place `from` on. Returns the place of the next check. If all waiting processes call it, one of
+    /// them soon counts each death ([`Places::deaths`]), though each checks few.
     #[cold]
     pub fn look_at_some(&self, from: u32) -> u32 {
         let places = self.job.places_used().max(1);
@@ -454,8 +452,8 @@ impl Network {
         (from + some) % places
     }
 
-    /// Looks at the lives of known processes, now and then: whoever has died takes nothing more, here and elsewhere; what it was
-    /// carrying out for others is gone on with.
+    /// Checks the liveness of known processes, at intervals. Marks the ports of an ended process here, notes its death for all processes, and continues the
+    /// triggered commands that it was carrying out.
     #[cold]
     pub(super) fn look(&self) {
         let Some(mut next) = self.next_look.try_lock() else {
@@ -467,7 +465,7 @@ impl Network {
         }
         let mut deaths = false;
         for (place, neighbour) in self.known() {
-            // Buries the dead.
+            // Once a process has ended, `life` also refuses further operations on its regions.
             let life = neighbour.connection.life();
             if life == Life::Alive {
                 continue;
@@ -486,7 +484,7 @@ impl Network {
     }
 
     fn known(&self) -> impl Iterator<Item = (u32, &Neighbour)> {
-        // Beyond them there never was anybody.
+        // No process ever had a place from there on.
         (0..self.job.places_used())
             .zip(&self.places)
             .filter_map(|(number, place)| Some((number, place.neighbour()?)))
@@ -511,7 +509,7 @@ impl Drop for Network {
             let neighbour = place.neighbour.load(Ordering::Acquire);
             if !neighbour.is_null() {
                 // SAFETY:
-                // - made by Box::into_raw, and nobody else has a reference to self any more.
+                // - made by Box::into_raw; `&mut self` excludes other references.
                 drop(unsafe { Box::from_raw(neighbour) });
             }
             drop(place.take_gates());
@@ -520,25 +518,25 @@ impl Drop for Network {
 }
 
 impl Place {
-    /// For calls that hold the queues of a port of this process, and whoever holds the lock for finding it.
+    /// For calls that hold the queues of a port of this process, and for holders of the lock for lookups.
     #[inline(always)]
     fn neighbour(&self) -> Option<&Neighbour> {
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until the call is over in which it was read; it is retired under that lock.
+        // - null, or made by Box::into_raw; kept until the call that read it is over. It is retired under that lock.
         unsafe { self.neighbour.load(Ordering::Acquire).as_ref() }
     }
 
     #[inline(always)]
     fn gates(&self) -> Option<&RemoteGates> {
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until the call is over in which it was read.
+        // - null, or made by Box::into_raw; kept until the call that read it is over.
         unsafe { self.gates.load(Ordering::Acquire).as_ref() }
     }
 
     fn take_gates(&self) -> Option<Box<RemoteGates>> {
         let gates = self.gates.swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
-        // - made by Box::into_raw; the swap gave it to this thread alone.
+        // - made by Box::into_raw; the swap passed it to this thread alone.
         (!gates.is_null()).then(|| unsafe { Box::from_raw(gates) })
     }
 }
@@ -547,7 +545,7 @@ impl Neighbour {
     fn known_ports(&self) -> impl Iterator<Item = &RemotePort> {
         self.ports.iter().filter_map(|known| {
             // SAFETY:
-            // - null, or made by Arc::into_raw and kept until the call is over in which it was read.
+            // - null, or made by Arc::into_raw; kept until the call that read it is over.
             unsafe { known.load(Ordering::Acquire).as_ref() }
         })
     }
@@ -559,7 +557,7 @@ impl Drop for Neighbour {
             let port = known.load(Ordering::Acquire);
             if !port.is_null() {
                 // SAFETY:
-                // - made by Arc::into_raw; nobody finds it here any more.
+                // - made by Arc::into_raw; no thread can find it here any more.
                 drop(unsafe { Arc::from_raw(port) });
             }
         }

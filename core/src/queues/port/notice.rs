@@ -1,22 +1,22 @@
-//! What a port learns of operations: of its own ones, and of those of others at its memory.
+//! Notices of a port: about its own operations, and about operations of peers on its memory.
 
 use crate::inbox::Record;
 
-/// Which operation a notice is about, and which side of it the notice went to (uTofu guide §3.7.8.1).
+/// Operation of a notice, and the side that gets the notice (uTofu guide §3.7.8.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum NoticeKind {
-    /// An own put is complete.
+    /// A put of this port is complete.
     LocalPut = 0,
-    /// Somebody's put has arrived.
+    /// A put of a peer has arrived.
     RemotePut = 1,
-    /// An own get is complete.
+    /// A get of this port is complete.
     LocalGet = 2,
-    /// Somebody's get has read.
+    /// A get of a peer has read memory.
     RemoteGet = 3,
-    /// An own atomic operation is complete.
+    /// An atomic operation of this port is complete.
     LocalAtomic = 4,
-    /// Somebody's atomic operation has changed memory.
+    /// An atomic operation of a peer has changed memory.
     RemoteAtomic = 5,
 }
 
@@ -33,31 +33,32 @@ impl NoticeKind {
     }
 }
 
-/// Why a command was not carried out. Nothing was written then.
+/// Reason why a command failed. If the failure came before the transfer, nothing was written. If it came later (the peer died, or its key was released), a part
+/// may have been written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
-    /// The own memory cannot be read: its registration does not allow that.
+    /// The registration of the source does not allow reads.
     SendMemory = 1,
-    /// The own key names no registered memory.
+    /// The source key is not registered.
     SendKey = 2,
-    /// The range leaves the own registered memory.
+    /// The range exceeds the registered source memory.
     SendLength = 3,
-    /// The peer has gone, or has no such port (yet).
+    /// The peer has ended, or has no such port (yet).
     Peer = 4,
-    /// The own memory cannot be written.
+    /// The registration of the destination does not allow writes.
     LocalMemory = 5,
-    /// As [`Fault::SendKey`], found when data came back.
+    /// The destination key of a get is not registered.
     LocalKey = 6,
-    /// As [`Fault::SendLength`], found when data came back.
+    /// The range exceeds the registered destination memory of a get.
     LocalLength = 7,
-    /// The peer's registration does not allow the access, or the place is not aligned as it needs.
+    /// The peer's registration does not allow the access, or the address is misaligned.
     RemoteMemory = 8,
-    /// The peer's key names no registered memory.
+    /// The peer's key is not registered.
     RemoteKey = 9,
-    /// The range leaves the peer's registered memory.
+    /// The range exceeds the peer's registered memory.
     RemoteLength = 10,
-    /// Anything else.
+    /// Another reason.
     Other = 11,
 }
 
@@ -80,29 +81,29 @@ impl Fault {
     }
 }
 
-/// One notice (uTofu guide §3.7.6.1).
+/// A notice (uTofu guide §3.7.6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortNotice {
-    /// What it is about.
+    /// Operation and side.
     pub kind: NoticeKind,
-    /// Why the operation failed, if it did.
+    /// Reason, if the operation failed.
     pub fault: Option<Fault>,
-    /// The byte given with the command.
+    /// The byte of the command.
     pub edata: u8,
-    /// The other port: what the command named it, or what it names itself.
+    /// The other port: the name in the command, or the name that the peer gave itself.
     pub peer: u64,
-    /// The previous value, for [`NoticeKind::LocalAtomic`]; else where the data ends at the initiator, for gets.
+    /// For [`NoticeKind::LocalAtomic`], the previous value. For gets, the end of the data at the initiator.
     pub value: u64,
-    /// Where the data ends (begins, for atomics) at the target.
+    /// End of the data at the target. For atomics, the beginning.
     pub remote: u64,
 }
 
-/// A notice as it waits in the port's own queue: whole words, since a word that was stored in parts is slow to load.
+/// A notice in the port's own queue. All fields are whole words: a load of a word that was stored in parts is slow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Packed([u64; 4]);
 
 impl Packed {
-    /// Takes the words one by one: two at once would be loaded before they are stored.
+    /// Loads the words one by one: a load of two words stalls until the stores of both are complete.
     #[inline(always)]
     fn open(waiting: &Self) -> PortNotice {
         let [head, peer, value, remote] = &waiting.0;
@@ -118,10 +119,10 @@ impl Packed {
     }
 }
 
-/// Notices in the order of arrival. Its calls are inlined, which those of `VecDeque` need not be.
+/// Notices in order of arrival. Unlike in `VecDeque`, all calls are inlined.
 #[derive(Default)]
 pub(super) struct Notices {
-    /// As many as a power of two, or none.
+    /// The length is a power of two, or 0.
     ring: Vec<Packed>,
     first: usize,
     len: usize,

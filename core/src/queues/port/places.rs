@@ -1,4 +1,4 @@
-//! Where the processes of a job are found: those of this host in its rendezvous file, those of other hosts by what the launcher carries.
+//! Lookup of a job's processes: on this host in the rendezvous file, on other hosts through the launcher.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use crate::rendezvous::{Found, PROPERTIES_LEN, Rendezvous};
 use crate::transport::Life;
 use crate::{Error, Result};
 
-/// What processes publish under this name: address, key, and the properties of their host's file.
+/// Name of the published value: address, key, and the properties of the host's rendezvous file.
 const NAME: &str = "places";
-/// Processes join once.
+/// The only cycle: a process joins once.
 const CYCLE: u32 = 1;
 const VALUE: usize = 2 * BUNDLE_LEN + PROPERTIES_LEN;
 
-/// The places of a job. Where it has ranks on other hosts, these are at the places that their ranks number.
+/// The places of a job. A rank on another host has its rank number as its place.
 pub struct Places {
     here: Rendezvous,
     afar: Option<Afar>,
 }
 
-/// Other hosts.
+/// The other hosts.
 struct Afar {
     bootstrap: Arc<dyn Bootstrap>,
-    /// By place.
+    /// Indexed by place.
     known: Mutex<HashMap<u32, Known>>,
-    /// Deaths that have been noticed here.
+    /// Deaths detected by this process.
     deaths: AtomicU64,
 }
 
-/// What is known of a process of another host.
+/// State of a process on another host.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Tells it from one that had the place before.
+    /// Distinguishes the processes that had the place.
     generation: u32,
     dead: bool,
 }
@@ -50,7 +50,7 @@ impl From<Rendezvous> for Places {
 }
 
 impl Places {
-    /// Of a job that has ranks on other hosts, too, as `bootstrap` tells.
+    /// A job with ranks on other hosts, reachable through `bootstrap`.
     pub fn beyond(here: Rendezvous, bootstrap: Arc<dyn Bootstrap>) -> Self {
         let afar = Afar {
             bootstrap,
@@ -68,13 +68,12 @@ impl Places {
         &self.here
     }
 
-    /// Whether this host's file has all of them.
+    /// Whether all processes are in this host's file.
     pub fn are_all_here(&self) -> bool {
         self.afar.is_none()
     }
 
-    /// Shows others the way to this process: see [`Rendezvous::publish`]. Errors: also those of [`Bootstrap::publish`] and
-    /// [`Bootstrap::commit`].
+    /// Publishes the address of this process: see [`Rendezvous::publish`]. Errors: as there, and as [`Bootstrap::publish`] and [`Bootstrap::commit`].
     pub fn publish(&self, address: &Address, key: &RegionKey) -> Result<()> {
         self.here.publish(address, key)?;
         let Some(Afar { bootstrap, .. }) = &self.afar else {
@@ -89,16 +88,15 @@ impl Places {
         bootstrap.commit()
     }
 
-    /// The other hosts, if the process at `place` is on one of them.
+    /// The other hosts, if the process at `place` is on one.
     fn beyond_this_host(&self, place: u32) -> Option<&Afar> {
         let afar = self.afar.as_ref()?;
         let other = place < afar.bootstrap.size() && !afar.bootstrap.shares_host(place);
         other.then_some(afar)
     }
 
-    /// What the process at `place` has published; `None` while there is nobody, or nothing published. Of this host without a wait for
-    /// anybody. Errors: as [`Rendezvous::find`] and [`Bootstrap::fetch`]; [`Error::Unreachable`] if the hosts have not been set up
-    /// alike.
+    /// The published values of the process at `place`. `None`: no process, or nothing is published. Does not wait for processes of this host. Errors: as
+    /// [`Rendezvous::find`] and [`Bootstrap::fetch`]; [`Error::Unreachable`] if the hosts have different settings.
     pub fn find(&self, place: u32) -> Result<Option<Found>> {
         match self.beyond_this_host(place) {
             Some(afar) => afar.find(place, self.here.properties()),
@@ -106,7 +104,7 @@ impl Places {
         }
     }
 
-    /// Whether the process that has `place` is known to have ended without leaving. May read /proc.
+    /// Whether the process at `place` has ended without leaving, as far as known. May read /proc.
     pub fn has_died(&self, place: u32) -> bool {
         match self.beyond_this_host(place) {
             Some(afar) => afar.has_died(place),
@@ -114,7 +112,7 @@ impl Places {
         }
     }
 
-    /// A peer at `place` was seen to have ended.
+    /// Notes the end of a peer at `place`.
     pub fn take_notice(&self, place: u32, life: Life) {
         match self.beyond_this_host(place) {
             Some(afar) if life == Life::Dead => afar.mark_dead(place),
@@ -123,7 +121,7 @@ impl Places {
         }
     }
 
-    /// Grows whenever a death has been noticed: who finds it unchanged need not look again at those that lived when it was last read.
+    /// Increases with each detected death. While it is unchanged, processes that lived at the last read need no new check.
     pub fn deaths(&self) -> u64 {
         let afar = self.afar.as_ref().map_or(0, |afar| {
             let told = afar.bootstrap.deaths().load(Ordering::Acquire);
@@ -132,17 +130,17 @@ impl Places {
         self.here.deaths() + afar
     }
 
-    /// No place from this one on was ever taken.
+    /// No place from this number on was ever taken.
     pub fn places_used(&self) -> u32 {
         let ranks = self.afar.as_ref().map_or(0, |afar| afar.bootstrap.size());
         self.here.places_used().max(ranks)
     }
 
-    /// For a process that ends: others find nothing here any more.
+    /// Leaves the job, at the end of the process. Peers find nothing here any more.
     pub fn leave(&self) {
         self.here.end();
         if let Some(afar) = &self.afar {
-            // Nobody is left who could do something about it.
+            // The process ends, and cannot handle an error.
             let _ = afar.bootstrap.leave();
         }
     }
@@ -168,7 +166,7 @@ impl Afar {
             )));
         }
         let found = Found {
-            // It means nothing here.
+            // Not used for other hosts.
             pid: 0,
             address: Address::from_bytes(&way[..BUNDLE_LEN])?,
             key: RegionKey::from_bytes(&way[BUNDLE_LEN..])?,
@@ -195,7 +193,7 @@ impl Afar {
         known.is_some_and(|known| known.dead) || self.bootstrap.state(place) == Ok(RankState::Dead)
     }
 
-    /// The process that was found at a place is dead.
+    /// Marks the process that was found at `place` as dead.
     fn mark_dead(&self, place: u32) {
         if let Some(known) = self.known.lock().get_mut(&place)
             && !known.dead

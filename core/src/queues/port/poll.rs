@@ -1,4 +1,4 @@
-//! What became of commands, and what others have done: looking at completions and notices.
+//! Polling of completions and notices.
 
 use std::sync::atomic::Ordering;
 
@@ -11,13 +11,13 @@ use crate::inbox::{InboxReader, Record};
 use crate::waits::polled;
 use crate::{Error, Result, issued, waits};
 
-/// Notices at hand that are taken between two looks at networks.
+/// Notices taken between two polls of the networks.
 const TAKEN: u32 = 16;
-/// Offers between two looks at the lives of peers.
+/// Yields of the core between two liveness checks of peers.
 const OFFERS: u32 = 16;
 
 impl Port {
-    /// The next completion that somebody wants to know of.
+    /// The next completion that was asked for, or that has a fault.
     #[inline(always)]
     pub fn poll_completion(&self, queues: &mut Queues) -> Option<Completed> {
         if self.driven {
@@ -55,13 +55,12 @@ impl Port {
         None
     }
 
-    /// The next notice: of own commands, or from others. Errors: [`Error::InboxFull`]: notices were lost, since they were not
-    /// taken in time.
+    /// The next notice, of own commands or from peers. Errors: [`Error::InboxFull`]: notices were lost, because the caller took them too late.
     #[inline(always)]
     pub fn poll_notice(&self, queues: &mut Queues) -> Result<Option<PortNotice>> {
         if let Some(notice) = notice_at_hand(queues) {
             queues.came = true;
-            // That must not keep others from coming.
+            // Notices in the queue must not delay notices from the networks.
             queues.taken += u32::from(self.driven);
             if queues.taken >= TAKEN {
                 queues.taken = 0;
@@ -99,7 +98,7 @@ impl Port {
         self.header().overflow.load(Ordering::Acquire) != 0
     }
 
-    /// Notices that have not been taken, about.
+    /// Approximate number of notices not taken.
     pub fn unread_notices(&self, queues: &mut Queues) -> usize {
         if self.driven {
             self.progress(queues);
@@ -107,7 +106,7 @@ impl Port {
         queues.notices.len() + queues.readers.iter().map(|part| part.len()).sum::<usize>()
     }
 
-    /// Nothing has happened: whoever asks again and again lets others have the core now and then.
+    /// Nothing was found. A caller that polls in a loop yields the core from time to time.
     #[inline]
     fn idle(&self, queues: &mut Queues) {
         queues.idle += 1;
@@ -133,14 +132,14 @@ impl Port {
                 part.pass_over(|pid| self.network.has_ended(pid));
             }
             if self.triggered {
-                // Whoever was about to start commands may have died.
+                // The process that was to start commands may have died.
                 let _ = self.advance();
             }
         }
     }
 }
 
-/// One that can be taken without a look at anything else.
+/// The next notice that needs no other check.
 #[inline(always)]
 fn notice_at_hand(queues: &mut Queues) -> Option<PortNotice> {
     if let Some(notice) = queues.notices.pop() {
@@ -150,9 +149,8 @@ fn notice_at_hand(queues: &mut Queues) -> Option<PortNotice> {
     Some(PortNotice::from_record(&record))
 }
 
-/// What comes next where the small part of an inbox has nothing at hand. What producers have delivered to it before they delivered
-/// to the large one is counted there when that is seen, and comes first, though another producer that has claimed a place
-/// before theirs may not be done.
+/// The next record, if the small part has none ready. A producer fills the large part after the small part. So if the large part has records, earlier records
+/// are counted in the small part. They come first, even while an unfinished claim of another producer holds them up.
 fn next_of(small: &mut InboxReader, large: &mut InboxReader) -> Option<Record> {
     if !large.has_work() {
         return None;
@@ -175,7 +173,7 @@ mod tests {
         struct Memory([u8; 2048]);
     }
 
-    /// A place that is claimed and not filled holds up the records behind it, and must not let later ones of theirs overtake them.
+    /// A claimed slot that is not filled holds up the records behind it. Later records of their producer must not overtake them.
     #[test]
     fn the_large_part_does_not_overtake_the_small_one() {
         const CLAIMS: usize = 3 * LINE;
@@ -184,7 +182,7 @@ mod tests {
         let len = InboxLayout::new(4).unwrap().size();
         assert!(len <= size_of::<Memory>());
         // SAFETY:
-        // - aligned memory of enough bytes, which outlives all that is attached; one reader of each.
+        // - aligned memory of sufficient size. It outlives readers and writers; each part has one reader.
         let (mut readers, writers) = unsafe {
             initialise(small, 4).unwrap();
             initialise(large, 4).unwrap();
@@ -197,9 +195,9 @@ mod tests {
             value,
             ..Record::default()
         };
-        // Producer 77 has claimed the first place of lap 1.
+        // Producer 77 has claimed the first slot of lap 1.
         // SAFETY:
-        // - a word of the inbox; nobody else is here.
+        // - a word of the inbox; no other thread uses it.
         unsafe { small.add(CLAIMS).cast::<u64>().write(1 << 24 | 77) };
         writers[0].push(record(1)).unwrap();
         writers[1].push(record(2)).unwrap();

@@ -1,4 +1,4 @@
-//! Another process's port, as seen from here.
+//! A port of another process.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -21,29 +21,29 @@ struct KnownKey {
     region: RemoteRegion,
 }
 
-/// A port that has been found. What its keys name is looked up once each.
+/// A port that has been found. Each key is looked up once.
 pub struct RemotePort {
-    /// Its process has left: what is mapped of it stays, but nobody is there.
+    /// Its process has ended. The memory stays mapped, but is not used.
     left: AtomicBool,
-    /// Arrivals are told to its owner's process.
+    /// Arrivals are sent to its owner's process.
     holds: bool,
-    /// Of its owner.
+    /// Place of its owner.
     place: u32,
     connection: Connection,
     table: RemoteRegion,
     inbox: RemoteRegion,
-    /// The inbox's larger part: what comes when the smaller one is full, and until it has been emptied again.
+    /// The larger part of the inbox. It is used while the smaller part is full, and until it has been emptied again.
     spill: RemoteRegion,
-    /// For both parts; `None` where they are not mapped here.
+    /// Writers of both parts. `None`: the inbox is not mapped here.
     writers: Option<[InboxWriter; 2]>,
-    /// In place: one load less on the way of a put.
+    /// An array in place saves one load in a put.
     known: [AtomicPtr<KnownKey>; KEYS],
 }
 
-/// The share of one of them in what is worth freeing ([`Limbo`](crate::limbo::Limbo)), and of a key.
+/// Weights of a port and of a key, for the decision when to free them ([`Limbo`](crate::limbo::Limbo)).
 pub(super) const WEIGHTS: (usize, usize) = (32, 1);
 
-/// Whether this can be a port's table: what its owner lists may be anything.
+/// Whether the region can be a port's table. Its owner may list any region.
 pub(super) fn is_table(region: &RemoteRegion) -> bool {
     let aligned = region
         .parts()
@@ -54,7 +54,7 @@ pub(super) fn is_table(region: &RemoteRegion) -> bool {
 }
 
 impl RemotePort {
-    /// Of a region that [`is_table`].
+    /// Makes a port with a table that passes [`is_table`].
     pub(super) fn new(
         place: u32,
         connection: Connection,
@@ -69,7 +69,7 @@ impl RemotePort {
                 return None;
             }
             // SAFETY:
-            // - mapped as long as the region is held, which `self` does; what is not an inbox is refused.
+            // - mapped while the region is held, and `self` holds it; `attach` refuses memory without a valid inbox.
             unsafe { InboxWriter::attach(base, region.len()) }.ok()
         };
         let writers = writer(&inbox).and_then(|small| Some([small, writer(&spill)?]));
@@ -86,19 +86,19 @@ impl RemotePort {
         }
     }
 
-    /// Whether its owner still offers it (and lives, as far as has been noticed).
+    /// Whether its owner still offers it, and has not been seen dead.
     #[inline(always)]
     pub fn is_current(&self) -> bool {
         self.table.is_current() & !self.left.load(Ordering::Relaxed)
     }
 
-    /// Its process has been seen to have left.
+    /// Notes that its process has ended.
     #[cold]
     pub(super) fn has_left(&self) {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// What is common to its owner and its peers; `None` where it is not mapped here.
+    /// Memory shared by its owner and its peers. `None`: not mapped here.
     #[inline(always)]
     pub(super) fn header(&self) -> Option<&Header> {
         let base = self.table.parts().base;
@@ -106,19 +106,19 @@ impl RemotePort {
             return None;
         }
         // SAFETY:
-        // - there is room for a header, and it is aligned (`is_table`); it consists of atomics, and stays mapped while the region is held.
+        // - `is_table` has checked size and alignment. A header consists of atomics, and stays mapped while the region is held.
         Some(unsafe { &*base.cast::<Header>() })
     }
 
-    /// Its triggered commands; `None` if it is no session port, or not mapped here.
+    /// Its triggered commands. `None`: not a session port, or not mapped here.
     pub(super) fn trigger(&self) -> Option<Trigger<'_>> {
         let header = self.header()?;
         // SAFETY:
-        // - as for `header`; a session port's table region has room for the commands, which `Trigger::attach` checks.
+        // - as for `header`. `Trigger::attach` checks that a session port's table region has room for the commands.
         unsafe { Trigger::attach(header, self.table.len()) }
     }
 
-    /// Where its owner's process takes arrivals, if it is a session port and carries its commands out itself.
+    /// Destination of arrivals, if it is a session port that carries out its commands itself.
     pub(super) fn arrivals(&self) -> Option<Remote<'_>> {
         self.holds.then_some(Remote {
             region: &self.table,
@@ -126,7 +126,7 @@ impl RemotePort {
         })
     }
 
-    /// The line of the next notice comes while its data is on the way.
+    /// Prefetches the line of the next notice while the data is in flight.
     #[inline(always)]
     pub(super) fn prefetch_inbox(&self) {
         if let Some([small, _]) = &self.writers {
@@ -134,14 +134,14 @@ impl RemotePort {
         }
     }
 
-    /// Whether notices can be delivered by [`RemotePort::push`].
+    /// Whether [`RemotePort::push`] can deliver notices.
     #[inline(always)]
     pub(super) fn has_mapped_inbox(&self) -> bool {
         self.writers.is_some()
     }
 
-    /// Delivers a notice where the inbox is mapped. It has two parts: a small one, whose lines stay in the caches, and a large one
-    /// for what the small one has no room for. False: neither has room, or the inbox is not mapped.
+    /// Delivers a notice to a mapped inbox. The inbox has a small part, which stays in the caches, and a large part for notices that do not fit. False: both
+    /// parts are full, or the inbox is not mapped.
     #[inline(always)]
     pub(super) fn push(&self, notice: PortNotice) -> bool {
         let Some([small, large]) = &self.writers else {
@@ -156,7 +156,7 @@ impl RemotePort {
         true
     }
 
-    /// Both parts of the inbox, as [`RemotePort::push`] has them.
+    /// Both parts of the inbox, in the order of [`RemotePort::push`].
     pub(super) fn inbox(&self) -> Inbox<'_> {
         Inbox {
             first: &self.inbox,
@@ -168,7 +168,7 @@ impl RemotePort {
         }
     }
 
-    /// The owner's failure: it has not taken its notices. It will be told when it looks.
+    /// Sets the overflow word: the owner has not taken its notices in time. Its next poll returns the error.
     #[cold]
     pub(super) fn overflowed(&self) {
         if let Some(header) = self.header() {
@@ -176,24 +176,24 @@ impl RemotePort {
         }
     }
 
-    /// Looks whether the owner still runs.
+    /// Checks whether the owner has ended.
     #[cold]
     pub(super) fn owner_has_gone(&self) -> bool {
         self.connection.life() != Life::Alive
     }
 
-    /// The memory under `key`, if it has been looked up before. It may have been released since. For the call that holds a port's
-    /// queues, as all that gives regions.
+    /// The memory under `key`, if it was looked up before. It may have been released since. It is valid for the call that holds a port's queues, like all
+    /// regions here.
     #[inline(always)]
     pub(super) fn region_fast(&self, key: ShortKey) -> Option<&RemoteRegion> {
         let known = self.known[key.index()].load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by Box::into_raw and kept until the call in which it was read is over, or self is dropped.
+        // - null, or made by Box::into_raw; kept until the call that read it is over, or self is dropped.
         let known = unsafe { known.as_ref() }?;
         (known.name == key.name()).then_some(&known.region)
     }
 
-    /// The memory under `key` (whatever its offset).
+    /// The memory under `key`, for any offset.
     #[inline(always)]
     pub(super) fn region(&self, network: &Network, key: ShortKey) -> Result<&RemoteRegion, Reach> {
         match self.region_fast(key) {
@@ -242,9 +242,9 @@ impl RemotePort {
         let old = self.known[key.index()].swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
-            // - came from Box::into_raw above, and the swap gave it to this thread alone.
+            // - made by Box::into_raw above; the swap passed it to this thread alone.
             let old = unsafe { Box::from_raw(old) };
-            // Another thread, and this call, may still be reading it.
+            // Another thread, and this call, may still read it.
             network.limbo().retire(old, WEIGHTS.1);
         }
         // SAFETY:
@@ -259,7 +259,7 @@ impl Drop for RemotePort {
             let known = known.swap(null_mut(), Ordering::AcqRel);
             if !known.is_null() {
                 // SAFETY:
-                // - came from Box::into_raw, and nobody else has a reference to self any more.
+                // - made by Box::into_raw; `&mut self` excludes other references.
                 drop(unsafe { Box::from_raw(known) });
             }
         }

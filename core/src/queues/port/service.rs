@@ -1,4 +1,4 @@
-//! Operations on behalf of the engine itself: waited for, whatever the backend.
+//! Blocking operations of the engine itself, for all backends.
 
 use std::sync::atomic::Ordering;
 
@@ -9,20 +9,20 @@ use crate::op::{Flags, Inbox, Local, Remote};
 use crate::region::Rights;
 use crate::{Deadline, Result, mapped};
 
-/// Bytes that pass through at a time where neither end is mapped here.
+/// Bytes copied at a time if neither side is mapped here.
 const PIECE: usize = 64 << 10;
 
-/// An endpoint for them. Who waits for one peer holds nobody up who asks another one.
+/// An endpoint for these operations. A wait for one peer does not delay operations to other peers.
 pub struct Service(Endpoint);
 
 impl Service {
-    /// For `engine`. Errors: those of [`Engine::endpoint`].
+    /// An endpoint of `engine`. Errors: as [`Engine::endpoint`].
     pub fn new(engine: &Engine) -> Result<Self> {
         engine.endpoint(u32::MAX).map(Service)
     }
 
-    /// Reads `into.len()` bytes. Words that others change meanwhile, by atomics, are not torn where they are mapped here,
-    /// and come in one order with what [`compare_swap`](Service::compare_swap) changes.
+    /// Reads `into.len()` bytes. If the memory is mapped here, words that atomics change meanwhile are not torn. Their loads are in one order with
+    /// [`compare_swap`](Service::compare_swap).
     pub fn read(&self, engine: &Engine, from: Remote<'_>, into: &mut [u8]) -> Result<()> {
         if let Some(words) = mapped::words(from, into.len(), Rights::READ)? {
             for (word, into) in words.iter().zip(into.chunks_exact_mut(size_of::<u64>())) {
@@ -33,7 +33,7 @@ impl Service {
         self.0.read(engine, from, into, Deadline::Never)
     }
 
-    /// Writes bytes, likewise.
+    /// Writes bytes. If the memory is mapped here, words are not torn.
     pub fn write(&self, engine: &Engine, from: &[u8], to: Remote<'_>) -> Result<()> {
         if let Some(words) = mapped::words(to, from.len(), Rights::WRITE)? {
             for (word, from) in words.iter().zip(from.chunks_exact(size_of::<u64>())) {
@@ -46,7 +46,7 @@ impl Service {
             .write(engine, from, to, Flags::empty(), Deadline::Never)
     }
 
-    /// Replaces the u64 at `at` by `value` if it equals `expected`; gives what was there before.
+    /// Replaces the u64 at `at` by `value` if it equals `expected`. Returns the previous value.
     pub fn compare_swap(
         &self,
         engine: &Engine,
@@ -57,7 +57,7 @@ impl Service {
         self.0.compare_swap(engine, at, expected, value)
     }
 
-    /// Copies between memory of two other processes, in ascending pieces, each as `flags` say.
+    /// Copies between the memory of two other processes, in ascending pieces with `flags`.
     pub fn relay(
         &self,
         engine: &Engine,
@@ -74,7 +74,7 @@ impl Service {
                 desc: 0,
             };
             // SAFETY:
-            // - the source was checked above, and lives as long as its region is borrowed.
+            // - the source was checked above, and is valid while its region is borrowed.
             return unsafe { self.0.put_and_wait(engine, source, to, len, flags) };
         }
         let mut piece = vec![0; len.min(PIECE)];

@@ -1,8 +1,8 @@
-//! Triggered commands of ports whose memory peers map (uTofu guide §2.2.8): posted by a port's owner, started by arrivals, carried out by
-//! whoever brings the arrival. All of it lies in the port's shared memory, so that the owner need not even be running. [`Steps`] orders it.
+//! Triggered commands of ports that peers map (uTofu guide §2.2.8). The owner posts them, and arrivals start them. The process that delivers an arrival carries
+//! them out (the runner). All state is in the port's shared memory, so the owner need not run. [`Steps`] orders the commands.
 //!
-//! A runner that is killed is replaced by the next process that brings something, or looks. What it had done of its command stands
-//! beside the command, so that nothing is done twice (but what it did in its very last instructions), and nothing is left out.
+//! If a runner is killed, the next process that delivers an arrival or polls replaces it. The progress of each command is stored next to it. So no part is
+//! repeated, except the last instructions of the killed runner, and no part is omitted.
 
 use std::mem::size_of;
 use std::ops::ControlFlow;
@@ -21,37 +21,37 @@ use crate::region::Rights;
 use crate::steps::Steps;
 use crate::{Error, Result, on_pair};
 
-/// Commands that a session port can have posted whose completions have not been looked at. More than 2000 must fit (§2.2.8.1).
+/// Maximum number of posted commands with unread completions at a session port. More than 2000 are required (§2.2.8.1).
 pub(super) const TRIGGERED: usize = 4096;
 
-/// The kind of a port, in its header.
+/// Kind of a port, in its header.
 pub(super) const PLAIN: u32 = 1;
 pub(super) const SESSION: u32 = 2;
-/// A session port whose owner's process carries the commands out ([`held`](super::held)).
+/// A session port with commands that its owner's process carries out ([`held`](super::held)).
 pub(super) const HELD: u32 = 3;
 
-/// The first page of a port's table region. All-zero bytes are no port yet.
+/// The first page of a port's table region. All-zero bytes: no port yet.
 #[repr(C, align(4096))]
 pub(super) struct Header {
-    /// What the owner calls itself in notices.
+    /// The owner's name in notices.
     pub id: AtomicU64,
     pub kind: AtomicU32,
-    /// Set by whoever found the inbox full.
+    /// A process that finds the inbox full sets it.
     pub overflow: AtomicU32,
-    /// Key of the region of the inbox's larger part.
+    /// Key of the larger part of the inbox.
     pub spill: [AtomicU64; BUNDLE_LEN / 8],
     steps: Steps,
 }
 
 impl Header {
-    /// Where the key of the inbox's larger part lies.
+    /// Offset of the key of the inbox's larger part.
     pub const SPILL: usize = std::mem::offset_of!(Header, spill);
-    /// Where the kind is.
+    /// Offset of the kind.
     pub const KIND: usize = std::mem::offset_of!(Header, kind);
-    /// Where the word is that says that the inbox was full.
+    /// Offset of the overflow word.
     pub const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
 
-    /// Tells where the inbox's larger part is.
+    /// Publishes the key of the inbox's larger part.
     pub fn set_spill(&self, key: &RegionKey) {
         for (word, bytes) in self.spill.iter().zip(key.as_bytes().chunks_exact(8)) {
             let value = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
@@ -60,31 +60,31 @@ impl Header {
     }
 }
 
-/// Bytes of [`Header`].
+/// Size of [`Header`] in bytes.
 pub(super) const HEADER_LEN: usize = size_of::<Header>();
 
 on_pair! {
-    /// One triggered command.
+    /// A triggered command.
     #[repr(C)]
     struct Place {
         words: [AtomicU64; 8],
-        /// 0 until it has been carried out; then 1, more by its fault if it was not sent.
+        /// 0 until the command has been carried out. Then 1, plus its fault if it was not sent.
         state: AtomicU64,
-        /// How far it has come: [`MOVED`], [`PASSED_ON`].
+        /// Progress of the command: [`MOVED`], [`PASSED_ON`].
         stage: AtomicU64,
     }
 }
 
-/// The data is at the target, and the notice that it asked for.
+/// The data and the requested notice are at the target.
 const MOVED: u64 = 1;
-/// The target's commands may start.
+/// The target's commands have been allowed to start.
 const PASSED_ON: u64 = 2;
 
 /// Bytes of a session port's table region.
 pub(super) const SESSION_LEN: usize =
     PLAIN_LEN.next_multiple_of(PAIR) + TRIGGERED * size_of::<Place>();
 
-/// A session port's commands, from any process.
+/// The commands of a session port, in any process.
 #[derive(Clone, Copy)]
 pub(super) struct Trigger<'a> {
     header: &'a Header,
@@ -93,21 +93,21 @@ pub(super) struct Trigger<'a> {
 
 impl<'a> Trigger<'a> {
     /// # Safety
-    /// `header` lies at the beginning of `len` mapped bytes, which stay mapped for `'a`.
+    /// `header` is at the beginning of `len` mapped bytes, which stay mapped for `'a`.
     #[inline(always)]
     pub unsafe fn attach(header: &'a Header, len: usize) -> Option<Self> {
         if header.kind.load(Ordering::Acquire) != SESSION || len < SESSION_LEN {
             return None;
         }
         // SAFETY:
-        // - the caller's word, and there is room.
+        // - contract of this call: the bytes are mapped. `len` was checked above.
         Some(unsafe { Trigger::own(header) })
     }
 
-    /// Of a session port of this process, whatever somebody has written to its header.
+    /// Commands of a session port of this process. Ignores the header's kind, which peers can overwrite.
     ///
     /// # Safety
-    /// As [`attach`](Self::attach), of at least [`SESSION_LEN`] bytes.
+    /// As [`attach`](Self::attach), with at least [`SESSION_LEN`] bytes.
     pub unsafe fn own(header: &'a Header) -> Self {
         let places = std::ptr::from_ref(header)
             .cast::<u8>()
@@ -118,17 +118,16 @@ impl<'a> Trigger<'a> {
 
     fn place(&self, number: u64) -> &'a Place {
         // SAFETY:
-        // - the index is below TRIGGERED, and there is room for as many (`own`); atomics, valid for any bytes; aligned,
-        //   since the region is page-aligned.
+        // - the index is below TRIGGERED, and `own` requires room for all commands. Atomics are valid for any bytes. The region is page-aligned.
         unsafe { &*self.places.add(number as usize % TRIGGERED) }
     }
 
-    /// Commands posted so far, as the header says: the owner knows for himself.
+    /// Number of posted commands, from the header. The owner uses a private counter instead.
     fn posted(&self) -> u64 {
         self.header.steps.posted()
     }
 
-    /// Posts command `number`; the owner alone, and only while fewer than [`TRIGGERED`] are not taken.
+    /// Posts command `number`. Only the owner may call, while fewer than [`TRIGGERED`] commands are not taken.
     pub fn post(&self, number: u64, command: &Command) {
         let place = self.place(number);
         for (word, value) in place.words.iter().zip(command.to_words()) {
@@ -139,12 +138,12 @@ impl<'a> Trigger<'a> {
         self.header.steps.post_up_to(number + 1);
     }
 
-    /// Whether commands may start, and nobody has yet.
+    /// Whether commands may start, and have not been started.
     pub fn is_ready(&self) -> bool {
         self.header.steps.ready_of(TRIGGERED as u64).is_some()
     }
 
-    /// What became of command `number`: `None` while it waits; else whether its sending failed.
+    /// Result of command `number`. `None`: it waits. Otherwise the fault, if it was not sent.
     pub fn outcome(&self, number: u64) -> Option<Option<Fault>> {
         match self.place(number).state.load(Ordering::Acquire) {
             0 => None,
@@ -152,7 +151,7 @@ impl<'a> Trigger<'a> {
         }
     }
 
-    /// The flags that command `number` was posted with.
+    /// The flags of command `number`.
     pub fn flags(&self, number: u64) -> CommandFlags {
         self.command(number).flags()
     }
@@ -165,7 +164,7 @@ impl<'a> Trigger<'a> {
     }
 }
 
-/// Something has arrived at `port` that lets `steps` of its commands start. Carries out those, and what they let start in turn.
+/// Processes an arrival at `port` that lets `steps` of its commands start. Carries them out, and all commands that they let start.
 pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) {
     if let Some(trigger) = port.trigger() {
         trigger.header.steps.allow(steps);
@@ -173,7 +172,7 @@ pub(super) fn arrive(network: &Network, port: &RemotePort, steps: u8) {
     advance(network, port);
 }
 
-/// Carries out what may start at `port`, and what that lets start in turn: a chain of any length, without recursion.
+/// Carries out the commands that may start at `port`, and all commands that they let start. A loop instead of recursion, for chains of any length.
 pub(super) fn advance(network: &Network, port: &RemotePort) {
     let mut next = Vec::new();
     run(network, port, &mut next);
@@ -184,7 +183,7 @@ pub(super) fn advance(network: &Network, port: &RemotePort) {
     }
 }
 
-/// Ports, as place and index, that something has been passed on to.
+/// Place and index of ports that commands have passed steps on to.
 type Arrivals = Vec<(u16, u16)>;
 
 fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
@@ -205,7 +204,7 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
         },
     );
     if replaced {
-        // It may have died before it had seen to those whom it has passed something on to.
+        // The killed runner may not have advanced the ports that it passed steps on to.
         let posted = trigger.posted();
         let passed_on = (posted.saturating_sub(TRIGGERED as u64)..posted)
             .filter(|number| trigger.place(*number).stage.load(Ordering::Acquire) == PASSED_ON)
@@ -216,7 +215,7 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
     }
 }
 
-/// Carries out one command for its owner; gives the fault if it could not be sent.
+/// Carries out one command for its owner. Returns the fault if it was not sent.
 fn start(
     network: &Network,
     owner: &RemotePort,
@@ -238,7 +237,7 @@ fn start(
         remote: command.remote.wrapping_add(len as u64),
     };
     let flags = command.flags();
-    // More than 0 where a runner has been killed in the middle.
+    // More than 0 if a runner was killed during the command.
     let stage = place.stage.load(Ordering::Acquire);
     let fault = if stage < MOVED {
         let source = match owner.at(network, command.local(), len, Rights::READ) {
@@ -274,7 +273,7 @@ fn start(
     None
 }
 
-/// Lets commands of the target start. If it has gone meanwhile, nobody misses that.
+/// Lets commands of the target start. Does nothing if the target has ended.
 fn pass_on(network: &Network, command: &Command) {
     if let Ok(target) = network.port(command.place(), command.port())
         && let Some(trigger) = target.trigger()
@@ -305,7 +304,7 @@ fn relay<'n>(
     }
 }
 
-/// Copies; lines, or the end, become visible last ([`last`](super::last)).
+/// Copies the data. The end of each line, or of all data, becomes visible last ([`last`](super::last)).
 fn relay_end_last(
     network: &Network,
     source: Remote<'_>,
@@ -317,7 +316,7 @@ fn relay_end_last(
         return network.relay(source, to, len, Flags::LINES);
     }
     let cut = Cut::of(address(to), len, ordered);
-    // The ranges may overlap: the end is read before anything is written.
+    // The ranges may overlap, so the end is read before the first write.
     let mut word = [0u8; 8];
     let word = &mut word[..cut.last];
     network.read(source.region, source.offset + cut.first, word)?;

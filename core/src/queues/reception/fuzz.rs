@@ -1,4 +1,4 @@
-//! What comes from a port at which somebody else may listen.
+//! Answers from a port on which another program may listen.
 
 use super::{MAGIC, said};
 

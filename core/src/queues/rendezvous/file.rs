@@ -1,9 +1,8 @@
-//! The job's file: found or made, locked, swept away when its processes are gone.
+//! The job's file: opening, creation, locking, and removal after its processes have ended.
 //!
-//! Two bytes are locked, with locks that belong to the open file (F_OFD_SETLK), so that the kernel gives them back when a process
-//! dies at any instruction. `LIFE` is shared by all who are attached; who gets it alone knows that all others are gone.
-//! `CHANGE` is held alone by who changes anything. `LIFE` is only ever taken, upgraded or tried under `CHANGE`, and never waited
-//! for: nobody who is about to attach is overlooked, and there is no deadlock.
+//! Two bytes have locks that belong to the open file (F_OFD_SETLK), so the kernel releases them when a process dies. All attached processes share `LIFE`. A
+//! process that gets it exclusively is the only one attached. A process that changes the file holds `CHANGE` exclusively. `LIFE` is acquired, upgraded or tried
+//! only under `CHANGE`, and without waiting. So a process that is about to attach is not overlooked, and there is no deadlock.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +19,7 @@ const CHANGE: i64 = 1;
 
 fn lock(fd: BorrowedFd<'_>, command: i32, kind: i32, byte: i64) -> std::result::Result<(), Errno> {
     // SAFETY:
-    // - all-zero bytes are a valid flock, and its pid must be zero for these commands.
+    // - all-zero bytes are a valid flock; its pid must be zero for these commands.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = kind as _;
     range.l_whence = libc::SEEK_SET as _;
@@ -28,7 +27,7 @@ fn lock(fd: BorrowedFd<'_>, command: i32, kind: i32, byte: i64) -> std::result::
     range.l_len = 1;
     loop {
         // SAFETY:
-        // - `range` is valid for the call; the descriptor is open or the call fails.
+        // - `range` is valid for the call. If the descriptor is not open, the call fails.
         if unsafe { libc::fcntl(fd.as_raw_fd(), command, &mut range) } == 0 {
             return Ok(());
         }
@@ -54,7 +53,7 @@ fn try_lock(fd: BorrowedFd<'_>, kind: i32, byte: i64) -> Result<bool> {
 pub(super) struct Change<'a>(BorrowedFd<'a>);
 
 impl<'a> Change<'a> {
-    /// Waits for it: its holders only ever work for some microseconds, unless they are stopped.
+    /// Waits for the right. Holders keep it for some microseconds, unless they are stopped.
     pub fn wait(fd: BorrowedFd<'a>) -> Result<Self> {
         lock(fd, libc::F_OFD_SETLKW, libc::F_WRLCK, CHANGE)
             .map_err(|e| Error::os("cannot lock the rendezvous file (F_OFD_SETLKW)", e))?;
@@ -65,27 +64,26 @@ impl<'a> Change<'a> {
         Ok(try_lock(fd, libc::F_WRLCK, CHANGE)?.then_some(Change(fd)))
     }
 
-    /// Whether nobody else is attached. From then on until [`attach`](Self::attach) or the closing of the file, all others
-    /// find it locked.
+    /// Whether no other process is attached. If so, the file is locked for all others until [`attach`](Self::attach) or its close.
     pub fn alone(&self) -> Result<bool> {
         try_lock(self.0, libc::F_WRLCK, LIFE)
     }
 
-    /// Attaches this process, until the file is closed.
+    /// Attaches this process, until the file is closed. False: a foreign program has locked the file.
     pub fn attach(&self) -> Result<bool> {
         try_lock(self.0, libc::F_RDLCK, LIFE)
     }
 
-    /// Ends the attachment. A close would not, while a child that another thread is just starting has the file open too.
+    /// Ends the attachment. A close is not sufficient while a child that another thread is starting has the file open too.
     pub fn detach(&self) {
-        // Cannot fail, and if it did, the closing of the file would do it.
+        // Cannot fail. The close of the file would release it, too.
         let _ = lock(self.0, libc::F_OFD_SETLK, libc::F_UNLCK, LIFE);
     }
 }
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // Cannot fail for a lock that is held; and if it did, the closing of the file would give it back.
+        // Cannot fail for a lock that is held. The close of the file would release it, too.
         let _ = lock(self.0, libc::F_OFD_SETLK, libc::F_UNLCK, CHANGE);
     }
 }
@@ -99,10 +97,10 @@ pub(super) fn file_name(hash: u64) -> String {
     format!("unipgas-{}-{hash:016x}", uid())
 }
 
-/// Where the files of all jobs of this machine lie: the first directory that can be written of /dev/shm, XDG_RUNTIME_DIR, /tmp.
+/// Directory of the files of all jobs of this machine: the first writable one of /dev/shm, XDG_RUNTIME_DIR, /tmp.
 ///
 /// # Errors
-/// [`Error::Os`] where there is none.
+/// [`Error::Os`] if none is writable.
 pub(super) fn directory() -> Result<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty());
     let candidates = [Some("/dev/shm".into()), runtime, Some("/tmp".into())];
@@ -122,13 +120,13 @@ fn first_usable(candidates: impl Iterator<Item = PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Opens the file at `path`, or makes it. Errors: whatever is there that this user's processes did not make.
+/// Opens the file at `path`, or creates it. Errors: [`Error::Os`], also if the path has something that this user's processes did not create.
 pub(super) fn open_or_make(path: &Path) -> Result<OwnedFd> {
     loop {
         match open(path, OFlags::empty()) {
             Err(Errno::NOENT) => match open(path, OFlags::CREATE | OFlags::EXCL) {
                 Ok(file) => {
-                    // Whatever the umask took away.
+                    // Sets the mode bits that the umask has removed.
                     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)
                         .map_err(|e| Error::os("cannot set the rendezvous file's mode", e))?;
                     return Ok(file);
@@ -164,7 +162,7 @@ pub(super) fn open_or_make(path: &Path) -> Result<OwnedFd> {
 }
 
 fn open(path: &Path, more: OFlags) -> rustix::io::Result<OwnedFd> {
-    // Without NONBLOCK, the open of a device could wait.
+    // Without NONBLOCK, opening a device could block.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | more;
     descriptor::open(path, flags, Mode::RUSR | Mode::WUSR)
 }
@@ -178,15 +176,14 @@ fn not_ours(path: &Path, what: &str) -> Error {
     ))
 }
 
-/// Whether `path` still leads to the open `file`, or another has taken its place, or none.
+/// Whether `path` still leads to the open `file`.
 pub(super) fn is_at(file: impl AsFd, path: &Path) -> bool {
     let open = rustix::fs::fstat(file);
     let named = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     matches!((open, named), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
-/// Removes from `directory` the rendezvous files of this user that nobody is attached to. Others' files, and whatever else
-/// cannot be examined, stay.
+/// Removes the rendezvous files of this user without attached processes from `directory`. Files of other users, and files with errors, stay.
 pub(super) fn sweep(directory: &Path) {
     let prefix = format!("unipgas-{}-", uid());
     let Ok(entries) = fs::read_dir(directory) else {
@@ -199,7 +196,7 @@ pub(super) fn sweep(directory: &Path) {
             .and_then(|name| name.strip_prefix(&prefix))
             .is_some_and(|hash| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()));
         if ours {
-            // One that cannot be swept is no reason not to join another.
+            // A failure does not prevent joining another file.
             let _ = remove_if_deserted(&entry.path());
         }
     }
@@ -211,7 +208,7 @@ fn remove_if_deserted(path: &Path) -> Result<()> {
         return Ok(());
     }
     let file = open(path, OFlags::empty()).map_err(|e| Error::os("open", e))?;
-    // Somebody who changes it is attached, or about to be.
+    // A process that changes the file is attached, or about to attach.
     let Some(change) = Change::attempt(file.as_fd())? else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! A job's file over which somebody has written.
+//! A corrupt job file.
 
 use std::os::fd::AsFd;
 
@@ -15,10 +15,10 @@ const LAYOUT: Layout = Layout {
     words_per_group: 4,
     properties: [7; PROPERTIES_LEN],
 };
-/// The header and the first record.
+/// Bytes of the header and the first record.
 const SEEN: usize = 4096 + 640;
 
-/// What the file begins with; then perhaps its length.
+/// Input: the beginning of the file; then optionally its length.
 pub(crate) fn file(bytes: &[u8]) {
     let file = descriptor::memory("unipgas-test", MemfdFlags::empty()).expect("a file");
     let len = LAYOUT.len().expect("in bounds");
@@ -36,7 +36,7 @@ pub(crate) fn file(bytes: &[u8]) {
     for place in 0..4 {
         table.mourn(place, 1);
         let holder = table.entry(place).and_then(|entry| entry.holder);
-        // Whoever that is: the kernel is asked, and nobody is harmed.
+        // Any process: the test only queries the kernel.
         if let Some(holder) = holder {
             let _ = holder.lives(&Process::this().expect("/proc"));
         }

@@ -1,22 +1,19 @@
-//! How processes of one machine find each other, whoever started them: places in a file of the job.
+//! Rendezvous of the processes of one machine, for any launcher: places in a file of the job.
 //!
-//! A process [joins](Rendezvous::join) the job that its environment [names](JobName::from_env), [takes](Rendezvous::take_place) a
-//! place (its rank, or the first that is free) and [publishes](Rendezvous::publish) what others need to reach it; they
-//! [find](Rendezvous::find) it by the number of its place, without its help. Places come in groups, and each group has resource
-//! words, which processes [claim](Rendezvous::claim).
+//! A process [joins](Rendezvous::join) the job that its environment [names](JobName::from_env). It [takes](Rendezvous::take_place) a place (its rank, or the
+//! first free place), and [publishes](Rendezvous::publish) the data that peers need to reach it. Peers [find](Rendezvous::find) it by its place number, without
+//! its help. Places form groups. Each group has resource words, which processes [claim](Rendezvous::claim).
 //!
-//! The file is `unipgas-<uid>-<hash of the job's name>` in /dev/shm (or XDG_RUNTIME_DIR, or /tmp), readable for its user alone. The
-//! last process that leaves in order removes it. Processes may die at any instruction: their places and resources are free again for
-//! whoever wants them, what others read stays whole, and the next process that joins any job removes the files that nobody
-//! is attached to.
+//! The file is `unipgas-<uid>-<hash of the job's name>` in /dev/shm (or XDG_RUNTIME_DIR, or /tmp), readable for its user only. The last process that leaves
+//! removes it. If a process dies at any instruction, its place and resources become free, and readers still see consistent data. The next process that joins
+//! any job removes files without attached processes.
 //!
 //! # Fork
-//! Place and claims are the parent's. In a child made by `fork`, a handler closes the file, whose locks parent and child would
-//! share: the child does not keep the job alive, every change through the inherited [`Rendezvous`] is an error there, and its drop
-//! changes nothing. The child may join by itself. Children that come about without fork handlers (`vfork`, `posix_spawn`, a bare
-//! `clone`) keep the file open until they exec or end. Should the parent die meanwhile, its place is free at once all the same; the
-//! file and its properties stay until the child is gone; and if the parent died in the middle of a change, others wait
-//! for the child before their next change.
+//! Place and claims belong to the parent. In a child made by `fork`, a handler closes the file, because parent and child would share its locks. So the child
+//! does not keep the job alive. In the child, each change through the inherited [`Rendezvous`] is an error, and its drop has no effect. The child may join by
+//! itself. Children made without fork handlers (`vfork`, `posix_spawn`, a bare `clone`) keep the file open until they exec or end. If the parent dies
+//! meanwhile, its place is free at once. The file and its properties stay until the child ends. If the parent died during a change, other processes wait for
+//! the child before their next change.
 
 mod file;
 #[cfg(all(any(test, fuzzing), not(loom)))]
@@ -42,16 +39,16 @@ use file::Change;
 use process::Process;
 use table::{Entry, Table};
 
-/// A process that has published, as found by the number of its place.
+/// A process with published data, found by the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// Its pid.
     pub pid: u32,
-    /// Leads to its process.
+    /// Its address.
     pub address: Address,
-    /// The region in which it lists things.
+    /// Key of its directory region.
     pub key: RegionKey,
-    /// Grows each time that a process takes the place: another generation is another process.
+    /// Increases each time that a process takes the place, so each process has another generation.
     pub generation: u32,
 }
 
@@ -62,7 +59,7 @@ struct Mine {
     generation: u32,
 }
 
-/// One attachment to a job's file. Its methods may be called by any thread.
+/// An attachment to a job's file. Any thread may call its methods.
 #[derive(Debug)]
 pub struct Rendezvous {
     table: Table,
@@ -70,42 +67,42 @@ pub struct Rendezvous {
     path: PathBuf,
     job: JobName,
     me: Process,
-    /// The place, if taken; changed, like everything in the file, under this lock and the file's.
+    /// The place, if taken. Changes of it and of the file need this lock and the file's lock.
     mine: Mutex<Option<Mine>>,
 }
 
-/// Removes the files of this user's jobs that nobody is attached to: for launchers, whose processes may all have been killed.
+/// Removes the files of this user's jobs without attached processes. For launchers: all processes of a job may have been killed.
 pub fn sweep() {
-    // Where there is no directory, there is no file.
+    // Without a directory there is no file.
     if let Ok(directory) = file::directory() {
         file::sweep(&directory);
     }
 }
 
-/// Where the processes of the job meet that UNIPGAS_JOB names so; a file as long as some of them are there.
+/// Path of the rendezvous file of the job with this UNIPGAS_JOB. The file exists while processes of the job are attached.
 ///
 /// # Errors
-/// [`Error::Os`] where no directory can be written.
+/// [`Error::Os`] if no directory is writable.
 pub fn place_of(job: &str) -> Result<PathBuf> {
     let name = file::file_name(JobName::by_launcher(job).hash());
     Ok(file::directory()?.join(name))
 }
 
-/// Times that the file may vanish under a process that joins.
+/// Limit of retries: the file may be removed while a process joins.
 const ATTEMPTS: usize = 10_000;
 
 impl Rendezvous {
-    /// Joins the job's rendezvous, or begins it. Removes the files of this user that dead processes have left, of any job. Waits
-    /// only for others that are in the middle of a change.
+    /// Joins the rendezvous of the job, or creates it. Removes the files that dead processes of this user have left, of any job. Waits only for processes that
+    /// are changing a file.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a layout out of range, or where processes of the same job are attached with another one;
-    /// [`Error::Os`] where the file's name is taken by something else, or the system refuses.
+    /// [`Error::InvalidArgument`] if the layout is out of range, or attached processes of the job have a different layout; [`Error::Os`] if the file's name is
+    /// in use for something else, or the system returns an error.
     pub fn join(job: &JobName, layout: &Layout) -> Result<Self> {
         Self::join_in(&file::directory()?, job, layout)
     }
 
-    /// [`join`](Self::join) with a directory of the caller's choice; all processes must choose the same.
+    /// [`join`](Self::join) with a directory of the caller's choice. All processes must use the same directory.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
@@ -121,21 +118,21 @@ impl Rendezvous {
                 .ok_or_else(|| Error::Os("forked in the middle of a join".into()))?;
             let change = Change::wait(file)?;
             if !file::is_at(file, &path) {
-                // Removed by the last one that left, or a sweep.
+                // The last process that left, or a sweep, has removed it.
                 continue;
             }
             let table = if change.alone()? {
                 let stat = rustix::fs::fstat(file)
                     .map_err(|e| Error::os("cannot measure the rendezvous file", e))?;
                 if stat.st_size != 0 {
-                    // Of the dead, or nothing of ours.
+                    // Left by dead processes, or not a rendezvous file.
                     rustix::fs::unlink(&path).map_err(|e| {
                         Error::os(&format!("cannot remove the old {}", path.display()), e)
                     })?;
                     continue;
                 }
                 Table::make(file, layout).inspect_err(|_| {
-                    // The error at hand tells more than this one's.
+                    // The error of `make` says more than an error of the removal.
                     let _ = rustix::fs::unlink(&path);
                 })?
             } else {
@@ -173,22 +170,22 @@ impl Rendezvous {
         &self.job
     }
 
-    /// Where the file is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The layout that holds, with the [`properties`](Self::properties) of the first process.
+    /// The layout in use, with the [`properties`](Self::properties) of the first process.
     pub fn layout(&self) -> &Layout {
         &self.table.layout
     }
 
-    /// What the first process of the job has brought in its layout.
+    /// The properties in the layout of the first process of the job.
     pub fn properties(&self) -> &[u8; PROPERTIES_LEN] {
         &self.table.layout.properties
     }
 
-    /// The descriptor, unless this is the child of a fork.
+    /// The descriptor. Errors: [`Error::InvalidArgument`] in the child of a fork.
     fn own(&self) -> Result<BorrowedFd<'_>> {
         self.held
             .get()
@@ -201,8 +198,7 @@ impl Rendezvous {
             })
     }
 
-    /// Keeps out the other threads, then the other processes. The threads' lock is looked at only where no fork can have left
-    /// it locked.
+    /// Locks out other threads, then other processes. The order is safe after a fork: `own` returns first in a child, which may have inherited a locked mutex.
     fn change(&self) -> Result<(Change<'_>, MutexGuard<'_, Option<Mine>>, BorrowedFd<'_>)> {
         let fd = self.own()?;
         let mine = self.mine.lock();
@@ -224,12 +220,12 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Takes the wished place, or the first that is free; places of the dead are free. A process has one place for each time that
-    /// it has joined: who has one already gets it again.
+    /// Takes the wished place, or the first free place. Places of dead processes are free. A process has one place for each join. If it has a place already, it
+    /// gets the same place.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a place that the job does not have, or that a living process has (its pid is named);
-    /// [`Error::Exhausted`] where all are taken, or the file system is full.
+    /// [`Error::InvalidArgument`] if the job has no such place, or a living process has it (the text gives its pid); [`Error::Exhausted`] if all places are
+    /// taken, or the file system is full.
     pub fn take_place(&self, wish: Option<u32>) -> Result<u32> {
         if let Some(place) = wish {
             self.check_place(place)?;
@@ -276,18 +272,17 @@ impl Rendezvous {
         Ok(place)
     }
 
-    /// The place that this process has taken.
+    /// The place of this process.
     pub fn place(&self) -> Option<u32> {
         self.own().ok()?;
         let mine = self.mine.lock();
         mine.map(|mine| mine.place)
     }
 
-    /// Shows others the way to this process: its address, and the key of the region in which it lists things. Again to replace
-    /// them.
+    /// Publishes the address of this process and the key of its directory region. A further call replaces them.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] without a place.
+    /// [`Error::InvalidArgument`] if the process has no place.
     pub fn publish(&self, address: &Address, key: &RegionKey) -> Result<()> {
         let (_change, mine, _) = self.change()?;
         let mine = self.placed(*mine)?;
@@ -311,11 +306,11 @@ impl Rendezvous {
         })
     }
 
-    /// What the process at `place` has published; `None` while there is nobody, or nothing published. The process may have died
-    /// since: see [`alive`](Self::alive). Some dozen loads; no lock, no system call, no wait for anybody.
+    /// The published data of the process at `place`. `None`: no process, or nothing is published. The process may have died since: see [`alive`](Self::alive).
+    /// Costs some dozen loads, without locks, system calls or waits.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a place that the job does not have.
+    /// [`Error::InvalidArgument`] if the job has no such place.
     pub fn find(&self, place: u32) -> Result<Option<Found>> {
         self.check_place(place)?;
         let Some(Entry {
@@ -334,7 +329,7 @@ impl Rendezvous {
         }))
     }
 
-    /// Whether a process that lives has `place`. Reads /proc: not for fast paths.
+    /// Whether a living process has `place`. Reads /proc, so it is not for fast paths.
     pub fn alive(&self, place: u32) -> bool {
         place < self.table.layout.places
             && self
@@ -343,7 +338,7 @@ impl Rendezvous {
                 .is_some_and(|entry| self.lives(&entry).is_some())
     }
 
-    /// Whether the process that has `place` has ended without leaving; then it is counted in [`deaths`](Self::deaths). Reads /proc.
+    /// Whether the process at `place` has published, and has ended without leaving. If so, it is counted in [`deaths`](Self::deaths). Reads /proc.
     pub fn has_died(&self, place: u32) -> bool {
         let Some(entry) = self.table.entry(place) else {
             return false;
@@ -356,18 +351,18 @@ impl Rendezvous {
         gone
     }
 
-    /// How many processes of the job have been found dead, by anybody. One load: who finds it unchanged need not look again at those
-    /// that lived when it was last read.
+    /// Number of dead processes of the job that any process has detected. Costs one load. While it is unchanged, processes that lived at the last read need no
+    /// new check.
     pub fn deaths(&self) -> u64 {
         self.table.deaths()
     }
 
-    /// Places below this one have been taken at some time; no other ever was.
+    /// Places from this number on were never taken.
     pub fn places_used(&self) -> u32 {
         self.table.places_used()
     }
 
-    /// Gives up the place, what was published there, and all resources. The process stays attached and may take another place.
+    /// Frees the place, its published data, and all resources. The process stays attached and may take another place.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] in the child of a fork.
@@ -377,23 +372,22 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// [`leave`](Self::leave)s, and removes the file if nobody else is attached to the job: for programs that end without dropping
-    /// what they have.
+    /// [`leave`](Self::leave)s, and removes the file if no other process is attached to the job. For programs that end without dropping the rendezvous.
     pub fn end(&self) {
-        // In the child of a fork nothing is ours but the mapping.
+        // The child of a fork owns only the mapping.
         let Ok((change, mut mine, file)) = self.change() else {
             return;
         };
         self.vacate(&mut mine);
-        // A file that cannot be removed is left to the next sweep.
+        // If the removal fails, the next sweep removes the file.
         if change.alone() == Ok(true) && file::is_at(file, &self.path) {
             let _ = rustix::fs::unlink(&self.path);
         }
-        // Or else whoever ends next, before this process is gone, would not be alone, and the file would stay.
+        // Otherwise a process that ends next, before this process has ended, would not be alone, and the file would stay.
         change.detach();
     }
 
-    /// Under the lock. Resources need no visit: they are of a generation of the place that has ended.
+    /// The caller holds the lock. Resources become free with the generation of the place.
     fn vacate(&self, mine: &mut Option<Mine>) {
         if let Some(Mine { place, generation }) = mine.take() {
             self.table.show(
@@ -407,7 +401,7 @@ impl Rendezvous {
         }
     }
 
-    /// Whose a resource is by the last words: of a process that may have died since.
+    /// Holder of a resource. The process may have died since.
     fn holder(&self, group: u32, index: u32) -> Option<(u32, Entry)> {
         let (place, generation) = self.table.claimed(group, index)?;
         let entry = self.table.entry(place)?;
@@ -427,11 +421,10 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Claims the first of the candidates, words of `group`, that is free; resources of the dead are free. `None` where none is.
+    /// Claims the first free one of the candidates, which are words of `group`. Resources of dead processes are free. `None`: no candidate is free.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] without a place, or for a word that the job does not have; [`Error::Exhausted`] where the file
-    /// system is full.
+    /// [`Error::InvalidArgument`] if the process has no place, or the job has no such word; [`Error::Exhausted`] if the file system is full.
     pub fn claim(
         &self,
         group: u32,
@@ -442,7 +435,7 @@ impl Rendezvous {
             .and_then(|claimed| claimed.first().copied()))
     }
 
-    /// Claims the first `count` of the candidates that are free, or none if fewer are. A candidate counts once.
+    /// Claims the first `count` free candidates, or none if fewer are free. A repeated candidate counts once.
     ///
     /// # Errors
     /// As for [`claim`](Self::claim).
@@ -452,14 +445,14 @@ impl Rendezvous {
         count: usize,
         candidates: impl IntoIterator<Item = u32>,
     ) -> Result<Option<Vec<u32>>> {
-        // The caller's iterator may do anything: not under the locks.
+        // The caller's iterator may run any code, so it runs outside the locks.
         let candidates: Vec<u32> = candidates.into_iter().collect();
         for &index in &candidates {
             self.check_resource(group, index)?;
         }
         let (_change, mine, fd) = self.change()?;
         let mine = self.placed(*mine)?;
-        // Whose life has been looked into, as that takes a system call.
+        // Places with a known liveness. Each check takes a system call.
         let mut known: Vec<(u32, bool)> = vec![(mine.place, true)];
         let mut free = |index: u32| {
             let Some((place, entry)) = self.holder(group, index) else {
@@ -494,10 +487,10 @@ impl Rendezvous {
         Ok(Some(chosen))
     }
 
-    /// Gives a resource back.
+    /// Releases a resource.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where this process has not claimed it.
+    /// [`Error::InvalidArgument`] if this process has not claimed it.
     pub fn release(&self, group: u32, index: u32) -> Result<()> {
         self.check_resource(group, index)?;
         let (_change, mine, _) = self.change()?;
@@ -512,14 +505,14 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// The place that has claimed a resource; `None` for one that is free, or that the job does not have. Its process may have died
-    /// since: see [`alive`](Self::alive). Loads only.
+    /// The place that has claimed a resource. `None`: it is free, or the job has no such resource. The process may have died since: see [`alive`](Self::alive).
+    /// Loads only.
     pub fn owner(&self, group: u32, index: u32) -> Option<u32> {
         self.check_resource(group, index).ok()?;
         self.holder(group, index).map(|(place, _)| place)
     }
 
-    /// How many of the words of `group` the process at `place` has claimed. Loads only.
+    /// Number of words of `group` that the process at `place` has claimed. Loads only.
     pub fn count_owned(&self, group: u32, place: u32) -> usize {
         (0..self.table.layout.words_per_group)
             .filter(|&index| self.owner(group, index) == Some(place))
@@ -529,12 +522,12 @@ impl Rendezvous {
 
 impl Drop for Rendezvous {
     fn drop(&mut self) {
-        // In the child of a fork nothing is ours but the mapping.
+        // The child of a fork owns only the mapping.
         let Ok((change, mut mine, file)) = self.change() else {
             return;
         };
         self.vacate(&mut mine);
-        // A file that cannot be removed is left to the next sweep.
+        // If the removal fails, the next sweep removes the file.
         if change.alone() == Ok(true) && file::is_at(file, &self.path) {
             let _ = rustix::fs::unlink(&self.path);
         }

@@ -1,13 +1,13 @@
-//! Which job this process belongs to: what launchers tell their processes.
+//! The job of this process, from the environment variables of launchers.
 
 use std::fmt;
 
 use crate::{Error, Result, descriptor, variables};
 
-/// For tests of the library, where another copy of it stands for a network: its processes are found under a name of their own.
+/// Variable for tests of the library, in which a second copy of the library acts as a network. Its processes use a separate job name.
 pub const NETWORK: &str = "UNIPGAS_TEST_NETWORK";
 
-/// Who started this process.
+/// The launcher of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Launcher {
     /// `unipgas run`.
@@ -20,7 +20,7 @@ pub enum Launcher {
     Pmi,
     /// `srun`.
     Slurm,
-    /// Nobody that tells ranks: a shell, a debugger, a script.
+    /// No launcher that assigns ranks: a shell, a debugger, a script.
     Hand,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Launcher {
     }
 }
 
-/// A job's name, and this process's rank and the number of ranks where the launcher tells them.
+/// A job's name, and the rank of this process and the number of ranks if the launcher provides them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobName {
     launcher: Launcher,
@@ -54,7 +54,7 @@ impl fmt::Display for JobName {
 }
 
 impl JobName {
-    /// A job of any name, for processes that nobody ranks.
+    /// A job of any name, for processes without ranks.
     pub fn by_hand(name: &str) -> Self {
         JobName {
             launcher: Launcher::Hand,
@@ -64,7 +64,7 @@ impl JobName {
         }
     }
 
-    /// The job that `unipgas run` names so, without a rank.
+    /// The job with this name from `unipgas run`, without a rank.
     pub(super) fn by_launcher(job: &str) -> Self {
         JobName {
             launcher: Launcher::Unipgas,
@@ -72,7 +72,7 @@ impl JobName {
         }
     }
 
-    /// The same job under a name of its own, for a file beside the one of its processes.
+    /// The same job under a derived name, for a further file of the job.
     pub(crate) fn with(&self, what: &str) -> Self {
         JobName {
             name: format!("{}\0{what}", self.name),
@@ -80,7 +80,7 @@ impl JobName {
         }
     }
 
-    /// The job that the environment tells of. The first launcher that has left its variables counts:
+    /// The job of the environment. The first launcher in this list with variables counts:
     ///
     /// 1. `unipgas run`: UNIPGAS_JOB, UNIPGAS_RANK, UNIPGAS_SIZE;
     /// 2. PMIx: PMIX_NAMESPACE, PMIX_RANK, and OMPI_COMM_WORLD_SIZE or the size of the Slurm step;
@@ -88,10 +88,10 @@ impl JobName {
     /// 4. PMI: PMI_RANK, PMI_SIZE, and PMI_JOBID or, as Hydra does not name its jobs, the nearest `hydra_pmi_proxy` above
     ///    this process (failing that, the step of Slurm, or the parent);
     /// 5. Slurm: SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS;
-    /// 6. nobody: one job per user, or the one that UNIPGAS_JOB_NAME names; no rank, size unknown.
+    /// No launcher: one job per user, or the job that UNIPGAS_JOB_NAME names; no rank, and an unknown size.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] where one of our variables is no text, a rank or size is no number, or the rank not below the size.
+    /// [`Error::InvalidArgument`] if a variable of the library is not text, a rank or size is not a number, or the rank is not below the size.
     pub fn from_env() -> Result<Self> {
         variables::check()?;
         let job = Self::from_variables(&|key| std::env::var(key).ok(), &hydra_proxy)?;
@@ -142,7 +142,7 @@ impl JobName {
         };
         let step = || {
             let job = text("SLURM_JOB_ID").or_else(|| text("SLURM_JOBID"))?;
-            // A batch script has a job, but is no step: what it starts by hand has no rank.
+            // A batch script has a job, but is not a step: programs that it starts by hand have no rank.
             let step = text("SLURM_STEP_ID").or_else(|| text("SLURM_STEPID"))?;
             Some(format!("{job}.{step}"))
         };
@@ -157,7 +157,7 @@ impl JobName {
             })?;
             return made(Launcher::Unipgas, job, rank, number("UNIPGAS_SIZE")?);
         }
-        // Open MPI makes its job numbers of 16 bits of host name and pid; this key is random, and the same in all ranks.
+        // Open MPI derives job numbers from 16 bits of host name and pid. This key is random, and equal in all ranks.
         let key = text("OMPI_MCA_orte_precondition_transports").unwrap_or_default();
         if let (Some(space), Some(rank)) = (text("PMIX_NAMESPACE"), number("PMIX_RANK")?) {
             let size = first(&["OMPI_COMM_WORLD_SIZE", step_size[0], step_size[1]])?;
@@ -185,27 +185,27 @@ impl JobName {
         ))
     }
 
-    /// Who started this process.
+    /// The launcher of this process.
     pub fn launcher(&self) -> Launcher {
         self.launcher
     }
 
-    /// The name as the launcher gives it.
+    /// The name from the launcher.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// This process's rank, if the launcher tells.
+    /// Rank of this process, if the launcher provides it.
     pub fn rank(&self) -> Option<u32> {
         self.rank
     }
 
-    /// Number of ranks, if the launcher tells.
+    /// Number of ranks, if the launcher provides it.
     pub fn size(&self) -> Option<u32> {
         self.size
     }
 
-    /// The same in all processes of the job on this machine that see each other's pids, and different in other jobs.
+    /// Equal in all processes of the job on this machine that share a pid namespace, and different in other jobs.
     pub(super) fn hash(&self) -> u64 {
         let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         hash(&format!(
@@ -217,15 +217,15 @@ impl JobName {
     }
 }
 
-/// FNV-1a: the programs of a job may be made by different compilers.
+/// FNV-1a. A fixed function: the programs of a job may be built by different compilers.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Names the nearest `hydra_pmi_proxy` above this process, and otherwise the parent; whether it is the proxy. All ranks of one
-/// machine have the same proxy, perhaps with a shell or debugger between; each leads a session and process group of its own.
+/// Name of the nearest `hydra_pmi_proxy` above this process, otherwise of the parent; true for a proxy. All ranks of one machine have the same proxy, perhaps
+/// with a shell or debugger in between. Sessions and process groups differ between ranks.
 fn hydra_proxy() -> (String, bool) {
     if let Some((pid, start)) = launcher_above() {
         return (format!("hydra {pid} {start}"), true);
@@ -237,11 +237,11 @@ fn hydra_proxy() -> (String, bool) {
 
 /// Pid and start time of the nearest `hydra_pmi_proxy` above this process.
 pub(crate) fn launcher_above() -> Option<(u32, u64)> {
-    /// As the kernel cuts it off.
+    /// The name as the kernel cuts it, to 15 characters.
     const PROXY: &str = "hydra_pmi_proxy";
     let parent = parent_of("self").map_or(0, |(_, parent, _)| parent);
     let mut above = parent;
-    // Deeper than anybody nests; bounded, as what is read is not one consistent state.
+    // Deeper than any real nesting. The limit is needed because the reads are not one consistent state.
     for _ in 0..256 {
         if above <= 1 {
             break;
@@ -289,7 +289,7 @@ mod tests {
         (job.to_string(), job.rank(), job.size())
     }
 
-    /// What Open MPI 4.1 tells its processes.
+    /// The variables that Open MPI 4.1 sets for its processes.
     const OMPI: [(&str, &str); 6] = [
         ("PMIX_NAMESPACE", "718733313"),
         ("PMIX_RANK", "1"),

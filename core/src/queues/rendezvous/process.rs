@@ -1,4 +1,4 @@
-//! Who a process is, and whether it lives.
+//! Identity and liveness of processes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::job::board::process_start_time;
 use crate::{Error, Result, descriptor};
 
-/// A process, for good: pids are used again, the pair with the start time is not. `image` tells a program from the one that
-/// the same process ran before an exec.
+/// A unique process. The system reuses pids, but not the pair of pid and start time. `image` distinguishes programs that one process runs one after the other
+/// by exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub pid: u32,
@@ -17,7 +17,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// This one.
+    /// This process.
     pub fn this() -> Result<Self> {
         static IMAGE: AtomicU64 = AtomicU64::new(0);
         if IMAGE.load(Ordering::Relaxed) == 0 {
@@ -25,7 +25,7 @@ impl Process {
             rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
                 .map_err(|e| Error::os("cannot draw a number (getrandom)", e))?;
             let drawn = u64::from_ne_bytes(random) | 1;
-            // Threads that draw at once agree on the first one's number.
+            // If threads draw at once, the first stored number counts.
             let _ = IMAGE.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed);
         }
         let pid = std::process::id();
@@ -36,20 +36,20 @@ impl Process {
         })
     }
 
-    /// Whether it still runs the same program; of the program before an exec only the process itself can tell.
+    /// Whether it still runs the same program. Only the process itself can detect an exec.
     pub fn lives(&self, me: &Process) -> bool {
         if (self.pid, self.start) == (me.pid, me.start) {
             return self.image == me.image;
         }
         match process_start_time(self.pid) {
             Ok(start) => start == self.start,
-            // There is none, or its first thread has ended, or /proc does not tell: the others may go on.
+            // There is no such process, its main thread has ended, or /proc is not readable. Other threads may still run.
             Err(_) => has_threads(self.pid),
         }
     }
 }
 
-/// Whether there is such a process, with threads that run: its descriptor polls readable once all have ended.
+/// Whether the process exists and has running threads. Its descriptor polls readable once all have ended.
 fn has_threads(pid: u32) -> bool {
     let Some(pid) = crate::process::named(pid) else {
         return false;

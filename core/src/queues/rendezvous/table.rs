@@ -1,7 +1,7 @@
-//! What the file holds: a header, a record for each place, resource words for each group of places.
+//! Contents of the file: a header, a record for each place, and resource words for each group of places.
 //!
-//! Records have two sides: the next state is written to the side that is not shown, and then shown by a store of the version.
-//! So a writer may die at any instruction without spoiling what readers see, and readers wait for nobody.
+//! Records have two sides. A writer fills the hidden side, and then shows it by a store of the version. So a writer may die at any instruction without damage
+//! to the visible state, and readers do not wait.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
@@ -14,23 +14,23 @@ use super::process::Process;
 use crate::bundle::BUNDLE_LEN;
 use crate::{Error, Result, descriptor};
 
-/// The most places that a job can have.
+/// Maximum number of places of a job.
 pub const MAX_PLACES: u32 = 65536;
-/// Bytes of what the first process tells all later ones.
+/// Size of the properties that the first process gives to all later ones, in bytes.
 pub const PROPERTIES_LEN: usize = 64;
-/// Longest file, in bytes. It is sparse: only what is used takes memory.
+/// Limit of the file's length in bytes. The file is sparse: only used parts take memory.
 const MAX_LEN: usize = 1 << 32;
 
-/// What the processes of a job must agree on.
+/// Properties of the file that the processes of a job must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Number of places, 1 to [`MAX_PLACES`].
     pub places: u32,
-    /// Consecutive places that make a group; the last group may have fewer.
+    /// Consecutive places in a group. The last group may have fewer.
     pub places_per_group: u32,
     /// Resource words of each group.
     pub words_per_group: u32,
-    /// Written by the first process. Later ones need not bring the same: they find these.
+    /// The first process writes them. Values of later processes are ignored.
     pub properties: [u8; PROPERTIES_LEN],
 }
 
@@ -48,25 +48,25 @@ const H_PROPERTIES: usize = 8;
 const H_PLACES_USED: usize = 16;
 /// Groups below this one have memory.
 const H_GROUPS_USED: usize = 17;
-/// Processes whose death has been noticed.
+/// Number of detected deaths.
 const H_DEATHS: usize = 18;
 const HEADER_WORDS: usize = 512;
 
-// Words of a record: the version, then two sides; at the end the generation, plus one, whose death was noticed last.
+// Words of a record: the version, then two sides. The last word is the generation plus one of the last process with a detected death.
 const RECORD_WORDS: usize = 80;
 const SIDE_WORDS: usize = 5 + 2 * BUNDLE_WORDS;
 const BUNDLE_WORDS: usize = BUNDLE_LEN / 8;
 const R_NOTICED: usize = RECORD_WORDS - 1;
 const _: () = assert!(2 * SIDE_WORDS < R_NOTICED);
 
-/// A place's state.
+/// State of a place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {
     /// Counts the processes that have taken the place.
     pub generation: u32,
-    /// Who has it, if anybody.
+    /// The process that has the place.
     pub holder: Option<Process>,
-    /// Address and key of what it has published.
+    /// Address and key that it has published.
     pub published: Option<([u8; BUNDLE_LEN], [u8; BUNDLE_LEN])>,
 }
 
@@ -137,7 +137,7 @@ impl Layout {
         (HEADER_WORDS + self.places as usize * RECORD_WORDS).next_multiple_of(512)
     }
 
-    /// Bytes of the file, if it is in bounds.
+    /// Length of the file in bytes. Errors: [`Error::InvalidArgument`] if it is out of bounds.
     pub(super) fn len(&self) -> Result<usize> {
         if !(1..=MAX_PLACES).contains(&self.places) || self.places_per_group == 0 {
             return Err(Error::InvalidArgument(format!(
@@ -170,17 +170,17 @@ pub(super) struct Table {
 
 // SAFETY:
 // - the mapping lives until Drop and is not tied to a thread;
-// - its memory is accessed through atomics only.
+// - all accesses to its memory are atomic.
 unsafe impl Send for Table {}
 // SAFETY:
-// - every method takes `&self` and accesses the shared memory through atomics only.
+// - all methods take `&self`, and access the shared memory by atomics only.
 unsafe impl Sync for Table {}
 
-/// Gives memory to a part of the file: without it a store could be killed by SIGBUS, if the file system is full.
+/// Allocates memory for a part of the file. Otherwise a store to a full file system ends in SIGBUS.
 fn allocate(fd: BorrowedFd<'_>, from_word: usize, words: usize) -> Result<()> {
     let (from, len) = (from_word as u64 * 8, words as u64 * 8);
     match rustix::fs::fallocate(fd, FallocateFlags::empty(), from, len) {
-        // Not every file system that /tmp may be on can do it.
+        // Some file systems of /tmp do not support it.
         Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
         Err(rustix::io::Errno::NOSPC) => Err(Error::Exhausted(
             "memory in the file system of the rendezvous file (/dev/shm): remove files there"
@@ -196,7 +196,7 @@ fn allocate(fd: BorrowedFd<'_>, from_word: usize, words: usize) -> Result<()> {
 impl Table {
     fn map(file: impl AsFd, len: usize, layout: Layout) -> Result<Self> {
         // SAFETY:
-        // - a new mapping at an address of the kernel's choice replaces nothing.
+        // - a new mapping at an address of the kernel's choice replaces no other mapping.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -212,7 +212,7 @@ impl Table {
         Ok(Table { base, len, layout })
     }
 
-    /// Makes the table in an empty file that is this process's alone.
+    /// Creates the table in an empty file that no other process uses.
     pub fn make(file: impl AsFd, layout: &Layout) -> Result<Self> {
         let len = layout.len()?;
         descriptor::set_len(&file, len as u64, "the rendezvous file")?;
@@ -231,12 +231,12 @@ impl Table {
                 .word(H_PROPERTIES + at)
                 .store(value, Ordering::Relaxed);
         }
-        // Last: a file without it is one whose maker died here.
+        // Stored last: a file without it belongs to a process that died here.
         table.word(H_MAGIC).store(MAGIC, Ordering::Release);
         Ok(table)
     }
 
-    /// Maps the table that others have made. The properties are theirs, the rest must be as `layout` says.
+    /// Maps the table of other processes. The properties come from the file; the other fields must equal `layout`.
     pub fn find(file: impl AsFd, layout: &Layout) -> Result<Self> {
         let len = layout.len()?;
         let damaged = || Error::InvalidArgument("its file is damaged: end them".into());
@@ -286,12 +286,12 @@ impl Table {
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.len / 8);
         // SAFETY:
-        // - in bounds, as just checked, of a mapping that lives as long as `self`; aligned, as the mapping is to pages;
-        // - all processes access it through atomics only.
+        // - in bounds, as just checked, and page-aligned; the mapping lives as long as `self`;
+        // - all processes access it by atomics only.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(index)) }
     }
 
-    /// Places that have ever been reached are below this one.
+    /// Places from this number on were never in use.
     pub fn places_used(&self) -> u32 {
         let used = self.word(H_PLACES_USED).load(Ordering::Acquire);
         u32::try_from(used)
@@ -299,7 +299,7 @@ impl Table {
             .min(self.layout.places)
     }
 
-    /// Gives memory to the places up to `place`. Under the lock.
+    /// Allocates memory for the places up to `place`. The caller holds the lock.
     pub fn use_place(&self, fd: BorrowedFd<'_>, place: u32) -> Result<()> {
         let used = self.places_used();
         if place >= used {
@@ -318,7 +318,7 @@ impl Table {
             .min(self.layout.groups())
     }
 
-    /// Gives memory to the groups up to `group`. Under the lock.
+    /// Allocates memory for the groups up to `group`. The caller holds the lock.
     pub fn use_group(&self, fd: BorrowedFd<'_>, group: u32) -> Result<()> {
         let used = self.groups_used();
         let each = self.layout.words_per_group as usize;
@@ -331,8 +331,7 @@ impl Table {
         Ok(())
     }
 
-    /// The state of a place, as last shown; nothing for one that was never reached. Plain loads; repeated only when the state
-    /// changes twice meanwhile.
+    /// The last shown state of a place. `None`: it was never in use. Plain loads, repeated if the state changes meanwhile.
     pub fn entry(&self, place: u32) -> Option<Entry> {
         if place >= self.places_used() {
             return None;
@@ -351,12 +350,12 @@ impl Table {
         }
     }
 
-    /// Shows a new state. Under the lock, of a place that is in use.
+    /// Shows a new state. The caller holds the lock, and the place is in use.
     pub fn show(&self, place: u32, entry: &Entry) {
         let record = HEADER_WORDS + place as usize * RECORD_WORDS;
         let version = self.word(record).load(Ordering::Relaxed);
         let next = version.wrapping_add(1);
-        // Readers of this side who began before it was hidden must find the version changed when they see any of this.
+        // Readers that began when this side was visible must find a changed version if they see any of these stores.
         fence(Ordering::Release);
         let side = record + 1 + (next as usize & 1) * SIDE_WORDS;
         for (at, word) in entry.encode().into_iter().enumerate() {
@@ -365,7 +364,7 @@ impl Table {
         self.word(record).store(next, Ordering::Release);
     }
 
-    /// Counts the death of the process that had a place; each counts once.
+    /// Counts the death of the process with this generation at `place`. A repeated call has no effect.
     pub fn mourn(&self, place: u32, generation: u32) {
         if place >= self.places_used() {
             return;
@@ -377,7 +376,7 @@ impl Table {
         }
     }
 
-    /// How many deaths have been counted.
+    /// Number of counted deaths.
     pub fn deaths(&self) -> u64 {
         self.word(H_DEATHS).load(Ordering::Acquire)
     }
@@ -387,7 +386,7 @@ impl Table {
         self.word(self.layout.words_at() + group as usize * each + index as usize)
     }
 
-    /// Place and generation that claimed a resource; nothing for one that was never claimed, or given back.
+    /// Place and generation that claimed a resource. `None`: it was never claimed, or was released.
     pub fn claimed(&self, group: u32, index: u32) -> Option<(u32, u32)> {
         if group >= self.groups_used() {
             return None;
@@ -397,7 +396,7 @@ impl Table {
         (place < self.layout.places).then_some((place, (word >> 32) as u32))
     }
 
-    /// Writes who has claimed a resource. Under the lock, of a group that is in use.
+    /// Stores the owner of a resource. The caller holds the lock, and the group is in use.
     pub fn claim(&self, group: u32, index: u32, owner: Option<(u32, u32)>) {
         let word = owner.map_or(0, |(place, generation)| {
             u64::from(generation) << 32 | (u64::from(place) + 1)
@@ -409,8 +408,8 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         // SAFETY:
-        // - made by `mmap` with this length; no borrow of its words outlives `self`.
-        // The result: unmapping what is mapped cannot fail.
+        // - made by `mmap` with this length. No borrow of its words outlives `self`.
+        // The result is ignored: unmapping an existing mapping cannot fail.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
