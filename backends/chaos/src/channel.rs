@@ -1,4 +1,4 @@
-//! The issue context: checks and keeps what is posted, moves it on when polled.
+//! The issue context. It checks and queues operations, and carries them out in polls.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use crate::queue::{Means, Posted, Queue};
 use crate::shared::Shared;
 use crate::work::Work;
 
-/// Rounds of waiting for pending operations when something is left or dropped.
+/// Rounds in which a flush waits for pending operations.
 const FLUSH_ROUNDS: u32 = 20_000;
 
 const INDIVISIBLE: Shape = Shape {
@@ -31,12 +31,12 @@ const INDIVISIBLE: Shape = Shape {
     notice: false,
 };
 
-/// A channel that is polled less often than this between two of the driver's looks is moved on.
+/// The driver advances a channel with fewer user polls than this between two of its looks.
 const BUSY_POLLS: u64 = 4;
 
-/// What users and the driver share of a channel.
+/// State of a channel, shared by users and the driver.
 pub struct State {
-    /// Dropped before the queue, whose memory it may still use.
+    /// Declared before the queue, so dropped first: it may still use memory of the queue.
     inner: Box<dyn Channel>,
     queue: Mutex<Queue>,
     shared: Arc<Shared>,
@@ -66,14 +66,14 @@ impl State {
         op.disaster = self.shared.count();
         let outcome = queue.post(op, plan, &self.means())?;
         if outcome == Outcome::Pending {
-            // Under the lock: nobody may report its end before it counts.
+            // Under the lock: otherwise a poll could report the completion before it is counted.
             self.pending.fetch_add(1, Ordering::AcqRel);
             self.driver.more();
         }
         Ok(outcome)
     }
 
-    /// Lets `ticks` polls of time pass.
+    /// Advances time by `ticks` polls.
     pub fn run(&self, ticks: u64) {
         self.shared.stalls.pass();
         let moved = {
@@ -100,7 +100,7 @@ impl State {
             let next = driver::lock(&self.queue).ended.pop_front();
             let Some(completion) = next else { break };
             sink(completion);
-            // Only now: whoever sees nothing pending must also see what the sink has been told.
+            // After the sink: a thread that sees no pending operation must also see the effects of the sink.
             self.pending.fetch_sub(1, Ordering::AcqRel);
             reported = true;
         }
@@ -115,7 +115,7 @@ impl State {
         polls - self.polls_seen.swap(polls, Ordering::Relaxed)
     }
 
-    /// Carries out what is pending, unless it does not end.
+    /// Carries out pending operations. Gives up after a bounded number of rounds.
     pub fn flush(&self) {
         for _ in 0..FLUSH_ROUNDS {
             self.run(u64::from(self.shared.config.max_delay_polls) + 1);
@@ -138,7 +138,7 @@ impl Driven for State {
 /// An issue context of [`Chaos`](crate::Chaos).
 pub struct ChaosChannel {
     state: Arc<State>,
-    /// Of the backend below.
+    /// Limits of the backend below.
     limits: Limits,
 }
 
@@ -162,15 +162,15 @@ impl ChaosChannel {
         ChaosChannel { state, limits }
     }
 
-    /// Of an operation whose call has not returned.
+    /// Posts an operation of a call that has not returned.
     fn post(&self, kept: Kept, shape: Shape, flags: Flags, context: u64) -> Result<Outcome> {
         // SAFETY:
-        // - called by the operations of `Channel` alone, with their arguments.
+        // - contract of `Work::new`: only the operations of `Channel` call this, with their own arguments, before they return.
         let work = unsafe { Work::new(kept, flags) };
         self.state.post(work, shape, flags, context)
     }
 
-    /// What the backend below refuses is refused at once. Errors: [`Error::Unsupported`].
+    /// Refuses at once what the backend below would refuse. Errors: [`Error::Unsupported`].
     fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
         let inline = flags.contains(Flags::INLINE) && len > self.limits.inline;
         let lines = flags.contains(Flags::LINES) && !self.limits.lines;
@@ -197,13 +197,13 @@ impl Drop for ChaosChannel {
     }
 }
 
-/// The address that a remote place has for this process, where it has one.
+/// The address of a remote place in this process. `None`: it is not mapped here.
 fn address(at: Remote<'_>) -> Option<usize> {
     let base = at.region.parts().base;
     (!base.is_null()).then(|| base as usize + at.offset)
 }
 
-/// Bytes that a transfer may be cut into: none if it is an aligned word, which must not be torn.
+/// Number of bytes that a transfer may be cut into. 0 for an aligned word, which must not tear; unknown addresses count as aligned.
 fn divisible(len: usize, addresses: &[Option<usize>]) -> usize {
     let word = matches!(len, 1 | 2 | 4 | 8);
     let aligned = |a: &Option<usize>| a.is_none_or(|a| a.is_multiple_of(len));
@@ -222,7 +222,7 @@ fn first_line(flags: Flags, destination: usize) -> Option<usize> {
 fn check_notice(notice: &Notice<'_>) -> Result<()> {
     let slot = notice.slot;
     slot.region.check(slot.offset, 4, Rights::WRITE)?;
-    // Where the peer's addresses are not known here, the backend below will tell.
+    // If the peer's address is not known here, the backend below reports misalignment.
     match address(slot) {
         Some(address) if !address.is_multiple_of(4) => Err(Error::Misaligned(4)),
         _ => Ok(()),
@@ -313,7 +313,7 @@ impl Channel for ChaosChannel {
                 first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
                 notice: true,
             },
-            // Only the target knows whether it takes the notice: else data must not come either.
+            // Only the target knows whether it accepts the notice. If it refuses, the data must not arrive either.
             None => INDIVISIBLE,
         };
         let put = Kept::put(src, dst, len, Some(notice));

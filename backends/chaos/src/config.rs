@@ -1,4 +1,4 @@
-//! What the chaos is to do, in code or in the environment.
+//! Configuration of the chaos, in code or in the environment.
 
 use std::time::Duration;
 
@@ -6,31 +6,30 @@ use unipgas_core::{Error, Result};
 
 const HELP: &str = "UNIPGAS_CHAOS is a list such as kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0|1,reorder=0|1,over=BACKEND";
 
-/// What a [`Chaos`](crate::Chaos) does. In tests: [`ChaosConfig::seeded`], or
+/// Configuration of a [`Chaos`](crate::Chaos). In tests: [`ChaosConfig::seeded`], or
 /// `ChaosConfig { split: false, ..ChaosConfig::seeded(7) }`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChaosConfig {
-    /// Everything is drawn from this.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// The rank of this process, mixed into the seed so that the processes of a job differ.
+    /// The rank of this process. It is mixed into the seed, so the processes of a job differ.
     pub rank: u32,
-    /// The operation (of all channels of this process together, from 0) at which the process ends itself by SIGKILL: before that
-    /// operation is carried out, or between two of its parts.
+    /// The operation at which the process kills itself by SIGKILL. Operations count from 0, over all channels of this process. The kill comes before
+    /// the operation, or between two of its parts.
     pub kill_at: Option<u64>,
-    /// The operation (counted as for `kill_at`) at which this process's communication stops for a while.
+    /// The operation (counted as for `kill_at`) at which the communication of this process stops, and the duration of the stop.
     pub stall: Option<(u64, Duration)>,
-    /// The most polls that an operation, or a part of one, is delayed by.
+    /// Maximum delay of an operation, or of a part of it, in polls.
     pub max_delay_polls: u32,
-    /// How many of 100 operations are complete when their call returns, provided that nothing must come before them.
+    /// Percentage of operations that complete in their call. An operation that must wait for earlier ones does not.
     pub at_once_percent: u32,
     /// Whether transfers and vectors of atomics are carried out in up to four parts.
     pub split: bool,
-    /// Whether operations overtake each other where they may.
+    /// Whether operations may overtake each other within the rules of the channel.
     pub reorder: bool,
-    /// How often a record is offered again to an inbox that is full, before the operation ends with
-    /// [`Error::InboxFull`].
+    /// Maximum number of retries of a record for a full inbox. After them the operation ends with [`Error::InboxFull`].
     pub inbox_retries: u32,
-    /// The backend to wrap, for whoever opens one by its name; none for the default.
+    /// The backend to wrap, if the caller opens one by name. `None`: the default.
     pub over: Option<String>,
 }
 
@@ -52,7 +51,7 @@ impl Default for ChaosConfig {
 }
 
 impl ChaosConfig {
-    /// All kinds of disorder, no disaster.
+    /// All kinds of disorder, without kill or stall.
     pub fn seeded(seed: u64) -> Self {
         ChaosConfig {
             seed,
@@ -60,8 +59,8 @@ impl ChaosConfig {
         }
     }
 
-    /// From `UNIPGAS_SEED` (default 0), `UNIPGAS_RANK` (default 0) and `UNIPGAS_CHAOS` (default empty; see
-    /// [`parse`](ChaosConfig::parse)). Errors: [`Error::InvalidArgument`] with what would be right.
+    /// Reads `UNIPGAS_SEED` (default 0), `UNIPGAS_RANK` (default 0) and `UNIPGAS_CHAOS` (default empty; see [`parse`](ChaosConfig::parse)). Errors:
+    /// [`Error::InvalidArgument`] with the valid form.
     pub fn from_env() -> Result<Self> {
         let read = |name: &str| match std::env::var(name) {
             Ok(text) => Ok(text),
@@ -83,9 +82,9 @@ impl ChaosConfig {
         Self::parse(seed, rank, &read("UNIPGAS_CHAOS")?)
     }
 
-    /// From a text of terms separated by commas: `kill=RANK@OP`, `stall=RANK@OP:MS` (milliseconds), `delay=N` (polls),
-    /// `split=0|1`, `reorder=0|1`, `over=BACKEND`. Disasters of other ranks than `rank` are not for this process. Errors:
-    /// [`Error::InvalidArgument`] for any other text, and for a term given twice.
+    /// Parses terms separated by commas: `kill=RANK@OP`, `stall=RANK@OP:MS` (milliseconds), `delay=N` (polls), `split=0|1`, `reorder=0|1`,
+    /// `over=BACKEND`. Terms `kill` and `stall` of ranks other than `rank` are ignored. Errors: [`Error::InvalidArgument`] for any other text, and
+    /// for a term given twice.
     pub fn parse(seed: u64, rank: u32, text: &str) -> Result<Self> {
         let mut config = ChaosConfig {
             rank,
@@ -201,7 +200,7 @@ mod tests {
             let error = ChaosConfig::parse(0, 0, text).unwrap_err().to_string();
             assert!(error.contains("twice"), "{text}: {error}");
         }
-        // Another rank's disasters may be as many as one likes.
+        // Other ranks may have several disasters.
         assert!(ChaosConfig::parse(0, 9, "kill=0@1,kill=1@2").is_ok());
     }
 }

@@ -1,11 +1,11 @@
-//! What a test asks for: for tests and libFuzzer.
+//! Reader of the configuration, for tests and libFuzzer.
 
 use crate::config::ChaosConfig;
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and inputs to begin with.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[("chaos-config", config, configs)];
 
 fn config(bytes: &[u8]) {

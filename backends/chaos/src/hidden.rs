@@ -1,4 +1,4 @@
-//! Peers whose memory is not mapped, whatever the backend below does.
+//! Peers with unmapped memory, even if the backend below maps it.
 
 use std::ptr::null;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Peer for HiddenPeer {
     }
 }
 
-/// As the engine sees it: nobody who has it can go past the channel.
+/// Hides the mapping from the engine, so all accesses go by the channel.
 fn hide(below: RemoteRegion) -> RemoteRegion {
     let parts = RemoteParts {
         base: std::ptr::null_mut(),
@@ -34,11 +34,11 @@ fn hide(below: RemoteRegion) -> RemoteRegion {
         ..*below.parts()
     };
     // SAFETY:
-    // - the generation word is valid as long as the region that is kept; there are no other pointers.
+    // - the generation word is valid as long as the region below, which the new region keeps. There are no other pointers.
     unsafe { RemoteRegion::new(parts, Arc::new(below)) }
 }
 
-/// As the backend below has given it.
+/// The region as the backend below imported it.
 pub fn region(seen: &RemoteRegion) -> &RemoteRegion {
     seen.kept().downcast_ref().unwrap_or(seen)
 }

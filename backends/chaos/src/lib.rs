@@ -1,11 +1,15 @@
 //! A backend that wraps another one and delays, reorders, splits and kills, from a seed.
 //!
-//! Shared memory completes in the call; nothing else does. [`Chaos`] makes any backend behave like the others: an operation is
-//! mostly [`Outcome::Pending`](unipgas_core::Outcome::Pending), is carried out some polls later (or by a background thread, if
-//! nobody polls), may overtake whatever [`Channel`](unipgas_core::transport::Channel) allows it to overtake, and may be seen half
-//! done where a transfer may be. Regions of peers are never mapped, whatever the backend below does: who imports one can reach it by
-//! the channel only. What is posted stays in the process until it is carried out, and dies with it. What it does is drawn from [`ChaosConfig::seed`], so that a failing run can be repeated as far
-//! as the scheduling of threads allows.
+//! Shared memory completes operations in the call; other networks do not. [`Chaos`] makes any backend behave like them:
+//!
+//! - Most operations are [`Outcome::Pending`](unipgas_core::Outcome::Pending). They are carried out some polls later, or by a background thread if
+//!   the program does not poll.
+//! - An operation may overtake others as far as [`Channel`](unipgas_core::transport::Channel) allows.
+//! - A transfer may be visible in part, if it need not be atomic.
+//! - Regions of peers are never mapped, even if the backend below maps them. The channel is the only way to them.
+//! - Queued operations stay in the process until they are carried out, and die with it.
+//!
+//! All decisions are drawn from [`ChaosConfig::seed`]. A failing run can be repeated as far as thread scheduling allows.
 //!
 //! ```
 //! use std::sync::Arc;

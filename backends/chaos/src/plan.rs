@@ -1,5 +1,4 @@
-//! What is drawn for one operation. A plan is a function of seed, rank, channel, number and shape of the operation, and
-//! of nothing else.
+//! The plan of one operation. It depends only on the configuration, and on the channel, number and shape of the operation.
 
 use std::ops::Range;
 
@@ -7,12 +6,12 @@ use unipgas_core::lines::LINE;
 
 use crate::config::ChaosConfig;
 
-/// Steele, Lea and Flood's SplitMix64: one addition and a mix for each number.
+/// SplitMix64 (Steele, Lea and Flood): one addition and a mix for each number.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// A stream of its own for each list of parts.
+    /// Each list of parts has its own stream.
     pub fn of(parts: &[u64]) -> Self {
         let mut random = Random(0x756e_6970_6761_7321);
         for part in parts {
@@ -30,23 +29,23 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of 0..n; n > 0.
+    /// A number in 0..n; n > 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
     }
 }
 
-/// The most parts of a transfer.
+/// Maximum number of parts of a transfer.
 pub const MAX_PARTS: usize = 4;
 
-/// What a plan has to know of an operation.
+/// Properties of an operation that its plan depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes or elements, where the operation may be carried out in parts; else 0.
+    /// Bytes or elements of a divisible operation; else 0.
     pub divisible: usize,
-    /// Cut between lines only: bytes from the beginning to where the first line ends ([`Flags::LINES`](unipgas_core::Flags::LINES)).
+    /// Cuts must be between lines. Bytes up to the end of the first line ([`Flags::LINES`](unipgas_core::Flags::LINES)).
     pub first_line: Option<usize>,
-    /// A notice comes after the data.
+    /// A notice follows the data.
     pub notice: bool,
 }
 
@@ -61,10 +60,10 @@ impl Shape {
     }
 }
 
-/// A part of an operation that is carried out by itself.
+/// A part of an operation, carried out by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// Everything, in one call.
+    /// The whole operation, in one call.
     Whole,
     /// These bytes or elements.
     Range(Range<usize>),
@@ -74,14 +73,14 @@ pub enum Part {
     Notice,
 }
 
-/// When and in which parts an operation is carried out.
+/// Time and parts in which an operation is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// In the call, whole, if nothing has to come before it.
+    /// Carried out whole in the call, unless it must wait for earlier operations.
     pub at_once: bool,
-    /// Part, polls until it is due, rank among those that are due.
+    /// The part, its delay in polls, and its rank among due parts.
     pub parts: Vec<(Part, u64, u64)>,
-    /// How many parts are carried out before a disaster of this operation.
+    /// Number of parts that are carried out before a disaster of this operation.
     pub disaster_after: usize,
 }
 
@@ -117,7 +116,7 @@ impl Plan {
             .into_iter()
             .map(|part| {
                 let delay = random.below(u64::from(config.max_delay_polls) + 1);
-                // Without reordering the parts of an operation also come one after the other.
+                // Without reordering the parts of an operation also keep their order.
                 due = if config.reorder {
                     delay
                 } else {

@@ -1,4 +1,4 @@
-//! The operations of one channel that are not complete: which of them may be carried out now, and in which order.
+//! The incomplete operations of one channel: selects the operations to carry out now, and their order.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::work::{Disaster, InboxId, Stalls, Work};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Waiting,
-    /// The channel below has it and will report its end.
+    /// The channel below has it and will report its completion.
     Under,
     Done,
 }
@@ -25,7 +25,7 @@ struct Step {
     progress: Progress,
 }
 
-/// One posted operation.
+/// A posted operation.
 pub struct Posted {
     /// Its number in the channel.
     pub number: u64,
@@ -64,13 +64,13 @@ impl Posted {
         self.count(Progress::Done) == self.steps.len()
     }
 
-    /// What has not begun never will.
+    /// Fails the operation. Parts that have not begun are dropped.
     fn fail(&mut self, error: Error) {
         self.steps.retain(|step| step.progress != Progress::Waiting);
         self.result = Err(error);
     }
 
-    /// Whether this error means that there may be room later, and it has not been tried often enough. Then that counts as a try.
+    /// Whether to retry after this error: the inbox is full, and retries are left. Counts the retry.
     fn is_offered_again(&mut self, error: &Error, means: &Means<'_>) -> bool {
         let again = *error == Error::InboxFull && self.retries < means.config.inbox_retries;
         self.retries += u32::from(again);
@@ -85,8 +85,8 @@ impl Posted {
         1 + Random::of(&parts).below(delay)
     }
 
-    /// Whether step `index` may be taken, as far as the operation's own parts are concerned. The last part waits for all
-    /// others: a notice must not overtake its data, nor a wake-up what it announces.
+    /// Whether the other parts allow step `index`. The last part waits for all others: a notice must not overtake its data, nor a wake-up the data
+    /// that it announces.
     fn may_step(&self, index: usize) -> bool {
         let step = &self.steps[index];
         let last = self.count(Progress::Waiting) == 1 && self.count(Progress::Under) == 0;
@@ -95,7 +95,7 @@ impl Posted {
     }
 }
 
-/// What steps need besides the queue itself.
+/// Context of a step beside the queue.
 pub struct Means<'a> {
     pub inner: &'a dyn Channel,
     pub config: &'a ChaosConfig,
@@ -123,8 +123,8 @@ impl Queue {
         self.ops.len()
     }
 
-    /// Carries `op` out at once if its plan says so and nothing has to come before it; keeps it otherwise. An error means that
-    /// nothing has been written.
+    /// Carries out `op` at once if its plan says so and no earlier operation must come first. Queues it otherwise. After an error nothing has been
+    /// written.
     pub fn post(&mut self, mut op: Posted, plan: Plan, means: &Means<'_>) -> Result<Outcome> {
         self.next += 1;
         if plan.at_once && !self.must_wait(&op, means.config) {
@@ -136,7 +136,7 @@ impl Queue {
             }];
             match step(&mut op, 0, means) {
                 Ok(Outcome::Complete) => return Ok(Outcome::Complete),
-                // What is not taken below waits here.
+                // The backend below has no room: the operation waits here.
                 Ok(Outcome::Pending) | Err(Error::NotNow) => {}
                 Err(error) => return Err(error),
             }
@@ -165,7 +165,7 @@ impl Queue {
         })
     }
 
-    /// Lets `ticks` polls of time pass, then carries out all that is due and allowed. Gives whether anything was.
+    /// Advances time by `ticks` polls, then carries out all steps that are due and allowed. Returns whether there were any.
     pub fn advance(&mut self, ticks: u64, means: &Means<'_>) -> bool {
         self.now += ticks;
         let mut moved = self.collect(means);
@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Steps that are due and allowed, in the order that has been drawn for them.
+    /// Steps that are due and allowed, in their drawn order.
     fn ready(&self, config: &ChaosConfig) -> Vec<(u64, usize, usize)> {
         let mut ready = Vec::new();
         let mut busy_peers: Vec<u32> = Vec::new();
@@ -225,7 +225,7 @@ impl Queue {
         ready
     }
 
-    /// Learns what has ended below.
+    /// Collects completions of the channel below.
     fn collect(&mut self, means: &Means<'_>) -> bool {
         let mut any = false;
         let (ops, now) = (&mut self.ops, self.now);
@@ -235,7 +235,7 @@ impl Queue {
                 return;
             };
             let op = &mut ops[at];
-            // Which of its parts has ended makes no difference: only how many are under way does.
+            // Parts are interchangeable here: only the number of parts in flight counts.
             let under = |step: &&mut Step| step.progress == Progress::Under;
             match completion.result {
                 Err(error) if op.is_offered_again(&error, means) => {
@@ -260,7 +260,7 @@ impl Queue {
         any
     }
 
-    /// Turns operations that have ended into completions.
+    /// Turns ended operations into completions.
     fn retire(&mut self) -> bool {
         let before = self.ops.len();
         let ended = &mut self.ended;
@@ -277,18 +277,18 @@ impl Queue {
         self.ops.len() != before
     }
 
-    /// Forgets what has not ended, so that this backend touches the user's memory no more.
+    /// Drops unfinished operations. This backend no longer touches the memory of the user.
     pub fn abandon(&mut self) {
         for op in self.ops.drain(..) {
             if op.count(Progress::Under) > 0 {
-                // The channel below may still read the bytes that were taken.
+                // The channel below may still read the copied bytes.
                 std::mem::forget(op);
             }
         }
     }
 }
 
-/// Whether it is new. There are few, and thousands of operations may be looked at.
+/// Adds to a set; returns whether the element is new. A linear search: sets are small, also with thousands of operations.
 fn enter<T: PartialEq>(set: &mut Vec<T>, one: T) -> bool {
     let new = !set.contains(&one);
     if new {
@@ -297,7 +297,7 @@ fn enter<T: PartialEq>(set: &mut Vec<T>, one: T) -> bool {
     new
 }
 
-/// Takes one step of `op`; notes how far it has come unless it fails.
+/// Takes one step of `op`. Records its progress unless it fails.
 fn step(op: &mut Posted, index: usize, means: &Means<'_>) -> Result<Outcome> {
     let waiting = op.count(Progress::Waiting);
     if op.steps.len() - waiting >= op.disaster_after
@@ -318,7 +318,7 @@ fn step(op: &mut Posted, index: usize, means: &Means<'_>) -> Result<Outcome> {
     op.work
         .set_last_try(op.retries >= means.config.inbox_retries);
     // SAFETY:
-    // - the operation has not been reported as complete, so the user's word still holds.
+    // - contract of `Work::carry_out`: the operation has not been reported as complete, so the pointers of the user are still valid.
     let outcome = unsafe {
         op.work
             .carry_out(&op.steps[index].part, means.inner, flags, op.number)

@@ -1,4 +1,4 @@
-//! What the channels of one transport share.
+//! State that the channels of one transport share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use crate::channel::State;
 use crate::config::ChaosConfig;
 use crate::work::{Disaster, Stalls};
 
-/// What belongs to the process.
+/// State of the process.
 pub struct Shared {
     pub inner: Arc<dyn Transport>,
     pub config: ChaosConfig,
@@ -43,7 +43,7 @@ impl Shared {
         channels.push(Arc::downgrade(state));
     }
 
-    /// Counts an operation of the process; gives what befalls it.
+    /// Counts an operation of the process. Returns its disaster, if any.
     pub fn count(&self) -> Option<Disaster> {
         let number = self.posted.fetch_add(1, Ordering::Relaxed);
         if self.config.kill_at == Some(number) {

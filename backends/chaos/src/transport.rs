@@ -16,10 +16,10 @@ use crate::config::ChaosConfig;
 use crate::hidden::HiddenPeer;
 use crate::shared::Shared;
 
-/// A backend that lets another one do the work, later and in another order.
+/// A backend that wraps another one, and carries out operations later and in another order.
 ///
-/// Addresses, keys and the bell are those of the backend below, so processes with and without chaos understand each other. What it imports
-/// is never mapped, also where the backend below maps it: that way leads past all chaos.
+/// Addresses, keys and the bell belong to the backend below, so processes with and without chaos can communicate. Imported regions are never mapped,
+/// even if the backend below maps them: accesses through a mapping would bypass the chaos.
 pub struct Chaos {
     shared: Arc<Shared>,
 }
@@ -33,7 +33,7 @@ impl Chaos {
         }
     }
 
-    /// What it does.
+    /// The configuration.
     pub fn config(&self) -> &ChaosConfig {
         &self.shared.config
     }
@@ -56,11 +56,11 @@ impl Transport for Chaos {
         let inner = self.shared.inner.capabilities();
         Capabilities {
             asynchronous: true,
-            // Else the engine would carry operations out without asking.
+            // Otherwise the engine would bypass the channel.
             maps: false,
             direct: false,
             limits: Limits {
-                // What is not taken below waits here.
+                // The queue here holds operations that the backend below cannot take.
                 depth: usize::MAX,
                 ..inner.limits
             },
@@ -92,7 +92,7 @@ impl Transport for Chaos {
         rights: Rights,
     ) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::register`: the memory is valid until the registration is dropped.
         unsafe { self.shared.inner.register(base, len, rights) }
     }
 
@@ -103,13 +103,13 @@ impl Transport for Chaos {
         write: bool,
     ) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::register_local`: the memory is valid until the registration is dropped.
         unsafe { self.shared.inner.register_local(base, len, write) }
     }
 
     unsafe fn expose(&self, base: *mut u8, len: usize) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::expose`: the memory is valid until the registration is dropped.
         unsafe { self.shared.inner.expose(base, len) }
     }
 

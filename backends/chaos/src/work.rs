@@ -1,4 +1,4 @@
-//! An operation that has been posted and waits to be carried out, and how a part of it is.
+//! A posted operation that waits to be carried out, and its parts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,21 +13,21 @@ use crate::plan::Part;
 /// An operation to be carried out later.
 pub struct Work {
     kept: Kept,
-    /// The word that says that there was no room, as long as the record is offered again.
+    /// The overflow word of the inbox, removed from the operation while retries are left.
     overflow: Option<Place>,
 }
 
-/// Names an inbox: records of one channel to one inbox stay in order.
+/// Identifies an inbox. Records of one channel to one inbox stay in order.
 pub type InboxId = (u32, usize, usize, [u64; 4]);
 
 impl Work {
-    /// With a copy of what is the caller's for the time of the call alone.
+    /// Copies the data that is valid only during the call.
     ///
     /// # Safety
-    /// The call whose arguments these are has not returned.
+    /// The arguments belong to a call that has not returned.
     pub unsafe fn new(mut kept: Kept, flags: Flags) -> Self {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function: the call has not returned.
         unsafe { kept.take(flags) };
         Work {
             kept,
@@ -35,12 +35,12 @@ impl Work {
         }
     }
 
-    /// The region that says which peer the operation is for.
+    /// The region that identifies the peer of the operation.
     pub fn region(&self) -> &RemoteRegion {
         self.kept.region()
     }
 
-    /// The inbox that the operation delivers to, if it does.
+    /// The inbox of a delivery; `None` for other operations.
     pub fn inbox(&self) -> Option<InboxId> {
         match &self.kept {
             Kept::Deliver { first, .. } => {
@@ -56,7 +56,7 @@ impl Work {
         }
     }
 
-    /// Whether a record that finds no room is not offered again: then its owner is told so.
+    /// Sets whether the next try is the last. Only the last try may set the overflow word of the inbox.
     pub fn set_last_try(&mut self, last: bool) {
         if let Kept::Deliver { overflow, .. } = &mut self.kept
             && overflow.is_some() != last
@@ -65,10 +65,10 @@ impl Work {
         }
     }
 
-    /// Gives `part` of the work to the channel below.
+    /// Posts `part` of the operation to the channel below.
     ///
     /// # Safety
-    /// What the user has said of the pointers still holds.
+    /// The pointers of the user are still valid, as the operation requires.
     pub unsafe fn carry_out(
         &self,
         part: &Part,
@@ -83,28 +83,28 @@ impl Work {
             Part::Notice => kept::Part::Notice,
         };
         // SAFETY:
-        // - the caller's word; `new` has copied the rest.
+        // - contract of this function: the pointers of the user are valid. `new` has copied the rest.
         unsafe { self.kept.post(&part, inner, flags, context) }
     }
 }
 
-/// What befalls the process at a chosen operation.
+/// Disaster of the process at a chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disaster {
     /// SIGKILL.
     Kill,
-    /// Nothing goes on for so long.
+    /// All communication stops for this time.
     Stall(Duration),
 }
 
 impl Disaster {
-    /// Does not return from [`Disaster::Kill`].
+    /// Does not return for [`Disaster::Kill`].
     pub fn strike(self, stalls: &Stalls) {
         match self {
             Disaster::Kill => {
                 let me = rustix::process::getpid();
                 let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
-                // A process 1 that ignores the signal ends all the same.
+                // A process 1 ignores the signal: end it all the same.
                 std::process::abort()
             }
             Disaster::Stall(span) => {
@@ -116,7 +116,7 @@ impl Disaster {
     }
 }
 
-/// The gate that all of a process's communication passes.
+/// Gate that all communication of the process passes.
 pub struct Stalls {
     start: Instant,
     /// Nanoseconds after `start`.
@@ -137,7 +137,7 @@ impl Stalls {
             .fetch_max(until.min(u128::from(u64::MAX)) as u64, Ordering::Relaxed);
     }
 
-    /// Returns when no stall is on.
+    /// Returns when no stall is in progress.
     pub fn pass(&self) {
         let until = self.until.load(Ordering::Relaxed);
         if until == 0 {

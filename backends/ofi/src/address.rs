@@ -1,4 +1,4 @@
-//! How a process is reached: its part of an address of the engine's.
+//! The backend's part of an engine address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,25 +6,25 @@ use unipgas_core::streams::greeting::SECRET;
 
 use crate::wire::PROTOCOL;
 
-/// What peers are told.
+/// The address of a process, for its peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Who says it may begin a conversation.
+    /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
-    /// Stands for the provider: both must use the same.
+    /// Hash of the provider's name. Both processes must use the same provider.
     pub provider: u32,
-    /// Where it is seen whether the process is there.
+    /// TCP port that shows whether the process lives.
     pub lifeline: Option<SocketAddr>,
-    /// Of its endpoint, as the provider gives it.
+    /// Name of its endpoint, as the provider gives it.
     pub name: Vec<u8>,
 }
 
-/// What the process speaks whose address this is; `None`: it is none.
+/// The protocol version in an address. `None`: not an address.
 pub fn protocol(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
 }
 
-/// A number for the provider's name.
+/// A hash of the provider's name.
 pub fn number(provider: &str) -> u32 {
     // FNV-1a.
     let step = |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
@@ -32,7 +32,7 @@ pub fn number(provider: &str) -> u32 {
 }
 
 impl Address {
-    /// The bytes.
+    /// The encoded address.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = PROTOCOL.to_le_bytes().to_vec();
         bytes.extend(self.secret);
@@ -51,7 +51,7 @@ impl Address {
         bytes
     }
 
-    /// From the bytes; `None`: they are none of this protocol.
+    /// Decodes an address. `None`: it does not follow this protocol.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (_, rest) = bytes
             .split_first_chunk()

@@ -1,4 +1,4 @@
-//! Memory that messages are sent from and received into.
+//! Buffers for sends and receives.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -12,7 +12,7 @@ use crate::fabric::{Fabric, Registration};
 /// Bytes of a buffer: the longest message.
 pub const MESSAGE: usize = 8 << 10;
 
-/// Buffers of one kind.
+/// Buffers for sends, or for receives.
 pub struct Buffers {
     registration: Option<Registration>,
     memory: Box<[[u8; MESSAGE]]>,
@@ -21,20 +21,20 @@ pub struct Buffers {
 }
 
 // SAFETY:
-// - a buffer belongs to whoever has taken its number out of `free`, or to the provider.
+// - a buffer belongs to the thread that has taken its number from `free`, or to the provider.
 unsafe impl Send for Buffers {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Buffers {}
 
 impl Buffers {
-    /// So many, registered where the provider needs that under a key that nobody is told.
+    /// Allocates `count` buffers. If the provider needs registered operands, registers them under `key`, which no peer knows.
     pub fn new(count: usize, fabric: &Fabric, key: u64) -> Result<Self> {
         let mut memory = vec![[0; MESSAGE]; count].into_boxed_slice();
         let first = memory.as_mut_ptr();
         let registration = match fabric.traits.local {
             // SAFETY:
-            // - lives as long as the registration, which is dropped before.
+            // - the memory lives as long as the registration, which is dropped first.
             true => Some(unsafe {
                 fabric.register(first.cast(), count * MESSAGE, Rights::empty(), key)
             }?),
@@ -52,28 +52,28 @@ impl Buffers {
         })
     }
 
-    /// One that is the caller's until it is [given back](Buffers::give_back).
+    /// Takes a free buffer. The caller owns it until it [gives it back](Buffers::give_back).
     pub fn take(&self) -> Option<usize> {
         self.free.pop()
     }
 
-    /// Nobody uses it any more.
+    /// Returns a buffer that neither the caller nor the provider uses.
     pub fn give_back(&self, number: usize) {
         let _ = self.free.push(number);
     }
 
-    /// Whether nobody has one.
+    /// Whether all buffers are free.
     pub fn is_whole(&self) -> bool {
         self.free.is_full()
     }
 
-    /// Its first byte.
+    /// Address of the buffer.
     pub fn at(&self, number: usize) -> *mut u8 {
         debug_assert!(number < self.memory.len());
         self.first.wrapping_add(number).cast()
     }
 
-    /// As the provider knows it.
+    /// Descriptor of the registration, for operands. Null without a registration.
     pub fn desc(&self) -> *mut c_void {
         self.registration
             .as_ref()

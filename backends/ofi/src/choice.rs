@@ -1,4 +1,4 @@
-//! Which provider, and which of its interfaces.
+//! Selection of the provider and of its interface.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use unipgas_libfabric_sys::*;
 use crate::library::Library;
 use crate::wire::LEAST;
 
-/// What users may wish for.
+/// Choices of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wish {
     /// As in fi_getinfo(3): `tcp`, `tcp;ofi_rxm`, `verbs`, ...
@@ -19,7 +19,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// From UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::InvalidArgument`].
+    /// Reads UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
         Ok(Wish {
             provider: variables::get("UNIPGAS_OFI_PROVIDER")?,
@@ -28,16 +28,16 @@ impl Wish {
     }
 }
 
-/// What a provider offers, as fi_getinfo(3) gives it; the caller's.
+/// A copy of a result of fi_getinfo(3).
 pub struct Info {
     library: &'static Library,
     own: *mut fi_info,
-    /// Other interfaces at which the same provider could be used.
+    /// Other interfaces on which the provider works.
     pub others: Vec<String>,
 }
 
 // SAFETY:
-// - nobody else has it, and nothing changes in it.
+// - the info has no other owner, and changes through `&mut self` only.
 unsafe impl Send for Info {}
 // SAFETY:
 // - as for Send.
@@ -46,39 +46,39 @@ unsafe impl Sync for Info {}
 impl Drop for Info {
     fn drop(&mut self) {
         // SAFETY:
-        // - given by fi_dupinfo, and freed once.
+        // - from fi_dupinfo, and freed once.
         unsafe { (self.library.freeinfo)(self.own) };
     }
 }
 
 macro_rules! attributes {
     ($($name:ident: $ty:ty;)*) => {$(
-        /// That part of it.
+        /// The attributes of this kind.
         pub fn $name(&self) -> &$ty {
             // SAFETY:
-            // - fi_getinfo fills all attributes of what it gives; they live as long as that.
+            // - fi_getinfo fills in all attributes. They live as long as the info.
             unsafe { &*self.raw().$name }
         }
     )*};
 }
 
 impl Info {
-    /// What fi_fabric(3) and those that follow take.
+    /// For fi_fabric(3) and later calls.
     pub fn as_ptr(&self) -> *mut fi_info {
         self.own
     }
 
-    /// The whole.
+    /// The info itself.
     pub fn raw(&self) -> &fi_info {
         // SAFETY:
-        // - given by fi_dupinfo, and not freed.
+        // - from fi_dupinfo, and not freed.
         unsafe { &*self.own }
     }
 
-    /// Asks for no longer queues than that.
+    /// Limits the sizes of the requested queues.
     pub fn be_modest(&mut self, most: usize) {
         // SAFETY:
-        // - the info is this one's, with all attributes, and nobody borrows them.
+        // - the info has all attributes. `&mut self`: there are no other references to them.
         unsafe {
             let (tx, rx) = (&mut *(*self.own).tx_attr, &mut *(*self.own).rx_attr);
             tx.size = tx.size.min(most);
@@ -86,7 +86,7 @@ impl Info {
         }
     }
 
-    /// What is posted without flags tells its end.
+    /// Makes operations without flags signaled: each produces a completion.
     pub fn tell_all_ends(&mut self) {
         // SAFETY:
         // - as in `be_modest`.
@@ -107,18 +107,18 @@ impl Info {
     /// The provider's name.
     pub fn provider(&self) -> String {
         // SAFETY:
-        // - given by fi_getinfo.
+        // - from fi_getinfo: null or a C string.
         unsafe { name(self.fabric_attr().prov_name) }
     }
 
-    /// Of the domain: the interface, where the provider has several.
+    /// The name of the domain: the interface, if the provider has several.
     pub fn interface(&self) -> String {
         // SAFETY:
-        // - given by fi_getinfo.
+        // - from fi_getinfo: null or a C string.
         unsafe { name(self.domain_attr().name) }
     }
 
-    /// The interface, with its address where it has one of IP.
+    /// The interface, with its IP address if it has one.
     pub fn place(&self) -> String {
         match self.address() {
             Some(address) => format!("{} ({address})", self.interface()),
@@ -126,7 +126,7 @@ impl Info {
         }
     }
 
-    /// The address of this host, where it is one of IP.
+    /// The IP address of this host at the interface. `None`: not an IP address.
     pub fn address(&self) -> Option<IpAddr> {
         let info = self.raw();
         let (at, len) = (info.src_addr.cast::<u8>(), info.src_addrlen);
@@ -134,27 +134,27 @@ impl Info {
             return None;
         }
         // SAFETY:
-        // - the provider's word: so many bytes, as long as the info lives.
+        // - contract of fi_getinfo(3): the address has `src_addrlen` bytes, and lives as long as the info.
         ip(unsafe { std::slice::from_raw_parts(at, len) })
     }
 }
 
-/// A name in what fi_getinfo(3) gives; empty where there is none.
+/// A name from fi_getinfo(3); empty for null.
 ///
 /// # Safety
-/// It is null, or a C string.
+/// `name` is null, or a C string.
 pub unsafe fn name(name: *const c_char) -> String {
     if name.is_null() {
         return String::new();
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this function.
     unsafe { CStr::from_ptr(name) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// The address in a `sockaddr`, where it is one of IP.
+/// The IP address in a `sockaddr`. `None`: not an IP address.
 pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
     let family = u16::from_ne_bytes(*bytes.first_chunk()?);
     match i32::from(family) {
@@ -170,16 +170,16 @@ pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The address and the port in a `sockaddr`, where it is one of IP.
+/// The IP address and the port in a `sockaddr`. `None`: not an IP address.
 pub fn socket(bytes: &[u8]) -> Option<SocketAddr> {
     let port = bytes.get(2..4)?.try_into().ok()?;
     Some(SocketAddr::new(ip(bytes)?, u16::from_be_bytes(port)))
 }
 
-/// Why what is at another interface than the one that is wished for is of no use.
+/// Reason to refuse an offer at another interface than the requested one.
 const ELSEWHERE: &str = "UNIPGAS_OFI_INTERFACE is another one";
 
-/// Why an offer is of no use; `None`: it is.
+/// Reason to refuse an offer; `None`: it is usable.
 fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     let name = info.provider();
     let has = |part: &str| name.split(';').any(|own| own == part);
@@ -201,7 +201,7 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     } else if other_hosts {
         let reach = info.address().is_none_or(|address| match address {
             IpAddr::V4(address) => !address.is_loopback(),
-            // Those of one link need its name, too, which a peer does not know.
+            // A link-local address also needs the name of the link, which a peer does not know.
             IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
         });
         if !reach {
@@ -222,12 +222,12 @@ fn refusal(info: &Info, wish: &Wish, other_hosts: bool) -> Option<String> {
     None
 }
 
-/// What a provider may demand.
+/// Modes that this backend supports.
 const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
 const MEMORY: i32 =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-/// Why an offer is of no use that is made only to those who keep more.
+/// Reason to refuse an offer with requirements that this backend does not meet.
 fn beyond(info: &Info) -> String {
     let domain = info.domain_attr();
     match () {
@@ -244,11 +244,12 @@ fn beyond(info: &Info) -> String {
     }
 }
 
-/// What fi_getinfo(3) gives, to be freed; `all`: also to those who keep more than this backend. Errors: its own.
+/// Calls fi_getinfo(3). The caller frees the result. `all`: also offers with requirements that this backend does not meet. Errors: the status of the
+/// call.
 fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int> {
     let mut first = std::ptr::null_mut();
     // SAFETY:
-    // - null asks for an empty info, whose attributes are all there; the provider's name is malloc's, and freed with it.
+    // - null makes an empty info with all attributes. The provider's name is from malloc, and is freed with the info.
     let status = unsafe {
         let hints = (library.dupinfo)(std::ptr::null());
         if hints.is_null() {
@@ -259,7 +260,7 @@ fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int>
         wanted.mode = if all { u64::MAX } else { MODES };
         (*wanted.ep_attr).r#type = FI_EP_RDM;
         let domain = &mut *wanted.domain_attr;
-        // All but the two of old, which stand for others.
+        // All modes except the two old ones, which stand for several others.
         let any = !(FI_MR_BASIC | FI_MR_SCALABLE);
         domain.mr_mode = if all { any } else { MEMORY };
         if !all {
@@ -282,8 +283,7 @@ fn ask(library: &Library, wish: &Wish, all: bool) -> Result<*mut fi_info, c_int>
     }
 }
 
-/// What there is, in the order in which providers are preferred. `None` for the reason: it can be used. Errors: why fi_getinfo(3) gives
-/// nothing.
+/// The offers, best provider first, each with a reason to refuse it. `None`: it is usable. Errors: a text with the error of fi_getinfo(3).
 pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String>)>, String> {
     let library = Library::get()?;
     let kept = ask(library, wish, false);
@@ -301,7 +301,7 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
     let mut offers = Vec::new();
     let mut at = first;
     // SAFETY:
-    // - a list that ends with null, of which each copy stands alone; freed once.
+    // - the list ends with null, and each copy is independent. The list is freed once.
     unsafe {
         while !at.is_null() {
             let own = (library.dupinfo)(at);
@@ -325,7 +325,7 @@ pub fn offers(wish: &Wish, other_hosts: bool) -> Result<Vec<(Info, Option<String
     Ok(offers)
 }
 
-/// The first offer of the provider at an address of this host's name, if it has several addresses.
+/// The first offer of the provider at an address of this host's name. `None`: there is none, or the provider has only one address.
 fn known(fits: &[Info], provider: &str) -> Option<usize> {
     let addresses = |info: &Info| info.address().filter(|_| info.provider() == provider);
     let mut all: Vec<IpAddr> = fits.iter().filter_map(addresses).collect();
@@ -339,9 +339,13 @@ fn known(fits: &[Info], provider: &str) -> Option<usize> {
     fits.iter().position(is_known)
 }
 
-/// The best offer: the first provider that fits; of its interfaces the host's own loop, where all processes are on one host and nobody wishes for
-/// another one, since others come and go; between hosts that at which this host's name is known. Errors: [`Error::Unreachable`];
-/// [`Error::InvalidArgument`] where that is because of a wish.
+/// Selects the first usable provider, and one of its interfaces:
+///
+/// - The interface that the user names.
+/// - On one host the loopback interface: other interfaces come and go.
+/// - Between hosts the interface that this host's name resolves to.
+///
+/// Errors: [`Error::Unreachable`]; [`Error::InvalidArgument`] if the user has made a choice.
 pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     Library::get().map_err(Error::Unreachable)?;
     let error = match *wish == Wish::default() {

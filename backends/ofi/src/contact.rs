@@ -1,5 +1,5 @@
-//! The first contact with a peer. Providers try for minutes, and some for ever, where a firewall drops what is sent or no way leads; so it is seen
-//! at two ports of the peer what is wrong: that of its [lifeline](crate::lifeline), and that where its provider listens, if it is one of TCP.
+//! The first contact with a peer. If a firewall drops packets or no route exists, providers retry for minutes, and some for ever. This module finds
+//! the reason at two ports of the peer: its [lifeline](crate::lifeline), and its provider's port if this is a TCP port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,29 +8,29 @@ use rustix::io::Errno;
 use crate::choice;
 use crate::lifeline::{Found, Try};
 
-/// A port that has answered nothing in so many looks is not going to.
+/// Looks without an answer after which a port counts as silent.
 pub const SILENT: u32 = 10;
-/// A process that leaves refuses at one port before the other. Who refuses longer is no such process.
+/// Refusals at the provider's port alone after which the host is the cause. A process that leaves also closes one port before the other.
 const REFUSED: u32 = 3;
-/// The most looks where the provider's port cannot be seen.
+/// Maximum number of looks if the provider's port is unknown.
 const UNSEEN: u32 = 120;
 
-/// What the looks have found.
+/// Result of the looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// It may come about.
+    /// The contact may still succeed.
     Hope,
     /// The process has ended.
     Gone,
-    /// Nothing answers at either port.
+    /// Neither port answers.
     Nobody,
-    /// The host answers, but not where the provider listens.
+    /// The host answers, but not at the provider's port.
     Dropped,
-    /// The process is there, but its host refuses whoever connects where the provider listens.
+    /// The process lives, but its host refuses connections at the provider's port.
     Refused,
-    /// The process is there, but nothing comes of it.
+    /// The process may live, but the contact has not succeeded in time.
     Late,
-    /// The kernel knows no way there.
+    /// The kernel has no route to the peer.
     NoWay(Errno),
 }
 
@@ -61,7 +61,7 @@ impl Port {
     }
 }
 
-/// A first contact that has begun.
+/// A first contact in progress.
 #[derive(Default)]
 pub struct Contact {
     lifeline: Port,
@@ -70,7 +70,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Another look, some time after the one before.
+    /// Looks again, some time after the previous look.
     pub fn look(
         &mut self,
         lifeline: Option<&SocketAddr>,
@@ -80,7 +80,7 @@ impl Contact {
         if let Some(at) = lifeline {
             self.lifeline.look(at);
         }
-        // Who connects there is taken by the process, not by its host alone: one who has stopped takes few.
+        // The process itself accepts connections at this port, and a stopped process has room for few. So the tries end with the first answer.
         if let Some(at) = provider.filter(|_| !self.provider.answers) {
             self.provider.look(at);
         }
@@ -102,7 +102,7 @@ impl Contact {
 }
 
 impl Contact {
-    /// The provider has given up: why.
+    /// The provider has given up: returns the reason.
     pub fn give_up(&self, at: Option<&SocketAddr>) -> Finding {
         let ports = [&self.lifeline, &self.provider];
         if let Some(error) = at.and_then(Try::begin).and_then(|new| new.no_way) {
@@ -115,36 +115,36 @@ impl Contact {
     }
 }
 
-/// Where a process listens: `name` is that of its endpoint.
+/// Ports of a process. `name`: the name of its endpoint.
 pub struct Whereabouts<'a> {
     pub name: &'a [u8],
     pub lifeline: Option<&'a SocketAddr>,
 }
 
-/// This process's own place in the network, for people.
+/// The network of this process, for error texts.
 #[derive(Debug, Clone)]
 pub struct Here {
     /// The provider.
     pub provider: String,
     /// The interface, with its address.
     pub interface: String,
-    /// Other ones that could be used.
+    /// Other usable interfaces.
     pub others: Vec<String>,
 }
 
 impl Here {
-    /// Whether the provider is one whose endpoints' names are ports of TCP.
+    /// Whether endpoint names of the provider contain TCP ports.
     fn is_tcp(&self) -> bool {
         let mut parts = self.provider.split(';');
         parts.any(|part| matches!(part, "tcp" | "sockets" | "net"))
     }
 
-    /// The port of TCP at which the provider of an endpoint with this name listens.
+    /// The TCP port of an endpoint with this name, if its provider uses TCP.
     pub fn port(&self, name: &[u8]) -> Option<SocketAddr> {
         self.is_tcp().then(|| choice::socket(name)).flatten()
     }
 
-    /// What has been found, and what helps. `None`: it is no matter of the network.
+    /// Describes the finding and a remedy. `None`: the network is not the cause.
     pub fn explain(&self, finding: Finding, peer: &Whereabouts<'_>) -> Option<String> {
         let Here {
             provider,
@@ -193,18 +193,18 @@ mod tests {
 
     use super::*;
 
-    /// A port whose kernel drops who connects: its queue is full.
+    /// A port that drops connection requests: its backlog is full.
     fn deaf() -> (TcpListener, Vec<Try>, SocketAddr) {
         let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = deaf.local_addr().unwrap();
         // SAFETY:
-        // - an open socket; a shorter queue is asked for.
+        // - an open socket. The call shortens its backlog.
         unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&deaf), 0) };
         let fill = (0..8).filter_map(|_| Try::begin(&at)).collect();
         (deaf, fill, at)
     }
 
-    /// A port where nobody listens, nor will.
+    /// A port without a listener. It stays bound, so no other process can listen there.
     fn closed() -> (OwnedFd, SocketAddr) {
         let (family, kind) = (
             rustix::net::AddressFamily::INET,
@@ -251,7 +251,7 @@ mod tests {
             (Some(&deaf), Some(&closed), Finding::Gone),
             (Some(&there), None, Finding::Late),
             (None, None, Finding::Late),
-            // Who has stopped, but whose host answers, is waited for.
+            // The contact waits for a stopped process while its host answers.
             (Some(&there), Some(&there), Finding::Hope),
             (Some(&deaf), Some(&there), Finding::Hope),
         ] {
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn why_a_provider_gives_up_is_looked_for() {
-        // Nobody connects to all of them.
+        // A broadcast address refuses connections.
         let nowhere = "255.255.255.255:9".parse().unwrap();
         let mut contact = Contact::default();
         assert!(matches!(contact.give_up(Some(&nowhere)), Finding::NoWay(_)));
@@ -283,13 +283,13 @@ mod tests {
             others: vec!["eth1 (10.0.1.1)".into()],
         };
         // SAFETY:
-        // - plain bytes.
+        // - zeros are a valid value.
         let mut name: libc::sockaddr_in = unsafe { std::mem::zeroed() };
         name.sin_family = libc::AF_INET as u16;
         name.sin_port = 5001u16.to_be();
         name.sin_addr.s_addr = u32::from_ne_bytes([10, 0, 0, 2]);
         // SAFETY:
-        // - as many bytes as it has.
+        // - both types have the same size.
         let name: [u8; 16] = unsafe { std::mem::transmute(name) };
         let lifeline = "10.0.0.2:41000".parse().unwrap();
         let peer = Whereabouts {

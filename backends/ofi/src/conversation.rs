@@ -1,4 +1,4 @@
-//! A stream of bytes to a process, by messages.
+//! A byte stream to a process, made of messages.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -16,23 +16,23 @@ use crate::names::Name;
 use crate::net::Net;
 use crate::wire::{self, Accepted, Head, Opening};
 
-/// A lifeline that has been silent so often, while the process answered, never answers.
+/// Silent looks at a lifeline, while the process itself answers, after which a warning is due.
 const DEAF: u32 = 3;
 
-/// How the other side wants to be addressed.
+/// Address of the conversation at the peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Theirs {
-    /// The conversation, as it is numbered there.
+    /// The peer's number of the conversation.
     pub conversation: u32,
-    /// What is to be said there.
+    /// Cookie that messages to the peer carry.
     pub cookie: u64,
 }
 
-/// Whom a conversation is with.
+/// The peer of a conversation.
 pub struct Whom {
-    /// His endpoint.
+    /// Its endpoint.
     pub name: Arc<Name>,
-    /// Where his provider listens, if that can be seen.
+    /// TCP port of its provider, if known.
     port: Option<SocketAddr>,
     secret: [u8; SECRET],
     lifeline: Option<SocketAddr>,
@@ -50,55 +50,55 @@ impl Whom {
     }
 }
 
-/// What is to be said first.
+/// First message of a conversation.
 pub enum First {
-    /// It begins, with this.
+    /// Request to begin.
     Open(Box<Opening>),
-    /// It has begun.
+    /// The peer has begun it: accept.
     Accept,
-    /// It does not begin. Said until then.
+    /// The peer has begun it: refuse. Sent until the deadline.
     Refuse(Deadline),
 }
 
-/// What the looks have found.
+/// State of the looks.
 #[derive(Default)]
 struct Pulse {
     heard: u32,
     silent: u32,
     r#try: Option<Try>,
-    /// Until the other side has accepted it.
+    /// Used until the peer accepts the conversation.
     contact: Contact,
-    /// How often the other side has answered, but not at its lifeline.
+    /// Silent looks at the lifeline, while the process itself answered.
     deaf: u32,
 }
 
-/// One side of it.
+/// One side of a conversation.
 pub struct Conversation {
     net: Weak<Net>,
-    /// As this process numbers it.
+    /// Number of the conversation in this process.
     pub number: u32,
-    /// What the other side must say.
+    /// Cookie that messages of the peer must carry.
     pub cookie: u64,
-    /// Whom it is with.
+    /// The peer.
     pub with: Whom,
-    /// Its messages that are on their way.
+    /// Number of its messages in flight.
     pub under_way: Arc<AtomicUsize>,
     first: First,
-    /// Why it has not come about.
+    /// Reason of a refusal or failed contact.
     why: OnceLock<Error>,
     theirs: OnceLock<Theirs>,
     incoming: Mutex<Vec<u8>>,
     ended: AtomicBool,
     wants_room: AtomicBool,
-    /// Somebody asks whether the other process lives.
+    /// A caller asks whether the peer lives.
     watched: AtomicBool,
-    /// Messages that have come.
+    /// Number of received messages.
     heard: AtomicU32,
     pulse: Mutex<Pulse>,
 }
 
 impl Conversation {
-    /// One that this process begins, or that the other one has begun and wants to be addressed like that.
+    /// A conversation that this process begins. With `theirs`: a conversation that the peer has begun.
     pub fn new(
         net: Weak<Net>,
         (number, cookie): (u32, u64),
@@ -124,28 +124,28 @@ impl Conversation {
         }
     }
 
-    /// The other side has accepted it. False: it had done so before.
+    /// The peer has accepted the conversation. False: it had accepted before.
     pub fn accept(&self, theirs: Theirs) -> bool {
         self.hear();
         self.theirs.set(theirs).is_ok()
     }
 
-    /// A message has come.
+    /// Counts a received message.
     pub fn hear(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Bytes of the stream have come.
+    /// Appends received bytes of the stream.
     pub fn take(&self, bytes: &[u8]) {
         self.incoming.lock().extend_from_slice(bytes);
     }
 
-    /// Nothing comes any more.
+    /// Ends the stream: no more bytes arrive.
     pub fn fail(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// The other side says that it is not the one that is meant.
+    /// The peer has refused the conversation: this process does not know its secret.
     pub fn is_refused(&self) {
         let stranger =
             "the process at the peer's address does not know its secret: it is of another job";
@@ -153,12 +153,12 @@ impl Conversation {
         self.fail();
     }
 
-    /// Whether a turn is called for when there is room.
+    /// Whether room for more bytes causes a turn.
     pub fn wants_room(&self) -> bool {
         self.wants_room.load(Ordering::Relaxed)
     }
 
-    /// The other process has gone.
+    /// Notes that the peer has gone. `silent`: it did not answer, so it may be tried again later.
     fn depart(&self, silent: bool) -> Found {
         self.is_lost(silent, Error::PeerDead)
     }
@@ -170,7 +170,7 @@ impl Conversation {
         Found::Silence
     }
 
-    /// A look while the other side has not accepted it.
+    /// Looks at the peer before it has accepted.
     fn look_for(&self, contact: &mut Contact) -> Found {
         let Whom { lifeline, port, .. } = &self.with;
         match contact.look(lifeline.as_ref(), port.as_ref()) {
@@ -179,7 +179,7 @@ impl Conversation {
         }
     }
 
-    /// It does not come about.
+    /// Handles the result of the looks.
     fn is_found(&self, finding: Finding) -> Found {
         let explain = |net: Arc<Net>| {
             let peer = Whereabouts {
@@ -192,7 +192,7 @@ impl Conversation {
         match finding {
             Finding::Hope | Finding::Gone => self.depart(false),
             Finding::Nobody => {
-                // For those who wait it is as if the process had died.
+                // Callers see a dead peer, so the text goes to standard error.
                 text().iter().for_each(|text| unipgas_core::tell(text));
                 self.depart(true)
             }
@@ -204,7 +204,7 @@ impl Conversation {
         }
     }
 
-    /// The provider does not reach the other side, or not any more.
+    /// The provider does not reach the peer, or no longer.
     pub fn is_given_up(&self) {
         if self.is_begun_here()
             && self.theirs.get().is_none()
@@ -220,21 +220,21 @@ impl Conversation {
         self.fail();
     }
 
-    /// The other side has asked whether this process is there.
+    /// Answers the peer's question whether this process lives.
     pub fn answer(&self, net: &Net) -> Option<()> {
-        // Without room it asks again.
+        // Without room the answer is dropped: the peer asks again.
         let _ = net.send(self, &self.theirs.get()?.head(wire::HERE), &[]);
         Some(())
     }
 
-    /// Asks the process itself whether it is there, as its lifeline says nothing.
+    /// Asks the peer whether it lives, while its lifeline is silent.
     fn ask(&self) {
         if let Some((net, theirs)) = self.net.upgrade().zip(self.theirs.get()) {
             let _ = net.send(self, &theirs.head(wire::ASK), &[]);
         }
     }
 
-    /// The process has answered, but not at its lifeline.
+    /// The process has answered, but not at its lifeline. Warns once per process.
     fn note_deaf(&self, pulse: &mut Pulse) {
         pulse.deaf += 1;
         if let Some(lifeline) = &self.with.lifeline
@@ -255,7 +255,7 @@ impl Conversation {
         matches!(self.first, First::Open(_))
     }
 
-    /// Says first what is to be said: that it begins, or is accepted. False: there is no room for that now.
+    /// Sends the first message. False: there is no room for it now.
     pub fn introduce(&self, net: &Net) -> bool {
         if self.ended.load(Ordering::Acquire) {
             return true;
@@ -343,7 +343,7 @@ impl Stream for Conversation {
     }
 
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
-        // What has come before the end counts.
+        // First, so bytes from before the end are returned.
         let ended = self.ended.load(Ordering::Acquire);
         let mut incoming = self.incoming.lock();
         match into.is_empty() {

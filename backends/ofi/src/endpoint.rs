@@ -1,4 +1,4 @@
-//! The issue of operations: reads and writes are the provider's, the rest are requests to the target's agent.
+//! The issue of operations. The provider carries out reads and writes; the target's agent carries out all others, as requests.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::operations::What;
 use crate::region::{far, owner};
 use crate::word;
 
-/// The most bytes that are taken in the call.
+/// Maximum number of bytes that a call copies.
 pub const INLINE: usize = 64;
 
-/// Where there is no room the network is moved on as often before a write is kept.
+/// Retries of an unsignaled write without room, each after progress. After them a signaled write is queued.
 const TRIES: usize = 16;
-/// Writes between two looks at what has come.
+/// Unsignaled writes between two looks at the network.
 const SPELL: u32 = 16;
 
 /// An issue context.
@@ -33,9 +33,9 @@ pub struct Endpoint {
 
 /// The local side of an access.
 enum Bytes {
-    /// Taken in the call.
+    /// Copied in the call.
     Inline([u8; INLINE]),
-    /// Valid until the end.
+    /// Valid until completion.
     At(*mut u8, *mut c_void),
 }
 
@@ -55,10 +55,10 @@ struct Read {
 }
 
 // SAFETY:
-// - the bytes are valid until the operation is complete, on any thread: the contract of the operation.
+// - contract of `Channel::put`: the bytes are valid until completion, on any thread.
 unsafe impl Send for Write {}
 // SAFETY:
-// - as for Write.
+// - contract of `Channel::get`: the buffer is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
 impl Own for Write {
@@ -75,7 +75,7 @@ impl Own for Write {
             inline,
         };
         // SAFETY:
-        // - valid until the operation is complete (contract of the operation), or taken in the call.
+        // - contract of `Channel::put`: the bytes are valid until completion. Inline bytes are copied in the call.
         let posted = unsafe { self.net.fabric.write(from, self.len, self.to, how) };
         self.net.posted(context, posted)
     }
@@ -91,7 +91,7 @@ impl Own for Read {
             inline: false,
         };
         // SAFETY:
-        // - valid until the operation is complete (contract of the operation).
+        // - contract of `Channel::get`: the buffer is valid until completion.
         let posted = unsafe {
             let fabric = &self.net.fabric;
             fabric.read_from(self.into.ptr, self.len, self.from, how)
@@ -100,34 +100,34 @@ impl Own for Read {
     }
 }
 
-/// Whether the agent has to carry it out, which goes through lines in their order ([`Flags::LINES`]).
+/// Whether the agent must carry out the access, since it writes lines in order ([`Flags::LINES`]).
 fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
     flags.contains(Flags::LINES) && last_word(to, len) < len
 }
 
-/// Whether the agent has to tell of the end: the provider's says that a notice is at the target, which sets its word later, and reads by the provider may come
-/// in between.
+/// Whether the agent must confirm the end. The provider's completion only means that the notice has reached the target. The target sets the word
+/// later, and reads by the provider may come in between.
 fn by_answer(flags: Flags) -> bool {
     flags.contains(Flags::DELIVERED)
 }
 
-/// Aligned as where it is there.
+/// The destination's address at the target, for its alignment.
 fn aligned(dst: &Remote<'_>) -> usize {
     dst.region.parts().base.addr().wrapping_add(dst.offset)
 }
 
-/// Operands carry the provider's descriptor.
+/// The provider's descriptor, which operands carry.
 fn desc(local: Local) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(local.desc as usize)
 }
 
 impl Endpoint {
-    /// A new one.
+    /// An endpoint that issues requests by `requests`.
     pub fn new(net: Arc<Net>, requests: Requests) -> Self {
         Endpoint { net, requests }
     }
 
-    /// The local side as the provider knows it.
+    /// Checks the local side against the provider's limits, and adds its descriptor. Errors: [`Error::Unsupported`], [`Error::NotRegistered`].
     fn check(&self, local: Local, len: usize, flags: Flags) -> Result<Local> {
         let traits = &self.net.fabric.traits;
         let inline = flags.contains(Flags::INLINE) && len > traits.inject.min(INLINE);
@@ -137,7 +137,7 @@ impl Endpoint {
         let needed = traits.local && !flags.contains(Flags::INLINE);
         let desc = match (needed, len) {
             (false, _) => 0,
-            // Providers look at it all the same.
+            // Providers read the descriptor also for 0 bytes.
             (true, 0) => self.net.registered().expose_provenance() as u64,
             (true, _) => {
                 let known = self.net.operands.find(local, len);
@@ -147,7 +147,7 @@ impl Endpoint {
         Ok(Local { desc, ..local })
     }
 
-    /// What an access with these flags has to come after: requests are carried out when the target's agent gets to them, accesses when they
+    /// Earlier operations that an access with these flags waits for. The target's agent carries out requests later; accesses take effect when they
     /// arrive.
     fn waits_for(&self, flags: Flags, in_order: bool) -> After {
         match (flags.contains(Flags::ORDERED), in_order) {
@@ -180,7 +180,7 @@ impl Endpoint {
             };
             let write = || {
                 // SAFETY:
-                // - so many bytes are there (the caller's word), and are taken in the call, as just checked.
+                // - contract of `Channel::put`: `len` bytes are valid. [`Flags::GATHERED`] implies [`Flags::INLINE`], so the call copies them.
                 let written = unsafe { self.net.fabric.write_untold(src.ptr, len, to, how) };
                 self.net.written_untold(written)
             };
@@ -200,7 +200,7 @@ impl Endpoint {
             true => {
                 let mut bytes = [0; INLINE];
                 // SAFETY:
-                // - so many bytes are there (the caller's word), and there is room for them, as just checked.
+                // - contract of `Channel::put`: `len` bytes are valid. `check` has compared `len` with `INLINE`.
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(src.ptr, len) };
                 Bytes::Inline(bytes)
             }
@@ -217,14 +217,14 @@ impl Endpoint {
             .post_own(dst.region, own, false, after, context)
     }
 
-    /// So many are gathered now.
+    /// `count` unsignaled writes are in flight.
     #[inline]
     fn has_gathered(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }
         if count.is_multiple_of(SPELL) {
-            // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
+            // A caller that posts much also handles completions: to wake the progress thread costs more.
             self.requests.make_room();
         }
     }
@@ -242,7 +242,7 @@ impl Endpoint {
         });
     }
 
-    /// The word by which the target learns of a notice, where one is enough.
+    /// The word that carries a notice with a write. `None`: the provider's data is shorter, or the notice's place has no number.
     fn word(&self, notice: &Notice<'_>) -> Option<u64> {
         match self.net.fabric.traits.data >= size_of::<u64>() {
             true => word::notice(notice),
@@ -262,18 +262,19 @@ impl Channel for Endpoint {
     ) -> Result<Outcome> {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         let wakes = flags.contains(Flags::WAKE);
-        // Nothing that a write could bring along wakes anybody, or the provider writes a line's bytes in any order.
+        // The agent must write in three cases: no data word can wake the target, lines need an order that the provider does not keep, or accesses go by
+        // the owner's page tables.
         let by_agent = wakes && self.net.fabric.traits.data == 0
             || keeps_lines(flags, aligned(&dst), len)
             || dst.region.is_by_address();
         if by_agent {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this function.
             return unsafe { self.requests.put(src, dst, len, flags, context) };
         }
         let word = wakes.then_some(word::WAKE);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { self.write(src, dst, len, word, flags, context) }
     }
 
@@ -288,7 +289,7 @@ impl Channel for Endpoint {
         src.region.check(src.offset, len, Rights::READ)?;
         if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this function.
             return unsafe { self.requests.get(dst, src, len, flags, context) };
         }
         let dst = self.check(dst, len, Flags::empty())?;
@@ -315,7 +316,7 @@ impl Channel for Endpoint {
         };
         let flags = flags.difference(Flags::INLINE | Flags::LINES);
         // SAFETY:
-        // - no bytes.
+        // - there are no bytes.
         unsafe { self.write(nowhere, notice.slot, 0, Some(word), flags, context) }
     }
 
@@ -337,11 +338,11 @@ impl Channel for Endpoint {
         let word = self.word(&notice).ok_or(Error::Unsupported)?;
         if by_answer(flags) || keeps_lines(flags, aligned(&dst), len) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this function.
             return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { self.write(src, dst, len, Some(word), flags, context) }
     }
 
@@ -354,7 +355,7 @@ impl Channel for Endpoint {
         context: u64,
     ) -> Result<Outcome> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { self.requests.atomic(dst, request, desc, flags, context) }
     }
 

@@ -1,4 +1,4 @@
-//! What comes from the network, or stands in addresses: for tests and libFuzzer.
+//! Readers of messages from the network and of addresses, for tests and libFuzzer.
 
 use bytemuck::bytes_of;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET};
@@ -7,17 +7,17 @@ use crate::address::{Address, number, protocol};
 use crate::choice;
 use crate::wire::{self, Accepted, Along, Head, Opening};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and inputs to begin with.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("ofi-address", address, addresses),
     ("ofi-message", message, messages),
     ("ofi-region", told, regions),
 ];
 
-/// What an owner tells of his memory.
+/// An owner's bytes about its memory.
 fn told(bytes: &[u8]) {
     assert_eq!(crate::region::said(bytes).is_ok(), bytes.len() == 36);
 }
@@ -50,7 +50,7 @@ fn addresses() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// A message, perhaps with others that ride along, and what each kind has in it.
+/// A message with held-back pieces before it, and the contents of each kind.
 fn message(bytes: &[u8]) {
     let mut next = bytes;
     while let Some((head, body)) = wire::split::<Head>(next) {

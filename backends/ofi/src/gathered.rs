@@ -1,4 +1,4 @@
-//! Writes whose ends nobody is told of, and how it is learned that they have come: by a write that comes after them, and says so.
+//! Unsignaled writes. A signaled write after them confirms that they are visible at the target.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::fabric::{Fabric, How, Registration};
 use crate::net::Net;
 use crate::operations::What;
 
-/// Memory that peers write to for the sake of the write's end.
+/// Memory for the signaled writes of peers. Its contents are never read.
 pub struct Landing {
     registration: Registration,
     begin: u64,
@@ -18,7 +18,7 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Registered under `key`, where the provider has none of its own.
+    /// Registers it under `key`, if the provider does not choose keys.
     pub fn new(fabric: &Fabric, key: u64) -> Result<Self> {
         let mut memory = Box::new([0u64; 8]);
         let base = memory.as_mut_ptr();
@@ -41,27 +41,27 @@ impl Landing {
         })
     }
 
-    /// What peers need to know.
+    /// Bytes that a peer needs to write to it.
     pub fn told(&self) -> impl Iterator<Item = u8> {
         let words = [self.registration.key(), self.begin];
         words.into_iter().flat_map(u64::to_le_bytes)
     }
 }
 
-/// The context of such writes to the endpoint with this tag: odd, and so no address of an operation. All have one, since no end is told but a
-/// failure.
+/// Context of all unsignaled writes to the endpoint with this tag. They share it, since only a failure reports it. It is odd, so it differs from the
+/// address of an operation.
 pub fn context(tag: u32) -> usize {
     (tag as usize) << 1 | 1
 }
 
-/// Whose context it is.
+/// The tag in a context of [`context`]; `None`: the context of an operation.
 pub fn owner(context: usize) -> Option<u32> {
     (context & 1 == 1).then_some((context >> 1) as u32)
 }
 
-/// A write to the landing of a peer.
+/// A signaled write to the landing of a peer.
 pub struct Acknowledge {
-    /// By which it goes.
+    /// The network of this process.
     pub net: Arc<Net>,
     /// The tag of the peer.
     pub to: u32,
@@ -80,7 +80,7 @@ impl Own for Acknowledge {
         };
         let word = 0u64;
         // SAFETY:
-        // - taken in the call.
+        // - the call copies the word.
         let posted = unsafe {
             let from = (&raw const word).cast();
             self.net.fabric.write(from, size_of_val(&word), at, how)

@@ -1,14 +1,14 @@
-//! A transport over libfabric, and so over any network that it has a provider for.
+//! A transport over libfabric, and so over any network with a libfabric provider.
 //!
-//! Memory is read and written by the provider (fi_rma(3)), with a word for the target's completion queue where a notification goes along.
-//! Everything else goes to the target's agent, over streams that are made of messages (fi_msg(3)).
+//! The provider reads and writes memory (fi_rma(3)). A notification goes with a write as a word for the target's completion queue. The target's agent
+//! carries out all other operations, by streams made of messages (fi_msg(3)).
 //!
-//! - [`Ofi`]: this process's place; `region` its memory; `endpoint` the issue of operations; `word`: notifications
-//! - `gathered`: operations whose ends are asked for together
-//! - `library`: libfabric.so.1, loaded when it is needed; `choice`: which provider; `fabric`: its objects, where C ends
-//! - `net`: messages, and what comes of operations; `buffers`, `operations`: what the provider has meanwhile
-//! - `conversation`: a stream to a peer; `address`, `wire`: how it begins; `contact`: what keeps it from that; `names`: whom it is with;
-//!   `lifeline`: whether somebody is there
+//! - [`Ofi`]: the transport; `region`: registered memory; `endpoint`: issue of operations; `word`: notifications
+//! - `gathered`: unsignaled writes and their confirmation
+//! - `library`: libfabric.so.1, loaded on demand; `choice`: selection of the provider; `fabric`: its objects, and all calls of C
+//! - `net`: messages and completions; `buffers`, `operations`: memory that the provider uses
+//! - `conversation`: a stream to a peer; `address`, `wire`: its beginning; `contact`: reasons for its failure; `names`: peers in the address vector;
+//!   `lifeline`: detection of dead peers; `riders`: pieces of streams that are held back
 //!
 //! ```
 //! // Whether this host has what it needs.

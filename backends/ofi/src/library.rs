@@ -1,4 +1,4 @@
-//! libfabric.so.1, loaded when this backend is opened; everything but these functions goes by the tables of its objects.
+//! libfabric.so.1, loaded when this backend is opened. All other functions are in tables of its objects.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -12,15 +12,15 @@ use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
 
 use crate::buffers::MESSAGE;
 
-/// What the program does at signals. Libraries below some providers (psm's) put handlers of their own there when they are loaded, which end the process while
-/// this thread has libfabric's lock: so long it takes no signals.
+/// Signal handlers of the program. Libraries below some providers (psm) install their own handlers when they are loaded. These end the process while
+/// this thread holds libfabric's lock, so the thread blocks signals meanwhile.
 struct Handlers(Vec<(c_int, libc::sigaction)>, libc::sigset_t);
 
 impl Handlers {
     fn save() -> Self {
         let get = |signal| {
             // SAFETY:
-            // - zeros are a sigaction, which lives through the call.
+            // - zeros are a valid sigaction, which lives through the call.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 let failed = libc::sigaction(signal, std::ptr::null(), &raw mut action);
@@ -28,7 +28,7 @@ impl Handlers {
             }
         };
         // SAFETY:
-        // - zeros are a set, which the call fills; both sets live through their calls.
+        // - zeros are a valid set, which the call fills in. Both sets live through their calls.
         let mask = unsafe {
             let (mut all, mut mask): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
             libc::sigfillset(&raw mut all);
@@ -41,28 +41,28 @@ impl Handlers {
     fn restore(self) {
         for (signal, action) in self.0 {
             // SAFETY:
-            // - what was there before. SIGKILL and SIGSTOP are refused.
+            // - the previous handler. The kernel refuses SIGKILL and SIGSTOP.
             unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
         }
         // SAFETY:
-        // - the mask that this thread had.
+        // - the previous mask of this thread.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.1, std::ptr::null_mut())
         };
     }
 }
 
-/// The release whose interface this backend knows.
+/// Newest libfabric interface that this backend supports.
 pub const KNOWN: u32 = version(1, 17);
-/// The oldest one that it makes do with.
+/// Oldest supported release.
 const OLDEST: u32 = version(1, 8);
 
 const NAME: &CStr = c"libfabric.so.1";
 
-/// Where it has a libc of its own.
+/// Set if libfabric is loaded with its own libc.
 static APART: OnceLock<Enter> = OnceLock::new();
 
-/// Before any call.
+/// Called before each call of libfabric.
 #[inline(always)]
 pub fn enter() {
     if let Some(apart) = APART.get() {
@@ -80,15 +80,18 @@ fn enter_apart(apart: Enter) {
     }
 }
 
-/// Messages that `ofi_rxm` has room for, from whomever.
+/// Messages from all peers that `ofi_rxm` has room for.
 const RECEIVES: &str = "128";
-/// Processes for which there is room at least.
+/// Minimum number of processes to have room for.
 const PROCESSES: u32 = 64;
 
-/// What the library finds of its own variables that nobody has set. Providers keep memory and queues for the most that they could have: without these
-/// `ofi_rxm` has 16 KiB for each of thousands of messages, and over verbs a completion queue for 1,024 processes, which not all adapters have, and
-/// buffers for each peer: of those it puts one back for a connection that it has just freed, where a message has come before that and was not read
-/// yet, and crashes, here when it closes and when the peer does (libfabric#11828). Buffers for all peers outlive connections; over tcp they are the default.
+/// Values of libfabric's own variables that the user has not set. Providers allocate memory and queues for their maximum:
+///
+/// - `ofi_rxm` allocates 16 KiB for each of thousands of messages.
+/// - Over verbs it opens a completion queue for 1,024 processes, which some adapters lack.
+/// - Over verbs it has buffers for each peer. If a message is unread when its connection closes, `ofi_rxm` puts its buffer back for the freed
+///   connection. It crashes then, on a close by either side (libfabric#11828). Buffers for all peers outlive connections; over tcp they are
+///   the default.
 fn defaults() -> [(&'static str, String); 4] {
     let job = JobName::from_env().ok().and_then(|job| job.size());
     [
@@ -102,7 +105,7 @@ fn defaults() -> [(&'static str, String); 4] {
     ]
 }
 
-/// The process's, with the [`defaults`]; `apart` has all providers that the library finds, without this one.
+/// The environment of this process with the [`defaults`]. `apart`: the library finds all its providers except this one.
 fn environment(apart: bool) -> Vec<CString> {
     let wanted = |name: &OsStr| !apart || name != "FI_PROVIDER" && name != "FI_PROVIDER_PATH";
     let variable = |name: &OsStr, value: &OsStr| {
@@ -139,7 +142,7 @@ functions_of_library! {
 }
 
 impl Library {
-    /// The one of this process. Errors: why there is none.
+    /// The library of this process. Errors: the reason why there is none.
     pub fn get() -> Result<&'static Library, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         enter();
@@ -151,7 +154,7 @@ impl Library {
 
     fn load() -> Result<Library, String> {
         let handlers = Handlers::save();
-        // Of a program that calls libfabric itself, FI_PROVIDER says which providers there are, perhaps unipgas alone.
+        // In a program that calls libfabric itself, FI_PROVIDER selects providers, perhaps unipgas alone.
         let loaded = match dynamic::Library::is_loaded(NAME) {
             true => {
                 dynamic::Library::load_apart(NAME, environment(true)).map(|(library, enter)| {
@@ -174,11 +177,11 @@ impl Library {
         }
     }
 
-    /// Lets the providers read their variables, which they do once.
+    /// Makes the providers read their variables, which they do once.
     fn begin(&self) {
         let (mut all, mut count) = (std::ptr::null_mut(), 0);
         // SAFETY:
-        // - gives a list that is freed once, or null.
+        // - gives null, or a list that is freed once.
         unsafe {
             if (self.getparams)(&raw mut all, &raw mut count) == 0 && !all.is_null() {
                 (self.freeparams)(all);
@@ -186,33 +189,33 @@ impl Library {
         }
     }
 
-    /// Calls `what`, which finds the `defaults`: some variables are read whenever something is opened.
+    /// Calls `what` with the `defaults` in the environment: libfabric reads some variables whenever it opens an object.
     pub fn with_defaults<T>(&self, what: impl FnOnce() -> T) -> T {
         match APART.get() {
-            // It has an environment of its own.
+            // It has its own environment.
             Some(_) => what(),
             None => dynamic::with_environment(environment(false), what),
         }
     }
 
-    /// Its release.
+    /// Release of libfabric.
     pub fn release(&self) -> (u32, u32) {
         // SAFETY:
-        // - takes nothing, and changes nothing.
+        // - no arguments, and no effects.
         let release = unsafe { (self.version)() };
         (release >> 16, release & 0xffff)
     }
 
-    /// The version of the interface that is asked for.
+    /// The interface version to request.
     pub fn api(&self) -> u32 {
         let (major, minor) = self.release();
         version(major, minor).min(KNOWN)
     }
 
-    /// What an error number, negative or not, means.
+    /// Text of an error number, negative or not.
     pub fn text(&self, error: c_int) -> String {
         // SAFETY:
-        // - gives a C string that is never freed, whatever the number.
+        // - for each number the call gives null, or a C string that is never freed.
         unsafe {
             let text = (self.strerror)(error.wrapping_abs());
             match text.is_null() {

@@ -1,7 +1,6 @@
-//! Whether a process is still there of which nothing is heard. Fabrics do not tell: their operations to a dead process fail late, or never, and
-//! nobody sends one to whom he only waits for. So each process listens at a TCP port, where nothing is ever said: the kernel of its host
-//! answers who connects, also for a process that has stopped; it refuses him where the process has ended; and a host that has gone
-//! answers nothing.
+//! Detection of dead peers. Fabrics do not report them: operations to a dead process fail late, or never, and a process that only waits sends none.
+//! So each process listens on a TCP port, without any data exchange. The kernel of its host accepts connections, also for a stopped process. It
+//! refuses them once the process has ended. A dead host does not answer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,19 +12,19 @@ use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
 use unipgas_core::held::Held;
 use unipgas_core::{Error, Result};
 
-/// The kernel cuts it to what it allows.
+/// The kernel cuts it to its limit.
 const BACKLOG: i32 = 1024;
 
 /// The port of this process.
 pub struct Lifeline {
-    /// Children of a fork do not have it: with them it would outlive this process.
+    /// Closed in children of a fork: otherwise the port would outlive this process.
     socket: Held,
-    /// Where peers try.
+    /// Address for the tries of peers.
     pub address: SocketAddr,
 }
 
 impl Lifeline {
-    /// At any port of this address of the host. Errors: [`Error::Os`].
+    /// Listens on any port of this address of the host. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
         let os = |what: &str| {
             let what = what.to_owned();
@@ -43,7 +42,7 @@ impl Lifeline {
         })
     }
 
-    /// Lets go of those who have tried.
+    /// Closes the connections of peers that have tried.
     pub fn dismiss(&self) {
         if let Some(socket) = self.events() {
             let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
@@ -54,20 +53,20 @@ impl Lifeline {
         }
     }
 
-    /// Can be read when somebody has tried. `None` in the child of a fork.
+    /// Readable when a peer has tried. `None` in the child of a fork.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         self.socket.get()
     }
 }
 
-/// What a try has found.
+/// Result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// No answer yet.
     Nothing,
-    /// The host has answered: the process is there.
+    /// The host has accepted: the process lives.
     There,
-    /// The host has answered: nobody is there any more.
+    /// The host has refused: the process has ended.
     Gone,
 }
 
@@ -75,18 +74,18 @@ pub enum Found {
 pub struct Try {
     socket: OwnedFd,
     refused: bool,
-    /// The kernel knows no way there.
+    /// The kernel has no route to the host.
     pub no_way: Option<Errno>,
 }
 
 impl Try {
-    /// Begins one; `None`: this process has no means to.
+    /// Begins a try. `None`: this process cannot open a socket.
     pub fn begin(address: &SocketAddr) -> Option<Self> {
         let socket = tcp_socket(address).ok()?;
         let (refused, no_way) = match connect(&socket, address) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => (false, None),
             Err(Errno::CONNREFUSED) => (true, None),
-            // As if there was no answer.
+            // Counts as no answer.
             Err(error) => (false, Some(error)),
         };
         Some(Try {
@@ -96,7 +95,7 @@ impl Try {
         })
     }
 
-    /// What has come of it.
+    /// The result so far.
     pub fn look(&self) -> Found {
         if self.refused {
             return Found::Gone;
@@ -129,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Whether nobody listens there any more; a process that another test is just starting has a copy of all descriptors for a moment.
+    /// Waits until no process listens there. A process that another test has just forked holds a copy of all descriptors for a moment.
     fn goes(address: &SocketAddr) -> bool {
         (0..10_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -166,7 +165,7 @@ mod tests {
                 unsafe { libc::pause() };
             }
         }
-        // It has closed what it does not keep before it says anything.
+        // The child has closed the port before it writes.
         while rustix::io::read(&out, &mut [0]).is_err() {
             std::thread::yield_now();
         }
@@ -174,7 +173,7 @@ mod tests {
         drop(lifeline);
         let gone = goes(&address);
         // SAFETY:
-        // - the child that was just made, which has not been waited for.
+        // - the child of this test, which has not been waited for.
         unsafe {
             libc::kill(child, libc::SIGKILL);
             libc::waitpid(child, std::ptr::null_mut(), 0);

@@ -1,4 +1,4 @@
-//! Endpoints that this process talks to, in the provider's address vector as long as anybody does.
+//! Peer endpoints in the provider's address vector. Each stays there while it is in use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,14 +9,14 @@ use unipgas_core::{Error, Result};
 use crate::net::Net;
 use crate::riders::Riders;
 
-/// Those that somebody uses, by name.
+/// Endpoints in use, by name.
 #[derive(Default)]
 pub struct Names(Mutex<InUse>);
 
 #[derive(Default)]
 struct InUse {
     by_name: HashMap<Box<[u8]>, Used>,
-    /// So many have been in use.
+    /// Number of insertions so far.
     ever: u32,
 }
 
@@ -27,40 +27,40 @@ struct Used {
     by: usize,
 }
 
-/// Of a tag, the bits of the number; those above tell it from others that have had the number before.
+/// Bits of a tag that hold the number in the address vector. The bits above distinguish endpoints that have had the same number.
 const NUMBER: u32 = (1 << 24) - 1;
 
-/// The number in the address vector of the endpoint with this tag.
+/// Number in the address vector of the endpoint with this tag.
 pub fn number(tag: u32) -> u64 {
     u64::from(tag & NUMBER)
 }
 
-/// An endpoint that somebody uses.
+/// An endpoint in use.
 pub struct Name {
     net: Weak<Net>,
     name: Box<[u8]>,
-    /// In the address vector, until this is dropped.
+    /// Number in the address vector, valid until this is dropped.
     pub number: u64,
-    /// What it is called here.
+    /// Tag in this process.
     pub tag: u32,
-    /// What leaves with the next message there.
+    /// Held-back pieces that leave with the next message to the endpoint.
     pub riders: Arc<Riders>,
 }
 
 impl Names {
-    /// The tag of an endpoint that is in use.
+    /// The tag of an endpoint in use.
     pub fn tag(&self, name: &[u8]) -> Option<u32> {
         self.0.lock().by_name.get(name).map(|used| used.tag)
     }
 }
 
 impl Name {
-    /// As the provider gives it.
+    /// The name as the provider gives it.
     pub fn bytes(&self) -> &[u8] {
         &self.name
     }
 
-    /// The endpoint `name` is used from now on. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
+    /// Begins a use of endpoint `name`. Errors: [`Error::Unreachable`](unipgas_core::Error::Unreachable).
     pub fn hold(net: &Net, name: &[u8]) -> Result<Arc<Self>> {
         let mut in_use = net.names.0.lock();
         let (number, tag, riders) = match in_use.by_name.get_mut(name) {
@@ -70,7 +70,7 @@ impl Name {
             }
             None => {
                 let number = net.fabric.insert(name)?;
-                // An index: the vector is a table.
+                // An index, since the vector is a table.
                 let index = u32::try_from(number).ok().filter(|index| *index <= NUMBER);
                 let Some(index) = index else {
                     net.fabric.remove(number);
@@ -102,7 +102,7 @@ impl Name {
 
 impl Drop for Name {
     fn drop(&mut self) {
-        // Without it the address vector has been closed.
+        // Without the network the address vector is closed.
         let Some(net) = self.net.upgrade() else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Operations under way: what the provider gives back at their ends, and who is told then.
+//! Operations in flight, by their contexts.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,28 +9,28 @@ use unipgas_core::streams::Ticket;
 
 use crate::names::Name;
 
-/// Words that the provider may use while an operation is under way: those of fi_context2.
+/// Memory that the provider may use while an operation is in flight: fi_context2.
 type Scratch = [u64; 8];
 
-/// Whose message it is.
+/// The sender of a message.
 pub struct Sender {
     /// The conversation.
     pub number: u32,
-    /// How many of its messages are under way.
+    /// Number of its messages in flight.
     pub under_way: Arc<AtomicUsize>,
-    /// Whom it goes to: in the address vector until it is there.
+    /// The endpoint stays in the address vector until the completion.
     pub _to: Arc<Name>,
 }
 
-/// What an operation is.
+/// The kind of an operation.
 pub enum What {
     /// A receive into the buffer with this number.
     Receive(usize),
     /// A message from the buffer with this number.
     Send(usize, Sender),
-    /// A read or a write, and who is told of its end.
+    /// A read or a write. The ticket reports its end.
     Access(Ticket),
-    /// Nothing.
+    /// Unused.
     Free,
 }
 
@@ -40,18 +40,18 @@ struct Operation {
     what: Mutex<What>,
 }
 
-/// All of a process. An operation stays the provider's until that tells of its end.
+/// The operations of a process. The provider may use an operation until its completion.
 #[derive(Default)]
 pub struct Operations {
     all: Mutex<Vec<Box<[Operation]>>>,
     free: SegQueue<usize>,
 }
 
-/// Made at once.
+/// Operations per allocation.
 const BLOCK: usize = 256;
 
 impl Operations {
-    /// Notes an operation that is going to be posted; its context.
+    /// Takes an operation before it is posted; returns its context.
     pub fn begin(&self, what: What) -> usize {
         let context = loop {
             match self.free.pop() {
@@ -79,11 +79,11 @@ impl Operations {
     fn of(&self, context: usize) -> &Operation {
         let operation = std::ptr::with_exposed_provenance::<Operation>(context);
         // SAFETY:
-        // - contexts come from `grow`: places in blocks that stay as long as `self`.
+        // - contexts come from `grow`: addresses in blocks that live as long as `self`.
         unsafe { &*operation }
     }
 
-    /// The operation with this context is over, or was not posted after all.
+    /// Frees the operation with this context, after its completion or if it was not posted.
     pub fn end(&self, context: usize) -> What {
         let what = std::mem::replace(&mut *self.of(context).what.lock(), What::Free);
         self.free.push(context);

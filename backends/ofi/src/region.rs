@@ -1,4 +1,4 @@
-//! Registered memory: what the provider knows of it, and what peers are told.
+//! Registered memory: its registration with the provider, and its description for peers.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::names;
 use crate::net::{Net, key};
 use crate::word::{self, Numbered};
 
-/// Registers memory with the provider.
+/// Registers memory with the provider. Errors: [`Error::Exhausted`], [`Error::Unreachable`], [`Error::Os`].
 ///
 /// # Safety
-/// `len` bytes at `base` are valid until what this gives is dropped.
+/// `len` bytes at `base` are valid until the returned part is dropped.
 pub unsafe fn register(
     net: &Arc<Net>,
     base: *mut u8,
@@ -26,14 +26,14 @@ pub unsafe fn register(
     if !remote && !traits.local {
         return Ok(OwnPart::default());
     }
-    // Nobody guesses it who has not been told.
+    // A random key, which other processes cannot guess.
     let wanted = if traits.own_keys {
         0
     } else {
         key()? >> (64 - traits.key_bits)
     };
     // SAFETY:
-    // - the caller's word.
+    // - contract of this function.
     let registration = unsafe { net.fabric.register(base, len, rights, wanted) }?;
     let begin = match traits.addresses {
         true => base.expose_provenance() as u64,
@@ -45,7 +45,7 @@ pub unsafe fn register(
     let notified = rights.contains(Rights::WRITE) && traits.data >= size_of::<u64>();
     let numbered = match notified {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         true => unsafe { net.words.number(base, len) },
         false => None,
     };
@@ -63,15 +63,16 @@ pub unsafe fn register(
     Ok(OwnPart {
         told,
         desc: operand.as_ref().map_or(0, |operand| operand.name),
-        // The domain is closed later, and the name ends before the registration.
+        // In this order: the operand ends before its registration, and the domain closes last.
         keeps: Some(Box::new((operand, numbered, registration, net.clone()))),
     })
 }
 
-/// What its owner has told: key, beginning, and his tag, with the number of the first word; also where he is asked for what has come there.
+/// Reads the owner's bytes about a region: key, begin, and the owner's tag with the number of the first word. Notes the owner's landing. Errors:
+/// [`Error::StaleRegion`].
 pub fn imported(net: &Net, told: &[u8], tag: u32) -> Result<[u64; 3]> {
     if told.is_empty() {
-        // Nobody reads or writes there.
+        // The provider does not access this region.
         return Ok([0, 0, tag.into()]);
     }
     let ([key, begin, landing_key, address], first) = said(told)?;
@@ -84,7 +85,7 @@ pub fn imported(net: &Net, told: &[u8], tag: u32) -> Result<[u64; 3]> {
     Ok([key, begin, u64::from(first) << 32 | u64::from(tag)])
 }
 
-/// Key and beginning, those of where he is asked, and the number of the first word.
+/// Parses the owner's bytes: key and begin of the region, key and address of the landing, number of the first word. Errors: [`Error::StaleRegion`].
 pub(crate) fn said(told: &[u8]) -> Result<([u64; 4], u32)> {
     let words: &[u8; 36] = told.try_into().map_err(|_| Error::StaleRegion)?;
     let word = |nth: usize| u64::from_le_bytes(std::array::from_fn(|at| words[8 * nth + at]));
@@ -92,17 +93,17 @@ pub(crate) fn said(told: &[u8]) -> Result<([u64; 4], u32)> {
     Ok((std::array::from_fn(word), first))
 }
 
-/// The number that its owner has for the first word, or [`word::NONE`].
+/// The owner's number of the first word, or [`word::NONE`].
 pub fn first_word(region: &RemoteRegion) -> u32 {
     (region.parts().detail[3] >> 32) as u32
 }
 
-/// The tag of its owner.
+/// The tag of the owner.
 pub fn owner(region: &RemoteRegion) -> u32 {
     region.parts().detail[3] as u32
 }
 
-/// Where a peer has what lies at `offset` of the region.
+/// The provider's address of `offset` in a peer's region.
 pub fn far(region: &RemoteRegion, offset: usize) -> Far {
     let [_, key, begin, _] = region.parts().detail;
     Far {

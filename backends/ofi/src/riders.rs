@@ -1,7 +1,7 @@
-//! Short pieces of streams that wait for a message to the same process, to travel along with it: answers for which nobody is known to wait.
+//! Held-back pieces of streams: answers without a known waiter. They leave with the next message to the same process.
 //!
-//! A program that is told something by a peer often tells that peer something at once. Then the answer to the one and the other are one message. As
-//! with delayed acknowledgements of TCP, pieces are held back only where programs have lately done so.
+//! After a message from a peer, a program often sends that peer a message at once. Then this message carries the answer, too. Like delayed
+//! acknowledgements of TCP, pieces are held back only if the program has recently behaved so.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
@@ -9,44 +9,45 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::wire::{self, Along, Head};
 
-/// Bytes that may wait for one process.
+/// Maximum number of held-back bytes per process.
 pub const MOST: usize = 512;
-/// So often the network is moved on before they leave by themselves.
+/// Rounds of progress after which pieces leave by themselves.
 pub const TURNS: u32 = 8;
-/// The best and the worst account of a process.
+/// Bound of the account of a process.
 const ACCOUNT: i32 = 8;
 
-/// What becomes of a piece.
+/// Result for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rides {
-    /// It does not wait.
+    /// It must leave now.
     No,
-    /// It is the only one that waits.
+    /// It is held back, as the only one.
     First,
-    /// Others do, too.
+    /// It is held back with others.
     Also,
 }
 
-/// Those to one process.
+/// The held-back pieces of one process.
 #[derive(Default)]
 pub struct Riders {
     waiting: Mutex<Vec<u8>>,
-    /// There are some.
+    /// There are held-back pieces.
     any: AtomicBool,
-    /// The turn in which the first of them came, or one that did not wait, if it has not been seen whether anything followed; 0: it has.
+    /// Round of the first piece, or of a piece that left at once. 0: the next message does not count as a follow-up.
     since: AtomicU32,
-    /// How often something followed soon, less how often nothing did.
+    /// Number of pieces with a prompt follow-up, less those without.
     account: AtomicI32,
 }
 
 impl Riders {
-    /// A piece of a stream comes in this `turn`, which is not 0. Where it does not wait it is [told](Riders::passed) that it has left.
+    /// Holds back a piece of a stream in round `turn`, which is not 0. If the piece must leave now, the caller reports this by
+    /// [`passed`](Riders::passed).
     pub fn wait(&self, turn: u32, head: Head, body: &[u8]) -> Rides {
         let mut waiting = self.waiting.lock();
         let fits = waiting.len() + wire::along(body.len()) <= MOST;
         let holds = self.account.load(Ordering::Relaxed) >= 0 && fits;
         if !holds {
-            // Its own message is nothing that follows.
+            // The piece's own message does not count as a follow-up.
             self.since.store(0, Ordering::Relaxed);
             return Rides::No;
         }
@@ -69,12 +70,12 @@ impl Riders {
         if first { Rides::First } else { Rides::Also }
     }
 
-    /// A piece that did not wait has left in this `turn`.
+    /// Notes that a piece was not held back, and left in round `turn`.
     pub fn passed(&self, turn: u32) {
         self.since.store(turn, Ordering::Relaxed);
     }
 
-    /// A message goes there in this `turn`; it does so after everything that is waiting.
+    /// Takes the pieces before a message to the process in round `turn`. They must leave before it, or with it.
     pub fn board(&self, turn: u32) -> Option<Boarding<'_>> {
         let since = self.since.load(Ordering::Relaxed);
         if since != 0 {
@@ -90,8 +91,7 @@ impl Riders {
         (!waiting.is_empty()).then(|| Boarding(self, waiting))
     }
 
-    /// Nothing has gone there meanwhile: what waits is taken to leave by itself. `None`: nothing waits, or it may do so longer. `late`: the program does not
-    /// look at the network.
+    /// Takes the pieces if they were held back long enough without a message. `late`: the program does not make progress, so they leave now.
     pub fn leave(&self, turn: u32, late: bool) -> Option<Boarding<'_>> {
         let waiting = self.waiting.lock();
         let age = turn.wrapping_sub(self.since.load(Ordering::Relaxed));
@@ -109,22 +109,22 @@ impl Riders {
             .store(account.clamp(-ACCOUNT, ACCOUNT), Ordering::Relaxed);
     }
 
-    /// Whether any are waiting.
+    /// Whether pieces are held back.
     pub fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 }
 
-/// Those that leave with a message. Until this is dropped none come, and no other message leaves with them.
+/// Pieces that leave with a message. Its lock keeps new pieces and other messages away until it is dropped.
 pub struct Boarding<'a>(&'a Riders, MutexGuard<'a, Vec<u8>>);
 
 impl Boarding<'_> {
-    /// What goes ahead of the message.
+    /// The bytes to send before the message.
     pub fn bytes(&self) -> &[u8] {
         &self.1
     }
 
-    /// They have left.
+    /// Removes the pieces after they have left.
     pub fn gone(mut self) {
         self.1.clear();
         self.0.any.store(false, Ordering::Release);
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(body, [1, 2]);
         let (_, rest) = wire::split::<Head>(rest).unwrap();
         assert_eq!(wire::ride(rest).unwrap(), (&[3][..], &[][..]));
-        // There was no room for the message.
+        // The message found no room.
         drop(all);
         assert!(riders.any());
         riders.board(2).unwrap().gone();
@@ -181,12 +181,12 @@ mod tests {
         riders.leave(1, true).unwrap().gone();
         let passes = |turn| {
             assert_eq!(riders.wait(turn, HEAD, &[1]), Rides::No);
-            // Its own message.
+            // The piece's own message.
             assert!(riders.board(turn).is_none());
             riders.passed(turn);
         };
         (2..20).for_each(passes);
-        // Too late.
+        // The message comes too late.
         assert!(riders.board(19 + TURNS).is_none());
         for turn in 40..44 {
             passes(turn);

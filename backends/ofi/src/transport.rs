@@ -1,4 +1,4 @@
-//! This process's place in the fabric.
+//! The transport over libfabric.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::lifeline::Lifeline;
 use crate::net::Net;
 use crate::region;
 
-/// What the agent knows of it.
+/// The agent's view of the network.
 struct Fabric {
     net: Arc<Net>,
 }
@@ -98,24 +98,24 @@ impl Network for Fabric {
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
         let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
-        // The conversation with the owner is in use.
+        // The conversation with the owner keeps its endpoint in use.
         let tag = self.net.names.tag(&address.name);
         region::imported(&self.net, told, tag.ok_or(Error::StaleRegion)?)
     }
 }
 
-/// This process's place.
+/// A transport over libfabric.
 pub struct Ofi {
-    /// Until this one is dropped.
+    /// `None` while this is dropped.
     streams: Option<Streams>,
     pub(crate) net: Arc<Net>,
-    /// Where nothing tells when there is something to do.
+    /// Causes turns, if the provider has no descriptor for events.
     beats: Option<Arc<Driver>>,
 }
 
 impl Ofi {
-    /// By the provider that fits best, or that UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE say. Errors: [`Error::Unreachable`]: why there is
-    /// none; [`Error::InvalidArgument`], [`Error::Os`].
+    /// Opens the best provider, or the choice of UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::Unreachable`] with the reason;
+    /// [`Error::InvalidArgument`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let info = choose(&Wish::from_env()?, opening.other_hosts)?;
         Ofi::open(info, opening.beside.clone())
@@ -142,7 +142,7 @@ impl Ofi {
 impl Drop for Ofi {
     fn drop(&mut self) {
         let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
-        // It says farewell by the conversations.
+        // Conversations carry the farewell, so they close last.
         streams::close(&mut self.streams, &self.net, Net::close, is_used);
         self.beats.iter().for_each(|driver| driver.fewer(1));
     }
@@ -166,7 +166,7 @@ impl OverStreams for Ofi {
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        // Who speaks another version is told so.
+        // A process with another protocol version gets an error text later.
         Address::decode(address).is_none_or(|to| to.provider == self.net.provider)
     }
 
@@ -178,7 +178,7 @@ impl OverStreams for Ofi {
         _: bool,
     ) -> Result<OwnPart> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { region::register(&self.net, base, len, peers.unwrap_or(Rights::empty())) }
     }
 
@@ -187,7 +187,7 @@ impl OverStreams for Ofi {
     }
 }
 
-/// Whether there is a libfabric here, and a provider that fits, and opens.
+/// Whether libfabric is installed, with a usable provider that opens. Errors: the reason.
 pub fn probe(other_hosts: bool) -> std::result::Result<(), String> {
     let open = || fabric::Fabric::open(choose(&Wish::from_env()?, other_hosts)?);
     open().map(drop).map_err(|error: Error| error.to_string())

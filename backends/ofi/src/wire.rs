@@ -1,93 +1,93 @@
-//! What goes ahead of each message, and the messages by which a conversation begins.
+//! The head of each message, and the messages that begin a conversation.
 
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
-/// Both sides speak the same: the messages below, and the requests of core's streams.
+/// Version of the protocol: the messages below, and the requests of core's streams. Both sides need the same.
 pub const PROTOCOL: u16 = u16::from_le_bytes([4, VERSION]);
 
-/// Ahead of a message.
+/// The head of a message.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Head {
-    /// The conversation, as the receiver numbers it.
+    /// The receiver's number of the conversation.
     pub conversation: u32,
-    /// One of those below.
+    /// One of the kinds below.
     pub kind: u32,
-    /// What the receiver has said that he wants to hear.
+    /// The receiver's cookie of the conversation.
     pub cookie: u64,
 }
 
-/// Somebody begins a conversation; an [`Opening`] follows.
+/// Request to begin a conversation; an [`Opening`] follows.
 pub const OPEN: u32 = u32::from_le_bytes(*b"uofi");
-/// It has begun; an [`Accepted`] follows.
+/// The conversation has begun; an [`Accepted`] follows.
 pub const ACCEPT: u32 = 2;
 /// Bytes of the stream follow.
 pub const BYTES: u32 = 3;
-/// It has ended.
+/// The conversation has ended.
 pub const CLOSE: u32 = 4;
-/// It does not begin: the sender of [`OPEN`] does not know the secret.
+/// Refusal: the sender of [`OPEN`] does not know the secret.
 pub const REFUSE: u32 = 5;
-/// Whether the process is there.
+/// Question whether the process lives.
 pub const ASK: u32 = 6;
-/// It is.
+/// Answer to [`ASK`].
 pub const HERE: u32 = 7;
-/// A piece of a stream goes ahead of another message: an [`Along`], the piece, and that message, unless it is the last.
+/// A piece of a stream before another message: an [`Along`], the piece, then that message, if any.
 pub const ALONG: u32 = 8;
 
-/// How long a piece is.
+/// The length of a piece.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Along {
     /// In bytes.
     pub len: u32,
-    /// Nothing.
+    /// Padding.
     pub pad: u32,
 }
 
-/// Bytes that a piece takes ahead of a message.
+/// Bytes that a piece of `len` bytes needs before a message.
 pub const fn along(len: usize) -> usize {
     size_of::<Head>() + size_of::<Along>() + len
 }
 
-/// What follows the head of a piece: its bytes, and the next message.
+/// Splits the bytes after the head of a piece into the piece and the next message.
 pub fn ride(message: &[u8]) -> Option<(&[u8], &[u8])> {
     let (along, rest) = split::<Along>(message)?;
     rest.split_at_checked(along.len as usize)
 }
 
-/// How a conversation begins.
+/// Data of a request to begin a conversation.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Opening {
-    /// The receiver's.
+    /// Secret of the receiver.
     pub secret: [u8; SECRET],
-    /// What the sender wants to hear.
+    /// Cookie that messages to the sender must carry.
     pub cookie: u64,
-    /// The conversation, as the sender numbers it.
+    /// The sender's number of the conversation.
     pub conversation: u32,
-    /// Bytes of the address.
+    /// Length of the address.
     pub len: u32,
-    /// Of the sender.
+    /// Address of the sender.
     pub address: [u8; ADDRESS],
 }
 
-/// The longest message without bytes of a stream: a provider must take that.
+/// Length of the longest message without stream bytes. A provider must support it.
 pub const LEAST: usize = size_of::<Head>() + size_of::<Opening>();
 
-/// How it goes on.
+/// Data of an acceptance.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Accepted {
-    /// What the sender wants to hear.
+    /// Cookie that messages to the sender must carry.
     pub cookie: u64,
-    /// The conversation, as the sender numbers it.
+    /// The sender's number of the conversation.
     pub conversation: u32,
-    /// Nothing.
+    /// Padding.
     pub pad: u32,
 }
 
-/// The fixed part at the beginning of a message, and what follows it.
+/// Splits a message into its fixed part and the rest.
 pub fn split<T: Pod>(message: &[u8]) -> Option<(T, &[u8])> {
     let (fixed, rest) = message.split_at_checked(size_of::<T>())?;
     Some((bytemuck::pod_read_unaligned(fixed), rest))

@@ -1,6 +1,6 @@
-//! The word that goes with a write into the target's completion queue: a notification's value, and its place among all words of memory that the target has registered.
+//! The word that a write carries to the target's completion queue: the value of a notification, and the number of its word.
 //!
-//! The target numbers them: each registration gets as many numbers as it has words, as long as there are some, and peers are told the first.
+//! The target numbers the words of its registered memory. Each registration gets a range of numbers while there are free ones. Peers learn the first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use unipgas_core::op::Notice;
 
 use crate::region::first_word;
 
-/// Nothing but: somebody may sleep who waits for what was written.
+/// Wakes a thread that waits for written data, without a notification.
 pub const WAKE: u64 = u64::MAX;
-/// It has none.
+/// The registration has no numbers.
 pub const NONE: u32 = 0;
-/// Numbers end before this one.
+/// End of the numbers.
 const END: u32 = u32::MAX;
 
-/// For the word in `notice`; `None` where the target has no number for its place.
+/// The word for `notice`. `None`: its place has no number.
 pub fn notice(notice: &Notice<'_>) -> Option<u64> {
     let first = first_word(notice.slot.region);
-    // The place is in the region, all of whose words have numbers.
+    // The place is in the region, and all words of the region have numbers.
     let index = u64::from(first) + notice.slot.offset as u64 / 4;
     (first != NONE && index < END.into()).then(|| u64::from(notice.value) << 32 | index)
 }
@@ -33,13 +33,13 @@ struct Range {
 }
 
 // SAFETY:
-// - leads to memory that is shared by purpose.
+// - `base` leads to memory that is shared: all accesses are atomic.
 unsafe impl Send for Range {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Range {}
 
-/// This process's numbers.
+/// The numbers of this process.
 #[derive(Default)]
 pub struct Words(RwLock<BTreeMap<u32, Range>>);
 
@@ -50,10 +50,10 @@ pub struct Numbered {
 }
 
 impl Words {
-    /// Numbers the words of `len` bytes at `base`, unless they are too many, or no words.
+    /// Numbers the words of `len` bytes at `base`. `None`: there are no words, they are not aligned, or numbers are used up.
     ///
     /// # Safety
-    /// The bytes are valid until what this gives is dropped.
+    /// The bytes are valid until the returned value is dropped.
     pub unsafe fn number(self: &Arc<Self>, base: *mut u8, len: usize) -> Option<Numbered> {
         let words = u32::try_from(len / 4).ok().filter(|words| *words > 0)?;
         if !base.addr().is_multiple_of(4) {
@@ -78,7 +78,7 @@ impl Words {
         })
     }
 
-    /// Does what a peer has sent. What does not fit is ignored.
+    /// Carries out a received notification. Unknown numbers are ignored.
     pub fn take(&self, word: u64) {
         let (index, value) = (word as u32, (word >> 32) as u32);
         let ranges = self.0.read();
@@ -86,7 +86,7 @@ impl Words {
             && index - first < range.words
         {
             // SAFETY:
-            // - valid as long as it is numbered (the word of who has asked for that), and aligned; everybody uses atomics.
+            // - contract of `number`: the memory is valid while it has numbers. It is aligned, and all accesses are atomic.
             let word = unsafe { &*range.base.add((index - first) as usize) };
             word.store(value, Ordering::Release);
         }
@@ -94,7 +94,7 @@ impl Words {
 }
 
 impl Numbered {
-    /// Of the first word.
+    /// The number of the first word.
     pub fn first(&self) -> u32 {
         self.first
     }
@@ -139,13 +139,13 @@ mod tests {
                 .iter()
                 .all(|word| word.load(Ordering::Relaxed) != 999)
         );
-        // In the gap, and after the last one.
+        // In the gap, and after the last range.
         assert_eq!(number(0, 100).unwrap().first(), gone);
         let (d, e) = (number(0, 60).unwrap(), number(0, 60).unwrap());
         assert_eq!(d.first(), gone);
         assert!(e.first() > c.first());
         // SAFETY:
-        // - nothing is sent there.
+        // - no notification is sent there.
         let whole = unsafe { words.number(at(0), (END as usize - 300) * 4) };
         assert!(whole.is_none());
         // SAFETY:

@@ -1,14 +1,14 @@
-//! What stands in addresses, and what a test asks for: for tests and libFuzzer.
+//! Readers of addresses and options, for tests and libFuzzer.
 
 use unipgas_core::streams::greeting::SECRET;
 
 use crate::options::Options;
 use crate::stream;
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and inputs to begin with.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("opaque-address", address, addresses),
     ("opaque-options", options, all_options),

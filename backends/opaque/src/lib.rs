@@ -1,14 +1,14 @@
 //! A transport between processes that share no memory with each other.
 //!
-//! Requests and answers go over streams (Unix sockets on one host, TCP between hosts); the target's agent carries them out, and every
-//! operation completes later. It is an instrument of the tests: what works over it needs neither mapped memory nor one host. It is
-//! not meant to be fast, and no network for users.
+//! Requests and answers go over streams: Unix sockets on one host, TCP between hosts. The target's agent carries them out, and all operations
+//! complete later. Programs that run over it need neither mapped memory nor a common host. It is a tool for tests: it is not fast, and not a network
+//! for users.
 //!
-//! The requests, their answers and all that is kept of both are the engine's ([`unipgas_core::streams`]). Here are:
+//! The engine ([`unipgas_core::streams`]) implements requests, answers and their state. This crate contains:
 //!
-//! - [`Opaque`]: this process's place; `network`: what it is made of
-//! - [`Options`]: what it is to do without, or badly, so that the tests see the engine make up for it; `window`: the order in which it serves
-//! - `stream`: sockets and addresses; `pulse`: whether the hosts of peers answer
+//! - [`Opaque`]: the transport; `network`: its sockets
+//! - [`Options`]: restrictions and faults, so that tests see the engine compensate for them; `window`: the order of execution
+//! - `stream`: sockets and addresses; `pulse`: detection of dead hosts
 //!
 //! ```
 //! // Whether this host has what it needs.

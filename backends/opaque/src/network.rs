@@ -184,7 +184,7 @@ impl Faults for Asked {
 /// Descriptors with events that cause a turn. The epoll descriptor itself can be polled.
 struct Events {
     epoll: OwnedFd,
-    /// By the marks of sockets: whether an event has come, and whether the peer began the stream.
+    /// Indexed by the marks of sockets: whether an event has come, and whether the peer began the stream.
     watched: Mutex<Vec<(Arc<AtomicBool>, bool)>>,
 }
 

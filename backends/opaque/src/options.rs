@@ -1,4 +1,4 @@
-//! What this network is to be like: by itself it offers everything, and keeps all in order.
+//! Options of this network. The default has no restrictions, and keeps the order of requests.
 
 use unipgas_core::transport::Limits;
 use unipgas_core::{Result, variables};
@@ -7,23 +7,23 @@ const NAME: &str = "UNIPGAS_OPAQUE";
 const HELP: &str = "must be a list of tcp, unordered, no-lines, no-atomics, registered, inline=BYTES, largest=BYTES (64 or more), depth=OPERATIONS (1 or more), \
                     lose=RANK@OPERATION";
 
-/// What it is like.
+/// The options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// TCP, not Unix sockets.
+    /// TCP instead of Unix sockets.
     pub tcp: bool,
-    /// The target carries operations out in an order that is drawn from the seed, as far as the contract leaves that open.
+    /// The target carries out operations in an order drawn from the seed, within the contract of the channel.
     pub unordered: bool,
-    /// What operations are confined to.
+    /// Limits of operations.
     pub limits: Limits,
-    /// At this operation of this process (from 1) the streams between it and the peer that the operation is for are lost.
+    /// Operation of this process (from 1) that loses the streams between this process and the peer of the operation.
     pub lose_at: Option<u64>,
-    /// Order is drawn from this.
+    /// Seed of the order.
     pub seed: u64,
 }
 
 impl Options {
-    /// From UNIPGAS_OPAQUE, UNIPGAS_SEED and UNIPGAS_RANK. Errors: a line that says what would be right.
+    /// Reads UNIPGAS_OPAQUE, UNIPGAS_SEED and UNIPGAS_RANK. Errors: one line with the valid form.
     pub fn from_env() -> Result<Self> {
         let text = variables::get(NAME)?.unwrap_or_default();
         let rank = variables::number("UNIPGAS_RANK")?.unwrap_or(0);
@@ -31,7 +31,7 @@ impl Options {
         Options::parse(&text, rank, seed)
     }
 
-    /// From the text; `rank` is that of this process. Errors: any other text, and what is said twice.
+    /// Parses the text. `rank`: the rank of this process. Errors: any other text, and a repeated term other than `lose`.
     pub fn parse(text: &str, rank: u64, seed: u64) -> Result<Self> {
         let wrong = || variables::wrong(NAME, text, HELP);
         let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());

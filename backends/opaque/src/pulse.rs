@@ -1,30 +1,29 @@
-//! Whether the hosts of peers answer. TCP sends for a quarter of an hour what nobody takes, and where it is given less (TCP_USER_TIMEOUT) it also ends
-//! streams to processes that have stopped, whose hosts do answer. So the agent looks by itself, from time to time, while something is on its
-//! way; while nothing is, keepalive does.
+//! Detection of dead hosts. TCP retransmits for a quarter of an hour. With a shorter TCP_USER_TIMEOUT it also ends streams to stopped processes,
+//! although their hosts answer. So the agent looks at streams from time to time while data is in flight. For idle streams TCP keepalive suffices.
 
 use std::os::fd::{AsFd, AsRawFd};
 
 use unipgas_core::streams::Found;
 
-/// A host that has answered nothing in so many looks has gone.
+/// Looks without an answer after which a host counts as dead.
 const SILENT: u32 = 10;
 
-/// What the kernel has counted of a stream since it began.
+/// The kernel's counters of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
-    /// Segments, of all kinds.
+    /// Segments of all kinds.
     sent: u32,
     heard: u32,
-    /// Bytes that have not left or are not acknowledged.
+    /// There are bytes that are not sent, or not acknowledged.
     waits: bool,
-    /// Nobody has answered ever.
+    /// The peer's host has not answered the connection request.
     begins: bool,
 }
 
 impl Counted {
-    /// Of a TCP socket, also of one that is not connected yet; `None` for others.
+    /// The counters of a TCP socket, connected or not. `None`: another kind of socket, or an old kernel.
     fn of(socket: impl AsFd) -> Option<Self> {
-        // Of struct tcp_info, in words; libc does not have all of it.
+        // Fields of struct tcp_info, in words. The struct of libc lacks some.
         const UNACKED: usize = 6;
         const SEGS_OUT: usize = 34;
         const SEGS_IN: usize = 35;
@@ -33,7 +32,7 @@ impl Counted {
         let whole = size_of_val(&info) as libc::socklen_t;
         let mut len = whole;
         // SAFETY:
-        // - the kernel writes at most `len` bytes to `info`, which is that long.
+        // - the kernel writes at most `len` bytes to `info`, which has this length.
         let failed = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -43,7 +42,7 @@ impl Counted {
                 &raw mut len,
             )
         };
-        // As in the kernel's tcp_states.h.
+        // Defined in the kernel's tcp_states.h.
         const SYN_SENT: u8 = 2;
         (failed == 0 && len == whole).then(|| Counted {
             begins: info[0].to_ne_bytes()[0] == SYN_SENT,
@@ -54,21 +53,21 @@ impl Counted {
     }
 }
 
-/// What the looks at one stream have found.
+/// State of the looks at one stream.
 #[derive(Default)]
 pub struct Pulse {
-    /// When something was heard last.
+    /// Counters of the last look with received segments, or without waiting bytes.
     last: Counted,
     silent: u32,
 }
 
 impl Pulse {
-    /// Whether nobody has answered since the stream began.
+    /// Whether the peer's host has not answered the connection request.
     pub fn begins(&self, socket: impl AsFd) -> bool {
         Counted::of(socket).is_some_and(|now| now.begins)
     }
 
-    /// Another look, some time after the one before.
+    /// Looks again, some time after the previous look.
     pub fn look(&mut self, socket: impl AsFd) -> Found {
         Counted::of(socket).map_or(Found::Nothing, |now| self.judge(now))
     }
@@ -78,7 +77,7 @@ impl Pulse {
             self.last = now;
             self.silent = 0;
         } else if now.sent != self.last.sent || now.begins {
-            // Data, or the question whether there is room for it, or for a stream: any host answers.
+            // A segment with data, a window probe, or a connection request: each host answers them.
             self.silent += 1;
         }
         match now.waits {
@@ -131,7 +130,7 @@ mod tests {
         let mut pulse = Pulse::default();
         let mut sent = 1;
         for heard in 1..5 {
-            // A process that has stopped: its host answers each question, and those come ever more seldom.
+            // A stopped process: its host answers each probe, and the probes become less frequent.
             sent += 1;
             for _ in 0..SILENT - 1 {
                 assert_eq!(pulse.judge(counted(sent, heard - 1, true)), Found::Waits);

@@ -1,4 +1,4 @@
-//! Sockets, and who may use them.
+//! Sockets, and the secret that protects them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,25 +16,25 @@ use unipgas_core::descriptor::above;
 use unipgas_core::streams::greeting::{SECRET, random};
 use unipgas_core::{Deadline, Error, Result, host};
 
-/// The kernel cuts it to what it allows.
+/// The kernel cuts it to its limit.
 const BACKLOG: i32 = 4096;
-/// So long somebody of this host may take to accept.
+/// Maximum time that a process of this host may take to accept.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time after which TCP asks again, from Linux 6.15 on: by itself it asks ever more seldom, and would notice late that the host of
-/// a process that had stopped has gone.
+/// Longest interval of TCP retransmissions, from Linux 6.15 on. Otherwise the intervals grow, and the death of a stopped process's host is noticed
+/// late.
 static ASK_AGAIN_MS: libc::c_int = 2000;
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 
 const UNIX: u8 = 1;
 const TCP: u8 = 2;
-/// Of a Unix socket's name, which lies in no file system.
+/// Random bytes of a Unix socket name. The name is abstract: it is not in the file system.
 const NAME: usize = 8;
 
-/// Where a process listens, and the secret that it wants to hear.
+/// The listening socket of a process, and the secret that peers must send.
 pub struct Listener {
     /// Non-blocking.
     pub socket: OwnedFd,
-    /// As peers get it: kind, secret, name.
+    /// Address for peers: kind, secret, name.
     pub address: Vec<u8>,
     pub secret: [u8; SECRET],
 }
@@ -44,7 +44,7 @@ fn os(what: &str) -> impl Fn(Errno) -> Error {
 }
 
 impl Listener {
-    /// At a name that nobody has, or, for TCP, a port of the first address that other hosts may reach.
+    /// Listens at a random name. With TCP: at a port of the first address that other hosts can reach.
     pub fn open(tcp: bool) -> Result<Self> {
         let secret = random()?;
         let mut address = vec![if tcp { TCP } else { UNIX }];
@@ -77,7 +77,7 @@ impl Listener {
         })
     }
 
-    /// The next one who has connected, if there is one; non-blocking. Errors: there is no room for him now.
+    /// Accepts the next connection, if there is one. Does not block. Errors: there are no resources for it now.
     pub fn accept(&self) -> std::result::Result<Option<OwnedFd>, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         loop {
@@ -86,9 +86,9 @@ impl Listener {
                     tune(&socket);
                     return Ok(Some(socket));
                 }
-                // A signal; somebody who has gone already.
+                // A signal, or a peer that has closed the connection.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                // Without a descriptor it fails also while nobody connects.
+                // Without a free descriptor it fails even if no connection waits.
                 Err(error) if error != Errno::AGAIN && self.is_called() => return Err(error),
                 Err(_) => return Ok(None),
             }
@@ -101,7 +101,7 @@ impl Listener {
     }
 }
 
-/// Where a process with this address listens, if that is a port of TCP.
+/// The TCP address in an address of this backend. `None`: not TCP.
 pub fn place(address: &[u8]) -> Option<SocketAddrV4> {
     let (_, rest) = address.split_first().filter(|(kind, _)| **kind == TCP)?;
     match rest.split_first_chunk::<SECRET>()? {
@@ -113,8 +113,8 @@ pub fn place(address: &[u8]) -> Option<SocketAddrV4> {
     }
 }
 
-/// Begins to connect to whoever listens at `address`; gives the socket, and the secret that is to be said there. A TCP socket is connected when it can be
-/// written to, and ends where nobody listens. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
+/// Begins to connect to `address`. Returns the socket, and the secret to send. A TCP socket is connected when it becomes writable, and ends if the
+/// peer's port is closed. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
 pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
     let unreachable = || Error::Unreachable("not an address of the opaque backend".into());
     let (kind, rest) = address.split_first().ok_or_else(unreachable)?;
@@ -128,7 +128,7 @@ pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
             let late = Deadline::after(PATIENCE);
             let connected = loop {
                 match connect(&socket, &name) {
-                    // A signal; nothing has begun.
+                    // A signal: the kernel has not begun to connect.
                     Err(Errno::INTR) if !late.expired() => {}
                     connected => break connected,
                 }
@@ -157,7 +157,7 @@ pub fn reach(address: &[u8]) -> Result<(OwnedFd, [u8; SECRET])> {
     Ok((socket, *secret))
 }
 
-/// Sends what there is room for: bytes, 0 if there is none now. Errors: the stream has ended.
+/// Sends the bytes that there is room for; returns their number. Errors: the stream has ended.
 pub fn push(socket: impl AsFd, bytes: &[u8]) -> std::result::Result<usize, Errno> {
     loop {
         match send(&socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -168,12 +168,12 @@ pub fn push(socket: impl AsFd, bytes: &[u8]) -> std::result::Result<usize, Errno
     }
 }
 
-/// Appends what has come; what comes meanwhile, and the end of the stream, may be left to the next call. Errors: the stream has ended.
+/// Appends received bytes. Bytes that arrive meanwhile, and the end of the stream, may be left to the next call. Errors: the stream has ended.
 pub fn pull(socket: impl AsFd, into: &mut Vec<u8>) -> std::result::Result<(), Errno> {
-    // Others wait for their turn.
+    // Other streams must have their turn.
     const AT_MOST: usize = 1 << 20;
     const PART: usize = 64 << 10;
-    // Threads of programs may have small stacks.
+    // Not on the stack: threads of programs may have small stacks.
     let mut part = Vec::with_capacity(PART);
     let mut taken = 0;
     while taken < AT_MOST {
@@ -206,8 +206,8 @@ fn unix(name: &[u8; NAME]) -> Result<SocketAddrUnix> {
         .map_err(os("a socket's name"))
 }
 
-/// What TCP needs for small messages, and to notice that a host has gone while nothing is under way ([`pulse`](crate::pulse) does else); a Unix
-/// socket refuses it, and needs nothing.
+/// Sets TCP options for small messages, and keepalive to detect the death of a host while the stream is idle (otherwise [`pulse`](crate::pulse)
+/// does). Unix sockets refuse the options, and need none.
 fn tune(socket: &OwnedFd) {
     let _ = sockopt::set_tcp_nodelay(socket, true);
     let _ = sockopt::set_socket_keepalive(socket, true);

@@ -1,4 +1,4 @@
-//! This process's place in the network of streams.
+//! The transport over sockets.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::network::Sockets;
 use crate::options::Options;
 use crate::stream::Listener;
 
-/// This process's place.
+/// A transport over sockets.
 pub struct Opaque(Streams);
 
 impl Opaque {
-    /// As UNIPGAS_OPAQUE says; with TCP in any case where other hosts are to be reached. Errors:
-    /// [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument) for what it cannot say, [`Error::Os`](unipgas_core::Error::Os).
+    /// Opens the transport with the options of UNIPGAS_OPAQUE. If other hosts take part, it always uses TCP. Errors:
+    /// [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument) for wrong options, [`Error::Os`](unipgas_core::Error::Os).
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let mut options = Options::from_env()?;
         options.tcp |= opening.other_hosts;
         Opaque::open(options, opening.beside.clone())
     }
 
-    /// Begins to listen. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`](unipgas_core::Error::Os).
+    /// Begins to listen. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`](unipgas_core::Error::Os).
     pub fn open(options: Options, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let owner = Arc::new(Owner::default());
         let sockets = Arc::new(Sockets::open(options, owner.clone())?);
@@ -47,7 +47,7 @@ impl OverStreams for Opaque {
     }
 }
 
-/// It needs nothing but sockets.
+/// Whether this host can open a listening socket. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
     Listener::open(false)
         .map(drop)

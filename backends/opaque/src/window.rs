@@ -1,21 +1,21 @@
-//! Requests that have come from a peer and are not carried out yet: the order in which they are, where it is drawn from a seed.
+//! Received requests of a peer that are not yet carried out. Their order is drawn from a seed.
 
 use unipgas_core::agent::{Place, Request};
 use unipgas_core::streams::Order;
 use unipgas_core::streams::envelope::Envelope;
 
-/// The most turns of the agent that a request is held back for.
+/// Maximum number of the agent's turns that a request is held back.
 const MOST_TURNS: u64 = 4;
 
 struct Held {
     envelope: Envelope,
-    /// Records of one channel to one inbox stay in order.
+    /// The inbox of a delivery: records of one channel to one inbox stay in order.
     inbox: Option<Place>,
     message: Vec<u8>,
     turns: u64,
 }
 
-/// Those of one peer, in the order in which they have come.
+/// The requests of one peer, in order of arrival.
 pub struct Window {
     held: Vec<Held>,
     random: u64,
@@ -133,7 +133,7 @@ mod tests {
         let mut overtaken = [false; 2];
         for seed in 0..200 {
             let mut window = Window::new(seed);
-            // Of channel 1: 0 and 1 in any order, 2 after both, 3 at any time; records 10 and 11 in order.
+            // Channel 1: 0 and 1 in any order, 2 after both, 3 at any time. Channel 2: records 10 and 11 in order.
             for number in 0..4 {
                 hold(&mut window, number, 1, number == 2, false);
             }

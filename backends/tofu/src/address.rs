@@ -1,24 +1,24 @@
-//! How a process is reached: its part of an address of the engine's.
+//! The backend's part of an engine address.
 
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{SECRET, VERSION};
 
-/// Both sides speak the same: [greetings](crate::greeting), [messages](crate::mail), and the requests of core's streams.
+/// Protocol version: [greetings](crate::greeting), [messages](crate::mail), and the requests of core's streams.
 pub const PROTOCOL: u16 = u16::from_le_bytes([2, VERSION]);
 
-/// What peers are told.
+/// Address of a process, as peers get it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, packed)]
 pub struct Address {
     protocol: u16,
-    /// Who says it may begin a stream.
+    /// A peer that knows it may begin a stream.
     pub secret: [u8; SECRET],
-    /// The VCQ that is greeted, and whose memory regions are.
+    /// The VCQ that receives greetings and owns the memory regions.
     pub vcq: u64,
 }
 
 impl Address {
-    /// Of this protocol.
+    /// Address with the current protocol.
     pub fn new(secret: [u8; SECRET], vcq: u64) -> Self {
         Address {
             protocol: PROTOCOL,
@@ -27,20 +27,20 @@ impl Address {
         }
     }
 
-    /// From the bytes; `None`: they are none of this protocol.
+    /// Decodes an address. `None`: malformed, or of another protocol.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let address: Address = bytemuck::try_pod_read_unaligned(bytes).ok()?;
         (address.protocol == PROTOCOL).then_some(address)
     }
 }
 
-/// Tells processes apart, and does not tell the secret.
+/// Identifies a process without disclosure of its secret.
 pub fn identity(secret: &[u8; SECRET]) -> u64 {
     let halves: [u64; 2] = bytemuck::cast(*secret);
     halves[0] ^ halves[1]
 }
 
-/// What the process speaks whose address this is; `None`: it is none.
+/// Protocol of an encoded address. `None`: too short.
 pub fn protocol(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
 }

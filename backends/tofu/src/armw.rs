@@ -1,5 +1,5 @@
-//! Atomic operations that the TNI at the target carries out: on one element of 4 or 8 bytes, by additions, bitwise operations, exchanges and compare-and-swap.
-//! Processors are atomic with it (guide §2.2.5), so the owner's agent carries out the others by its processor.
+//! Atomic operations that the target's TNI carries out: on one element of 4 or 8 bytes, by addition, bitwise operations, exchange, and
+//! compare-and-swap. They are atomic with processors (guide §2.2.5), so the owner's agent carries out other operations by its processor.
 
 use unipgas_core::op::AtomicRequest;
 use unipgas_core::streams::{Own, Ticket};
@@ -11,7 +11,7 @@ use crate::lanes::{Ends, Landing, Lane};
 use crate::net::data_of;
 use crate::vcq::Armw;
 
-/// What a TNI is to do, unless it cannot. `caps`: what it can.
+/// The TNI operation for `request`. `None`: the TNI lacks it. `caps`: capabilities of the TNI.
 ///
 /// # Safety
 /// The request's pointers are valid as [`AtomicRequest`] says.
@@ -34,7 +34,7 @@ pub unsafe fn command(request: &AtomicRequest, caps: &utofu_onesided_caps) -> Op
     }
     let reads = request.op == AtomicOp::Read;
     // SAFETY:
-    // - where an operation has operands there is one of the type (the caller's word).
+    // - contract of this call: an operation with operands has one of its type.
     let four = |from: *const u8| unsafe { from.cast::<u32>().read_unaligned() };
     // SAFETY:
     // - as above.
@@ -54,15 +54,15 @@ pub unsafe fn command(request: &AtomicRequest, caps: &utofu_onesided_caps) -> Op
     })
 }
 
-/// An operation on an element of a peer's.
+/// An operation on an element of a peer.
 pub struct Atomic {
-    /// By which it goes.
+    /// The lane that posts it.
     pub lane: std::sync::Arc<Lane>,
-    /// What is done.
+    /// The operation.
     pub what: Armw,
-    /// The element.
+    /// STADD of the element.
     pub at: u64,
-    /// Where its old value goes.
+    /// Place for its old value.
     pub into: Option<Landing>,
 }
 

@@ -1,4 +1,4 @@
-//! Registered memory of this process in pieces of one size: rings, and what is sent and fetched.
+//! Registered memory of this process in blocks of one size: rings, sent messages, and fetched data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,51 +12,51 @@ use crate::lanes::Lane;
 struct Chunk {
     memory: Pages,
     registered: u64,
-    /// The first byte of the first piece.
+    /// STADD of the first block.
     stadd: u64,
 }
 
 #[derive(Default)]
 struct State {
     chunks: Vec<Chunk>,
-    /// Numbers of chunks, by where they begin.
+    /// Numbers of chunks, by their first STADDs.
     begins: BTreeMap<u64, u32>,
     free: Vec<u32>,
 }
 
-/// The pieces.
+/// A pool of blocks of one size.
 pub struct Blocks {
     lane: Arc<Lane>,
-    /// Bytes of each.
+    /// Bytes of a block.
     pub size: usize,
-    /// So many are registered together.
+    /// Number of blocks in a chunk, which is one registration.
     together: u32,
     most: u32,
-    /// Bytes ahead of those that are registered together, which nobody uses.
+    /// Unused bytes at the begin of a chunk.
     skipped: usize,
     state: Mutex<State>,
 }
 
-/// One of them.
+/// A block in use.
 pub struct Block {
     home: Arc<Blocks>,
-    /// Which one.
+    /// Number of the block in the pool.
     pub number: u32,
     /// First byte.
     pub base: *mut u8,
-    /// That of the first byte.
+    /// STADD of the first byte.
     pub stadd: u64,
 }
 
 // SAFETY:
-// - who has it owns the memory, of which it tells where it is.
+// - the value owns its memory.
 unsafe impl Send for Block {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Block {}
 
 impl Blocks {
-    /// None yet; so many come `together`, `most` at most. `skipped`: they begin so many sizes behind where they could.
+    /// An empty pool, which grows by `together` blocks up to `most`. `skipped`: number of unused block sizes at the begin of a chunk.
     pub fn new(lane: &Arc<Lane>, size: usize, together: u32, most: u32, skipped: usize) -> Self {
         Blocks {
             lane: lane.clone(),
@@ -68,7 +68,7 @@ impl Blocks {
         }
     }
 
-    /// The first ones are there, so that who has none left later only waits. Errors: those of [`Pages::new`] and [`Lane::register`].
+    /// Allocates the first chunk, so that a failed [`take`](Blocks::take) is only a wait for a free block. Errors: as [`Pages::new`] and [`Lane::register`].
     pub fn begin(&self) -> Result<()> {
         self.more(&mut self.state.lock())
     }
@@ -78,7 +78,7 @@ impl Blocks {
         let len = self.skipped + self.size * self.together as usize;
         let memory = Pages::new(len)?;
         // SAFETY:
-        // - deregistered before the memory goes.
+        // - `Blocks::drop` deregisters the memory before it is unmapped.
         let registered = unsafe { self.lane.register(memory.base(), len, false, None) }?;
         let stadd = registered + self.skipped as u64;
         state.begins.insert(stadd, state.chunks.len() as u32);
@@ -91,7 +91,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// One, with whatever bytes. `None`: there is none now.
+    /// Takes a free block; its bytes are arbitrary. `None`: no block is free now.
     pub fn take(self: &Arc<Self>) -> Option<Block> {
         let state = &mut *self.state.lock();
         let there = state.chunks.len() as u32 * self.together;
@@ -112,7 +112,7 @@ impl Blocks {
         })
     }
 
-    /// The number of the one in which the byte before this one is, and where that ends in it.
+    /// Finds the block of the byte before the STADD `end`. Gives its number, and the offset of `end` in it.
     pub fn find(&self, end: u64) -> Option<(u32, usize)> {
         let state = self.state.lock();
         let last = end.checked_sub(1)?;

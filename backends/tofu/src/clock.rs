@@ -1,5 +1,5 @@
-//! When to look. TNIs interrupt nobody: what has come is found by looking. Threads that wait look all the time; where none does, the progress thread
-//! looks at the ticks of this clock: often while something comes, seldom else.
+//! Timer of the progress thread. TNIs raise no interrupts, so threads have to poll. A waiting thread polls all the time. Without one, the
+//! progress thread polls at the ticks of this clock: often while data arrives, and rarely otherwise.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,17 +11,17 @@ use rustix::time::{
 use unipgas_core::descriptor::above;
 use unipgas_core::{Error, Result};
 
-/// The shortest time to the next look, and the longest, in nanoseconds.
+/// Shortest and longest tick interval, in nanoseconds.
 const SPANS: (i64, i64) = (100_000, 4_000_000);
 
-/// Ticks.
+/// A timer with an adaptive interval.
 pub struct Clock {
     fd: OwnedFd,
     span: AtomicI64,
 }
 
 impl Clock {
-    /// It runs. Errors: [`Error::Os`].
+    /// Starts with the shortest interval. Errors: [`Error::Os`].
     pub fn new() -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
@@ -45,7 +45,7 @@ impl Clock {
         let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// Somebody has looked, and found `something` or nothing. The next tick follows.
+    /// Reports a poll, and whether it found `something`. Schedules the next tick.
     pub fn looked(&self, something: bool) {
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
         let span = match something {
@@ -56,7 +56,7 @@ impl Clock {
         self.set(span);
     }
 
-    /// Something is expected soon.
+    /// Shortens the interval, because an event is expected soon.
     pub fn hurry(&self) {
         if self.span.swap(SPANS.0, Ordering::Relaxed) > SPANS.0 {
             self.set(SPANS.0);
@@ -65,7 +65,7 @@ impl Clock {
 }
 
 impl AsFd for Clock {
-    /// Can be read at a tick.
+    /// Readable at a tick.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -1,4 +1,4 @@
-//! A stream of bytes to a process, by messages in rings.
+//! A byte stream to a process, as messages in rings.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,25 +13,25 @@ use crate::greeting::End;
 use crate::mail::{self, Inbox, Kind, Outbox};
 use crate::net::{Net, Target};
 
-/// A process that has not answered in so many looks, five seconds, is not there.
+/// Looks without an answer, over five seconds, after which a process is dead.
 const SILENT: u32 = 10;
 
-/// What the looks have found.
+/// Result of the previous looks.
 #[derive(Default)]
 struct Pulse {
     heard: u32,
     silent: u32,
 }
 
-/// What goes to the peer.
+/// Output to the peer.
 struct Out {
     end: End,
     mail: Outbox,
-    /// The last message has been sent.
+    /// The last message is sent.
     closed: bool,
 }
 
-/// What has come from there.
+/// Input from the peer.
 #[derive(Default)]
 struct In {
     mail: Inbox,
@@ -40,36 +40,36 @@ struct In {
     closed: bool,
 }
 
-/// One side of it.
+/// One end of a stream.
 pub struct Conversation {
     net: Weak<Net>,
-    /// As this process numbers it.
+    /// Its number in this process.
     pub number: u32,
-    /// Whom it is with.
+    /// Address of the peer.
     pub with: Address,
-    /// This process has begun it.
+    /// This process began the stream.
     pub begun_here: bool,
     /// The peer's VCQ.
     pub target: Arc<Target>,
-    /// The ring, and behind it the word that the peer writes.
+    /// The ring of this end. Behind it is the peer's read position.
     block: Block,
     own: End,
     out: Mutex<Option<Out>>,
     incoming: Mutex<In>,
     open: AtomicBool,
-    /// The peer's node has been reached.
+    /// The peer's node is reachable.
     answers: AtomicBool,
     ended: AtomicBool,
     why: OnceLock<Error>,
     wants_room: AtomicBool,
-    /// Somebody asks whether the other process lives.
+    /// A caller asks whether the peer lives.
     watched: AtomicBool,
-    /// What has come from there, and what has reached it.
+    /// Number of received messages and completed operations.
     heard: AtomicU32,
     pulse: Mutex<Pulse>,
 }
 
-/// What a new one is made of.
+/// Parts of a new stream.
 pub struct New {
     pub net: Weak<Net>,
     pub number: u32,
@@ -81,7 +81,7 @@ pub struct New {
 }
 
 impl Conversation {
-    /// One that is not open yet.
+    /// A stream that is not open yet.
     pub fn new(new: New) -> Self {
         let conversation = Conversation {
             net: new.net,
@@ -102,28 +102,28 @@ impl Conversation {
             heard: AtomicU32::new(0),
             pulse: Mutex::default(),
         };
-        // The block may have been another one's.
+        // The block may contain data of an earlier stream.
         conversation.read_there().store(0, Ordering::Release);
         conversation
     }
 
-    /// That of a link of this network's.
+    /// The stream of a link of this network.
     pub fn of(link: &Link) -> &Conversation {
         let stream: *const dyn Stream = Arc::as_ptr(link.stream());
         // SAFETY:
-        // - all streams of this network are conversations; the link keeps its own.
+        // - all streams of this network are conversations, and the link keeps its stream.
         unsafe { &*stream.cast() }
     }
 
-    /// How many messages the peer has read, as it writes.
+    /// Number of the first message that the peer has not read. The peer writes it.
     fn read_there(&self) -> &AtomicU64 {
         let at = self.block.base.wrapping_add(self.own.len as usize);
         // SAFETY:
-        // - behind the ring, aligned to a line, and there as long as the block; shared with the network by purpose.
+        // - the word is behind the ring, aligned to a line, and lives as long as the block. It is atomic, since the network writes it.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    /// Its ring.
+    /// Number of its ring.
     pub fn block(&self) -> u32 {
         self.block.number
     }
@@ -133,7 +133,7 @@ impl Conversation {
         self.own
     }
 
-    /// The other side has this end: bytes may go.
+    /// Sets the peer's end. Bytes may leave now.
     pub fn is_ready(&self, end: End) {
         let mail = Outbox::new(end.len as usize, end.promised as usize, end.first);
         *self.out.lock() = Some(Out {
@@ -145,28 +145,28 @@ impl Conversation {
         self.hear();
     }
 
-    /// Whether this is the other side's end.
+    /// Whether `end` is the peer's end.
     pub fn is_to(&self, end: End) -> bool {
         self.out.lock().as_ref().is_some_and(|out| out.end == end)
     }
 
-    /// The peer's node has been reached.
+    /// Notes that the peer's node is reachable.
     pub fn answers(&self) {
         self.answers.store(true, Ordering::Relaxed);
     }
 
-    /// Something has come, or has reached the peer.
+    /// Notes a received message, or a completed operation.
     pub fn hear(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It does not come about, for this reason.
+    /// Ends the stream before it opens. `why`: the reason.
     pub fn is_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
 
-    /// Nothing comes any more, and nothing goes.
+    /// Ends the stream in both directions, without a message to the peer.
     pub fn fail(&self) {
         self.ended.store(true, Ordering::Release);
         if let Some(out) = &mut *self.out.lock() {
@@ -175,18 +175,18 @@ impl Conversation {
         self.incoming.lock().closed = true;
     }
 
-    /// Whether it is over.
+    /// Whether the stream has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether neither side writes to the other's ring any more.
+    /// Whether both sides have stopped writing to the other's ring.
     pub fn is_quiet(&self) -> bool {
         let closed = self.out.lock().as_ref().is_some_and(|out| out.closed);
         (closed || self.why.get().is_some()) && self.incoming.lock().closed || self.target.is_lost()
     }
 
-    /// Whether somebody waits for room, and there is some.
+    /// Whether a caller waits for room, and there is some.
     pub fn has_wanted_room(&self) -> bool {
         if !self.wants_room.load(Ordering::Relaxed) {
             return false;
@@ -201,9 +201,9 @@ impl Conversation {
         out.mail.place(Kind::Bytes, most).is_some()
     }
 
-    /// A message ends here in the ring. Errors: the peer makes no sense, or a message has been lost.
+    /// Takes the message that ends at offset `end` of the ring. Errors: the message is malformed, or an earlier one is lost.
     pub fn take(&self, end: usize) -> std::result::Result<(), Ended> {
-        // What is there was written before the notice that tells of it.
+        // The TNI writes a message before its notice.
         fence(Ordering::Acquire);
         let (base, len) = (self.block.base, self.own.len as usize);
         if end > len || !end.is_multiple_of(size_of::<u64>()) || end < size_of::<u64>() {
@@ -211,7 +211,7 @@ impl Conversation {
         }
         let at_trailer = end - size_of::<u64>();
         // SAFETY:
-        // - in the ring, as just looked, and aligned; the peer writes there only when it has been told that this has been read.
+        // - the word is in the ring (checked above), and aligned. The peer overwrites it only after this process has reported it as read.
         let trailer = unsafe { base.wrapping_add(at_trailer).cast::<u64>().read_volatile() };
         let (kind, body, number) = mail::split(trailer).ok_or(Ended)?;
         let size = mail::size(body);
@@ -220,9 +220,9 @@ impl Conversation {
         let next = self.own.first.wrapping_add(incoming.mail.read) as u32;
         match number.wrapping_sub(next) {
             0 => {}
-            // Notices come in their order: one before it has been lost on the way, and the peer says farewell.
+            // Notices arrive in order, so an earlier one is lost. The peer then sends its last message.
             ahead if ahead <= self.own.promised => return Err(Ended),
-            // Meant for a process that had the VCQ before.
+            // The message is for a process that had the VCQ before.
             _ => return Ok(()),
         }
         if body > mail::most(len) {
@@ -247,7 +247,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Tells the peer how many messages have been read. False: there is no room for that now.
+    /// Reports the read position to the peer. False: no room now.
     pub fn tell_of_read(&self) -> bool {
         let (Some(net), Some(end)) = (
             self.net.upgrade(),
@@ -262,7 +262,7 @@ impl Conversation {
             Err(Error::NotNow) => return false,
             Ok(()) | Err(Error::PeerDead) => incoming.mail.has_told(),
             Err(error) => {
-                // The peer would wait for room without end.
+                // Without the report, the peer would wait for room forever.
                 drop(incoming);
                 net.stream_fails(self, &error);
             }
@@ -270,7 +270,7 @@ impl Conversation {
         true
     }
 
-    /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`]; others.
+    /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of the network.
     fn say(&self, net: &Net, out: &mut Out, kind: Kind, bytes: &[u8]) -> Result<()> {
         if out.closed {
             return Err(Error::PeerDead);
@@ -289,7 +289,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// The last message. Whether it has gone, or nobody would read it.
+    /// Sends the last message. False: no room now. True also if the peer cannot read it.
     pub fn close(&self) -> bool {
         let Some(net) = self.net.upgrade() else {
             return true;
@@ -310,14 +310,14 @@ impl Conversation {
         }
     }
 
-    /// A look while it is not open.
+    /// Look at a stream that is not open.
     fn look_for(&self, pulse: &mut Pulse) -> Found {
         pulse.silent += 1;
         if let Some(net) = self.net.upgrade() {
-            // Where another process had its place, some time ago, that one may have been greeted.
+            // The previous greeting may have reached an earlier process with this VCQ.
             net.greet_again(self.number);
         }
-        // The process is there, though it has stopped.
+        // The greeting has reached the process, which may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
             return Found::Waits;
         }
@@ -370,7 +370,7 @@ impl Stream for Conversation {
     }
 
     fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
-        // What has come before the end counts.
+        // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
         match into.is_empty() {
@@ -421,7 +421,7 @@ impl Stream for Conversation {
             return self.depart();
         }
         if let Some(net) = self.net.upgrade() {
-            // The network tells when it asks in vain, or that it has reached the peer.
+            // The probe's completion reports a live peer, its failure a dead one.
             let _ = net.probe(self);
         }
         Found::Waits

@@ -1,25 +1,25 @@
-//! What EDATA says: what the peer is told, and for which target of this process a descriptor is. Notices name a VCQ, which another process may have by then; that is another
-//! target, and what comes late is told apart by this.
+//! EDATA of descriptors: the message type for the peer, and the target of a descriptor. A notice names only a VCQ, and another process may have that
+//! VCQ when the notice arrives. That process is another target, so EDATA identifies late notices.
 
 use unipgas_utofu_sys::utofu_mrq_notice;
 
-/// What a peer is told.
+/// Type of a notice at the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
-    /// Somebody begins a stream.
+    /// A peer begins a stream.
     Greeting,
-    /// What a card says has been answered.
+    /// A peer has answered a greeting.
     Answer,
-    /// A message has come.
+    /// A message has arrived.
     Mail,
 }
 
-/// Of greetings and answers, by turns: so many values each.
+/// Number of EDATA values for greetings, and for answers. A target's number modulo this selects the value.
 const GREETED: u8 = 3;
 const GREETING: u8 = 1;
 const ANSWER: u8 = GREETING + GREETED;
 const BEYOND: u8 = ANSWER + GREETED;
-/// Of what a local notice tells the end, and of the rest, which messages belong to: so many values each.
+/// Number of EDATA values for descriptors with a local notice, and for all others, including messages.
 const TARGETS: u8 = 124;
 const TOLD: u8 = 8;
 const UNTOLD: u8 = TOLD + TARGETS;
@@ -28,18 +28,18 @@ fn nth(first: u8, count: u8, target: u32) -> u64 {
     u64::from(first) + u64::from(target % u32::from(count))
 }
 
-/// Of a descriptor for this target of whose end a local notice tells.
+/// EDATA of a descriptor for `target` with a local notice.
 pub fn told(target: u32) -> u64 {
     nth(TOLD, TARGETS, target)
 }
 
-/// Of another one for this target.
+/// EDATA of a descriptor for `target` without a local notice.
 pub fn untold(target: u32) -> u64 {
     nth(UNTOLD, TARGETS, target)
 }
 
 impl About {
-    /// Of a descriptor that tells this target so.
+    /// EDATA of a descriptor that sends this notice to `target`.
     pub fn to(self, target: u32) -> u64 {
         match self {
             About::Greeting => nth(GREETING, GREETED, target),
@@ -48,7 +48,7 @@ impl About {
         }
     }
 
-    /// `None`: no peer says that.
+    /// Type of a received notice. `None`: no peer sends this value.
     pub fn of(edata: u64) -> Option<Self> {
         match u8::try_from(edata).ok()? {
             GREETING..ANSWER => Some(About::Greeting),
@@ -59,17 +59,17 @@ impl About {
     }
 }
 
-/// What a notice of this process's own descriptors is of.
+/// Origin of a local notice.
 pub trait Whose {
-    /// The end, or the failure, of something for this target of whose end a local notice tells; no greeting, and no answer.
+    /// Whether it completes, or fails, a descriptor for `target` with a local notice. Greetings and answers are excluded.
     fn is_told(&self, target: u32) -> bool;
-    /// That of a greeting, or of an answer to one.
+    /// Whether it belongs to a greeting of `target`, or to an answer.
     fn is_of_greeting(&self, target: u32) -> bool;
-    /// One of these.
+    /// Whether it belongs to either of them.
     fn is_awaited(&self, target: u32) -> bool {
         self.is_told(target) || self.is_of_greeting(target)
     }
-    /// Something for another target, which had the same VCQ.
+    /// Whether it belongs to another target with the same VCQ.
     fn is_of_another(&self, target: u32) -> bool;
 }
 
@@ -84,7 +84,7 @@ impl Whose for utofu_mrq_notice {
     }
 
     fn is_of_another(&self, target: u32) -> bool {
-        // The specification does not say that errors have it.
+        // The specification does not guarantee EDATA for errors.
         let says_which = About::of(self.edata).is_some() || self.edata >= u64::from(TOLD);
         says_which && !self.is_awaited(target) && self.edata != untold(target)
     }

@@ -1,4 +1,4 @@
-//! The issue of operations: TNIs read, write and change, the rest are requests to the target's agent.
+//! The issue of operations. TNIs read, write, and change memory; other operations are requests to the target's agent.
 
 use std::ffi::c_ulong;
 use std::sync::{Arc, OnceLock};
@@ -20,10 +20,10 @@ use crate::quick::Quick;
 use crate::region::{address, far};
 use crate::vcq::Vcq;
 
-/// The most bytes that a descriptor takes along (guide §6.1.2).
+/// Maximum bytes in a descriptor (guide §6.1.2).
 pub const PIGGYBACK: usize = 32;
 
-/// An issue context, with a VCQ of its own where there are enough.
+/// An issue context. It has its own VCQ while there are enough.
 pub struct Endpoint {
     net: Arc<Net>,
     requests: Requests,
@@ -31,41 +31,41 @@ pub struct Endpoint {
     lane: OnceLock<Share>,
 }
 
-/// Where the bytes of a write come from.
+/// Source of a write.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Taken in the call.
+    /// Copied in the call.
     Along([u8; PIGGYBACK]),
-    /// Valid until the end; its STADD.
+    /// STADD of the source, which is valid until completion.
     At(u64),
 }
 
-/// A write, and the word that follows it.
+/// A write, and an optional word after it.
 struct Write {
     lane: Arc<Lane>,
     from: Source,
     len: usize,
     to: u64,
-    /// A word that is set afterwards: where, and to what.
+    /// STADD and value of the word.
     word: Option<(u64, u32)>,
     flags: c_ulong,
-    /// The bytes have gone, and the word has found no room.
+    /// The data is posted; the word found no room.
     half: bool,
 }
 
 impl Write {
     /// # Safety
-    /// The source is valid until the operation has ended.
+    /// The source is valid until completion.
     unsafe fn put(&self, vcq: &Vcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
         let flags = (0, self.flags | flags);
         match &self.from {
             // SAFETY:
-            // - the bytes are this write's; no more than it has.
+            // - the write owns the bytes, and `write` has checked their number.
             Source::Along(bytes) => unsafe {
                 vcq.put_piggyback(peer, (bytes.as_ptr(), self.len), self.to, flags, data)
             },
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the source is valid until completion.
             Source::At(from) => unsafe { vcq.put(peer, (*from, self.to), self.len, flags, data) },
         }
     }
@@ -82,27 +82,27 @@ impl Own for Write {
                 return match self.len {
                     0 => acknowledge(vcq, to, notice),
                     // SAFETY:
-                    // - valid until the operation is complete (contract of the operation).
+                    // - contract of `Channel::put`: the source is valid until completion.
                     _ => unsafe { self.put(vcq, peer, notice, data) },
                 };
             };
             if self.len > 0 && !self.half {
-                // It starts with the word.
+                // `DELAY_START`: the data leaves with the word.
                 // SAFETY:
-                // - as above.
+                // - contract of `Channel::put_notify`, which is the same.
                 unsafe { self.put(vcq, peer, vcq.waiting(), data) }?;
                 self.half = true;
             }
             let (word, order) = (value.to_ne_bytes(), UTOFU_ONESIDED_FLAG_STRONG_ORDER);
             let flags = (0, order | notice);
             // SAFETY:
-            // - so many bytes are there.
+            // - `word` has `word.len()` bytes.
             unsafe { vcq.put_piggyback(peer, (word.as_ptr(), word.len()), slot, flags, data) }
         };
         let mut queue = lane.queue();
         let posted = lane.post(&mut queue, to, post, || Ends::Access(ticket));
         if !matches!(posted, Ok(()) | Err(Error::NotNow)) {
-            // The bytes go while they are there.
+            // The data leaves now, while its source is valid.
             lane.vcq.start();
         }
         posted
@@ -125,7 +125,7 @@ impl Own for Read {
         let post = |vcq: &Vcq, notice: c_ulong| match self.len {
             0 => acknowledge(vcq, to, notice),
             // SAFETY:
-            // - valid until the operation is complete (contract of the operation).
+            // - contract of `Channel::get`: the destination is valid for writes until completion.
             len => unsafe {
                 let (places, flags) = ((self.into, self.from), self.flags | notice);
                 vcq.get(to.route, places, len, flags, data_of(to))
@@ -136,7 +136,7 @@ impl Own for Read {
 }
 
 impl Endpoint {
-    /// A new one.
+    /// A channel without a VCQ.
     pub fn new(net: Arc<Net>, requests: Requests) -> Self {
         Endpoint {
             net,
@@ -146,13 +146,13 @@ impl Endpoint {
         }
     }
 
-    /// Its VCQ, which it has when it first posts.
+    /// Its VCQ, assigned at the first post.
     #[inline]
     fn lane(&self) -> &Arc<Lane> {
         self.lane.get_or_init(|| self.net.lanes.share())
     }
 
-    /// What the TNI calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`]; those of registrations.
+    /// STADD of memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`], and errors of registrations.
     fn near(&self, local: Local, len: usize) -> Result<u64> {
         if len > self.net.caps.max_putget_size {
             return Err(Error::Unsupported);
@@ -163,8 +163,8 @@ impl Endpoint {
         }
     }
 
-    /// What a write with these flags has to come after: requests are carried out when the target's agent gets to them, and a strongly ordered Put is written after
-    /// earlier Puts, but not after earlier Gets have read (guide §2.2.10).
+    /// Operations that a write with these flags waits for. Answers: the target's agent executes requests later. Reads: a strongly ordered Put is
+    /// written after earlier Puts, but possibly before earlier Gets read (guide §2.2.10).
     fn write_waits_for(flags: Flags) -> After {
         match flags.contains(Flags::ORDERED) {
             false => After::empty(),
@@ -172,7 +172,7 @@ impl Endpoint {
         }
     }
 
-    /// As that, of what reads: earlier Puts need not have been written.
+    /// Operations that a read with these flags waits for. Earlier Puts may not be written yet.
     fn read_waits_for(flags: Flags) -> After {
         match flags.contains(Flags::ORDERED) {
             false => After::empty(),
@@ -194,7 +194,7 @@ impl Endpoint {
             true => {
                 let mut bytes = [0; PIGGYBACK];
                 // SAFETY:
-                // - so many bytes are there (the caller's word), and there is room for them, as just looked.
+                // - contract of this call: `src` has `len` bytes. The array has room for them (checked above).
                 unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(src.ptr, len) };
                 Source::Along(bytes)
             }
@@ -237,11 +237,11 @@ impl Channel for Endpoint {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         if dst.region.is_by_address() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `src` is valid until completion.
             return unsafe { self.requests.put(src, dst, len, flags, context) };
         }
         // SAFETY:
-        // - the caller's word.
+        // - as above.
         unsafe { self.write(src, dst, len, None, flags, context) }
     }
 
@@ -256,7 +256,7 @@ impl Channel for Endpoint {
         src.region.check(src.offset, len, Rights::READ)?;
         if src.region.is_by_address() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `dst` is valid for writes until completion.
             return unsafe { self.requests.get(dst, src, len, flags, context) };
         }
         let strong = flags.intersects(Flags::ORDERED | Flags::LINES);
@@ -281,7 +281,7 @@ impl Channel for Endpoint {
         let word = (far(notice.slot.region, notice.slot.offset), notice.value);
         let flags = flags.difference(Flags::LINES) | Flags::INLINE;
         // SAFETY:
-        // - no bytes.
+        // - the length is 0.
         unsafe { self.write(NOWHERE, notice.slot, 0, Some(word), flags, context) }
     }
 
@@ -298,7 +298,7 @@ impl Channel for Endpoint {
         check_notice(&notice)?;
         let word = (far(notice.slot.region, notice.slot.offset), notice.value);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `src` is valid until completion.
         unsafe { self.write(src, dst, len, Some(word), flags, context) }
     }
 
@@ -313,12 +313,12 @@ impl Channel for Endpoint {
         let size = request.ty.size();
         let aligned = address(dst.region, dst.offset).is_multiple_of(size);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request's pointers are valid.
         let what = unsafe { command(request, &self.net.caps) }
             .filter(|_| aligned && !dst.region.is_by_address());
         let Some(what) = what else {
             // SAFETY:
-            // - the caller's word.
+            // - as above.
             return unsafe { self.requests.atomic(dst, request, desc, flags, context) };
         };
         dst.region.check(dst.offset, size, Rights::ATOMIC)?;
@@ -341,7 +341,7 @@ impl Channel for Endpoint {
         let before = After::ANSWERED | After::READS;
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         !behind && self.net.is_here() && unsafe { self.quick.put(self.lane(), put) }
     }
 

@@ -1,9 +1,9 @@
-//! What comes from the network, or stands in addresses: for tests and libFuzzer.
+//! Readers of untrusted bytes, from the network or from addresses, for tests and libFuzzer.
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: name, function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// The readers of this crate.
 pub const READERS: &[Reader] = &[
     (
         "tofu-card",
@@ -23,7 +23,7 @@ pub const READERS: &[Reader] = &[
     ("tofu-region", told, regions),
 ];
 
-/// What an owner tells of his memory.
+/// Reads an owner's description of its memory.
 fn told(bytes: &[u8]) {
     let said = crate::region::said(bytes);
     assert!(said.is_err() || [0, 16].contains(&bytes.len()));

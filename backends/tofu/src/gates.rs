@@ -1,4 +1,4 @@
-//! Circuits of barrier gates (guide §2.3): TNIs pass packets on without a processor.
+//! Circuits of barrier gates (guide §2.3). TNIs pass packets on without a processor.
 
 use std::ffi::c_ulong;
 use std::ptr::null_mut;
@@ -10,17 +10,17 @@ use unipgas_utofu_sys::*;
 use crate::library::Library;
 use crate::vcq::{failed, name};
 
-/// The gates of this process. Where it has none it says so to others that form a group with it, who may have some.
+/// The gates of this process. A process without gates reports that to the members of its groups, which may have some.
 pub struct Vbgs {
     library: &'static Library,
-    /// Those that have gates: perhaps none.
+    /// TNIs with gates; may be empty.
     tnis: Vec<utofu_tni_id_t>,
     ops: c_ulong,
     words: usize,
     doubles: usize,
 }
 
-/// Those of a circuit: the first one is where it begins and ends, the others relay.
+/// Gates of one circuit. The first one is its begin and end; the others relay.
 struct Vbg {
     library: &'static Library,
     ids: Vec<utofu_vbg_id_t>,
@@ -41,7 +41,7 @@ fn has_ended(code: i32, what: &str) -> Result<bool> {
 }
 
 impl Vbgs {
-    /// `nth`: this process, of those of its node.
+    /// `nth`: rank of this process, which selects its first TNI.
     pub fn find(library: &'static Library, nth: usize) -> Self {
         let none = Vbgs {
             library,
@@ -53,27 +53,27 @@ impl Vbgs {
         let calls = &library.functions;
         let (mut ids, mut count) = (null_mut(), 0);
         // SAFETY:
-        // - places for the array and its length.
+        // - the call fills places for the array and its length.
         let code = unsafe { (calls.utofu_get_barrier_tnis)(&raw mut ids, &raw mut count) };
         if code != UTOFU_SUCCESS || ids.is_null() || count == 0 {
             return none;
         }
         // SAFETY:
-        // - so many are there, by the word of the library.
+        // - contract of `utofu_get_barrier_tnis`: the array has `count` elements.
         let mut tnis = unsafe { std::slice::from_raw_parts(ids, count) }.to_vec();
         // SAFETY:
-        // - made by malloc for the caller (guide §3.2.1.2).
+        // - the library allocates the array by malloc for the caller (guide §3.2.1.2).
         unsafe { libc::free(ids.cast()) };
         tnis.rotate_left(nth % count);
         let mut caps = null_mut();
         // SAFETY:
-        // - a place for the pointer, which leads to memory of the library's.
+        // - the call fills the place with a pointer to memory of the library.
         let code = unsafe { (calls.utofu_query_barrier_caps)(tnis[0], &raw mut caps) };
         if code != UTOFU_SUCCESS || caps.is_null() {
             return none;
         }
         // SAFETY:
-        // - there, by the word of the library.
+        // - contract of `utofu_query_barrier_caps`: the pointer is valid.
         let caps = unsafe { &*caps };
         if caps.reduce_ops & UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER == 0 {
             return none;
@@ -94,7 +94,7 @@ impl Gates for Vbgs {
         let alloc = self.library.functions.utofu_alloc_vbg;
         let claimed = self.tnis.iter().any(|tni| {
             // SAFETY:
-            // - room for so many IDs.
+            // - `ids` has room for `ids.len()` IDs.
             let code = unsafe {
                 alloc(
                     *tni,
@@ -148,7 +148,7 @@ impl Circuit for Vbg {
             .collect();
         let set = self.library.functions.utofu_set_vbg;
         // SAFETY:
-        // - so many settings.
+        // - `settings` has `settings.len()` elements.
         checked(
             unsafe { set(settings.as_mut_ptr(), settings.len()) },
             "utofu_set_vbg",
@@ -158,7 +158,7 @@ impl Circuit for Vbg {
     fn meet(&mut self) -> Result<()> {
         let begin = self.library.functions.utofu_barrier;
         // SAFETY:
-        // - a gate of this process's.
+        // - the gate belongs to this process.
         checked(unsafe { begin(self.ids[0], 0) }, "utofu_barrier")
     }
 
@@ -173,7 +173,7 @@ impl Circuit for Vbg {
         let (gate, count, calls) = (self.ids[0], words.len(), &self.library.functions);
         let input = words.as_ptr().cast_mut();
         // SAFETY:
-        // - a gate of this process's, and so many words, which are read only, and in the call; those of sums of doubles are such.
+        // - the gate belongs to this process. The call only reads the `count` words, and keeps no pointer to them. For sums of `f64` they are bits of `f64`.
         let code = unsafe {
             match by {
                 GateOp::Max => {
@@ -197,7 +197,7 @@ impl Circuit for Vbg {
     fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
         let (gate, into, calls) = (self.ids[0], words.as_mut_ptr(), &self.library.functions);
         // SAFETY:
-        // - room for as many words as have been given, by the trait.
+        // - contract of `Circuit::is_reduced`: `words` has as many elements as the input of `reduce`.
         let code = unsafe {
             match by {
                 GateOp::SumF64 => (calls.utofu_poll_reduce_double)(gate, 0, into.cast()),
@@ -212,7 +212,7 @@ impl Drop for Vbg {
     fn drop(&mut self) {
         let free = self.library.functions.utofu_free_vbg;
         // SAFETY:
-        // - what `claim` has got, used no more.
+        // - `claim` allocated the gates, and this is their last use.
         let code = unsafe { free(self.ids.as_mut_ptr(), self.ids.len()) };
         if code != UTOFU_SUCCESS {
             tracing::debug!("tofu: utofu_free_vbg: {}", name(code));

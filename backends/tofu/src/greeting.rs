@@ -1,6 +1,6 @@
-//! How a stream begins. Nobody has room for what strangers write, so nothing is written to them but a notice: who begins a stream writes what he has to say on
-//! a card of his own, and a word that says nothing at the peer's door, whose notice names him and the card. The peer fetches the card, and
-//! writes the answer on it.
+//! The begin of a stream. A process has no room for data of unknown peers, so it accepts only notices from them. The initiator writes a greeting on a
+//! card in its own memory, and puts an empty word at the target's door. The notice of this word identifies the initiator and the card. The target
+//! fetches the card, and writes its answer on it.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -17,20 +17,20 @@ use crate::blocks::Block;
 use crate::mail;
 use crate::net::Target;
 
-/// Streams that may be beginning here at once.
+/// Streams that this process can begin at once.
 pub const CARDS: usize = 64;
-/// Bytes of a card, and of the half with the answer.
+/// Bytes of a card. The second half is for the answer.
 pub const CARD: usize = 512;
 const ANSWER: usize = CARD / 2;
-/// Words at the door, one for each card of whoever comes.
+/// Offset of the door: one word for each card number of a peer.
 const DOOR: usize = CARDS * CARD;
-/// What anybody may write to.
+/// Offset of memory that all peers may write.
 const SINK: usize = DOOR + (CARDS * size_of::<u64>()).next_multiple_of(LINE);
 const LINE: usize = 256;
-/// The word that tells whose desk it is.
+/// Offset of the word that identifies the owner of the desk.
 const WHO: usize = SINK + LINE;
 const ALL: usize = WHO + LINE;
-/// Whoever knows the VCQ knows where it is by this tag.
+/// Tag of the desk's registration. A peer finds the desk by it and the VCQ.
 pub const TAG: u32 = 17;
 
 const MAGIC: [u8; 8] = *b"utofu\0\0\0";
@@ -39,18 +39,18 @@ const MAGIC: [u8; 8] = *b"utofu\0\0\0";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct End {
-    /// Where its ring begins.
+    /// STADD of its ring.
     pub ring: u64,
-    /// Bytes of the ring; behind it is the word for the number of messages that have been read.
+    /// Bytes of the ring. Behind it is the word for the peer's read position.
     pub len: u32,
-    /// Messages that may be in it.
+    /// Maximum number of messages in the ring.
     pub promised: u32,
-    /// The number of the first one, by chance: what was meant for a process that had the VCQ before has other numbers.
+    /// Number of the first message: random. It identifies messages for an earlier process with the same VCQ.
     pub first: u64,
 }
 
 impl End {
-    /// Whether messages can be put there: what a peer says is used to reckon with.
+    /// Whether the peer's values are plausible, so that arithmetic with them is safe.
     pub fn is_possible(&self) -> bool {
         let lens = mail::LEAST as u32..=mail::LONGEST as u32;
         lens.contains(&self.len)
@@ -63,43 +63,43 @@ impl End {
     }
 }
 
-/// What who begins says.
+/// A greeting.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Said {
     magic: [u8; 8],
-    /// Of the process that is meant.
+    /// Secret of the target.
     secret: [u8; SECRET],
-    /// Its VCQ.
+    /// VCQ of the target.
     to: u64,
     end: End,
-    /// Of who begins.
+    /// Address of the initiator.
     from: Address,
     protocol: u16,
     pad: [u8; 4],
 }
 
-/// The answer.
+/// An answer.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Answer {
     magic: [u8; 8],
     verdict: u64,
     end: End,
-    /// The number of the first message in the ring of whoever is answered: rings of processes that have one VCQ after each other are at the same place.
+    /// Number of the first message in the initiator's ring. Successive processes with one VCQ may have rings at the same place.
     asked: u64,
 }
 
-/// What becomes of it.
+/// Result of a greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It begins, and this is the other end.
+    /// The stream begins; the target's end.
     Accepted(End),
-    /// The process does not know the secret.
+    /// The secret is wrong.
     Stranger,
-    /// It speaks another version.
+    /// The target has another version of the protocol.
     OtherVersion,
-    /// It has no room for another one.
+    /// The target has no room for another stream.
     Full,
 }
 
@@ -108,12 +108,12 @@ const STRANGER: u64 = 2;
 const OTHER_VERSION: u64 = 3;
 const FULL: u64 = 4;
 
-/// This process's cards and door.
+/// The cards and the door of this process.
 pub struct Desk {
     memory: Pages,
 }
 
-/// Places in the desk of any process, from its beginning.
+/// Offsets in the desk of a process.
 pub mod places {
     use super::*;
 
@@ -122,34 +122,34 @@ pub mod places {
         (card as usize * CARD) as u64
     }
 
-    /// The half of a card with the answer.
+    /// The answer half of a card.
     pub fn answer(card: u32) -> u64 {
         self::card(card) + ANSWER as u64
     }
 
-    /// The word at the door for whoever has this card.
+    /// The word at the door for this card number.
     pub fn door(card: u32) -> u64 {
         (DOOR + card as usize * size_of::<u64>()) as u64
     }
 
-    /// What anybody may write to.
+    /// Memory that all peers may write.
     pub fn sink() -> u64 {
         SINK as u64
     }
 
-    /// The word that is the [identity] of the process.
+    /// The word with the [identity] of the process.
     pub fn who() -> u64 {
         WHO as u64
     }
 
-    /// The card of who has written at the door, up to here.
+    /// Card number of a write at the door that ends at this offset.
     pub fn card_at_door(end: u64) -> Option<u32> {
         let at = (end as usize).checked_sub(DOOR + size_of::<u64>())?;
         let card = at / size_of::<u64>();
         (card < CARDS && at.is_multiple_of(size_of::<u64>())).then_some(card as u32)
     }
 
-    /// The card of this process on which an answer ends here.
+    /// The own card with an answer that ends at this offset.
     pub fn answered(end: u64) -> Option<u32> {
         let card = (end as usize).checked_sub(1)? / CARD;
         (card < CARDS).then_some(card as u32)
@@ -157,22 +157,22 @@ pub mod places {
 }
 
 impl Desk {
-    /// That of the process with this secret, with nothing on the cards. Errors: [`Error::Exhausted`].
+    /// A desk with empty cards for the process with this secret. Errors: [`Error::Exhausted`].
     pub fn new(secret: &[u8; SECRET]) -> Result<Self> {
         let memory = Pages::new(ALL)?;
         let who = memory.base().wrapping_add(WHO);
         // SAFETY:
-        // - in the memory, aligned to a line, which nobody else knows yet.
+        // - the word is in the memory and aligned to a line. The memory is not shared yet.
         unsafe { who.cast::<u64>().write(identity(secret)) };
         Ok(Desk { memory })
     }
 
-    /// Where it is, and how many bytes.
+    /// Its memory, and the length.
     pub fn place(&self) -> (*mut u8, usize) {
         (self.memory.base(), ALL)
     }
 
-    /// Writes on a card what begins a stream to `to` from `from`, whose end is `end`. Nobody has been told of the card.
+    /// Writes a greeting on a card: a stream from `from`, with the end `end`, to `to`. The peer must not know of the card yet.
     pub fn write(&self, card: u32, to: &Address, from: Address, end: End) {
         let said = Said {
             magic: MAGIC,
@@ -185,25 +185,26 @@ impl Desk {
         };
         let at = self.memory.base().wrapping_add(places::card(card) as usize);
         // SAFETY:
-        // - one of the cards, aligned to a line, which nobody reads now.
+        // - the card is in the memory and aligned to a line. No peer reads it now.
         unsafe { at.cast::<Said>().write(said) };
     }
 
-    /// The answer on a card, of which a notice has told, to who has this end. `None`: it is somebody else's, or the second one. Errors: it is none.
+    /// Reads the answer on a card, after its notice, for the stream with this end. `None`: a late answer to another stream, or a duplicate. Errors: the
+    /// answer is malformed.
     pub fn read(&self, card: u32, end: &End) -> Result<Option<Verdict>> {
         let at = self
             .memory
             .base()
             .wrapping_add(places::answer(card) as usize);
         // SAFETY:
-        // - one of the cards, aligned to a line; it has been written before the notice.
+        // - the card is in the memory and aligned to a line. The peer wrote it before the notice.
         let answer = unsafe { at.cast::<Answer>().read_volatile() };
         answer.to(end)
     }
 }
 
 impl Answer {
-    /// As [`Desk::read`].
+    /// See [`Desk::read`].
     fn to(&self, end: &End) -> Result<Option<Verdict>> {
         if self.magic != MAGIC {
             return Err(Error::PeerDead);
@@ -222,7 +223,7 @@ impl Answer {
 }
 
 impl Said {
-    /// As [`Fetched::read`], of who has the VCQ `from`, to the process with the VCQ `here`.
+    /// See [`Fetched::read`]. `from`: VCQ of the peer. `here`: VCQ of this process.
     fn greeted(&self, from: u64, here: u64) -> Greeted {
         if self.magic != MAGIC {
             return Greeted::Nobody;
@@ -242,40 +243,40 @@ impl Said {
     }
 }
 
-/// A card of a peer's that this process reads, and answers.
+/// A peer's card, which this process reads and answers.
 pub struct Fetched {
-    /// Room for a card.
+    /// Memory for a card.
     block: Block,
     /// The peer's VCQ.
     pub from: Arc<Target>,
-    /// Whether it was known which process has that when the card was asked for: another one that it tells of has come after that, then.
+    /// Whether the owner of that VCQ was known at the fetch. If so, a card of another process means that the VCQ has a new owner.
     pub knew: bool,
-    /// Which of its cards.
+    /// Number of the card.
     pub card: u32,
 }
 
-/// What a card says.
+/// Content of a card.
 pub enum Greeted {
-    /// This one begins a stream with this process.
+    /// A peer begins a stream with this process.
     By(Stranger),
-    /// Somebody does, who is answered this.
+    /// A peer begins a stream, and gets this answer.
     Refused(Verdict),
-    /// It is another process's, and nothing is written on it: the card has been written anew since, or another process has the VCQ of who wrote it.
+    /// The card needs no answer: its owner has rewritten it for another target, or the VCQ has another owner now.
     Nobody,
 }
 
-/// What somebody who begins a stream says.
+/// A greeting.
 pub struct Stranger {
-    /// Whom he means.
+    /// Secret of the intended target.
     pub secret: [u8; SECRET],
-    /// Who he is.
+    /// Address of the peer.
     pub address: Address,
-    /// His end.
+    /// The peer's end.
     pub end: End,
 }
 
 impl Fetched {
-    /// With room for a card.
+    /// Memory for a card of `from`.
     pub fn new(block: Block, from: Arc<Target>, card: u32) -> Self {
         let knew = from.process().is_some();
         Fetched {
@@ -286,18 +287,18 @@ impl Fetched {
         }
     }
 
-    /// Where it comes to, and so many bytes of it.
+    /// STADD and length for the fetch.
     pub fn place(&self) -> (u64, usize) {
         (self.block.stadd, ANSWER)
     }
 
     fn said(&self) -> Said {
         // SAFETY:
-        // - a block of this process's, aligned to a line, to which nothing is written any more.
+        // - the block belongs to this process and is aligned to a line. The network no longer writes it.
         unsafe { self.block.base.cast::<Said>().read_volatile() }
     }
 
-    /// What it says to the process with this VCQ, once it is here.
+    /// Content of the fetched card, for the process with the VCQ `here`.
     pub fn read(&self, here: u64) -> Greeted {
         self.said().greeted(self.from.vcq, here)
     }
@@ -318,11 +319,11 @@ impl Fetched {
         };
         let at = self.block.base.wrapping_add(ANSWER);
         // SAFETY:
-        // - the second half of a block of this process's, aligned to a line, which nobody reads now.
+        // - the second half of a block of this process, aligned to a line. The network does not read it now.
         unsafe { at.cast::<Answer>().write(answer) };
     }
 
-    /// Where the answer is, and how many bytes.
+    /// STADD and length of the answer.
     pub fn answered(&self) -> (u64, usize) {
         (self.block.stadd + ANSWER as u64, size_of::<Answer>())
     }

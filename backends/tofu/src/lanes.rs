@@ -1,4 +1,4 @@
-//! The VCQs of this process. Each is a lane of its own: what is posted there to one peer ends in order, by local notices in its MRQ.
+//! The VCQs of this process. Each VCQ is a lane: its operations to one peer complete in order, by local notices in its MRQ.
 
 use std::ffi::c_ulong;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,34 +19,34 @@ use crate::queue::{Queue, Told, is_local};
 use crate::quick::OFTEN;
 use crate::vcq::{Vcq, is_told};
 
-/// The most VCQs of a process.
+/// Maximum number of VCQs in a process.
 pub const LANES: usize = 6;
-/// Local notices that may come to one VCQ; a quarter of the smallest MRQ (guide §4.3.2.3).
+/// Maximum number of expected local notices in a VCQ: a quarter of the smallest MRQ (guide §4.3.2.3).
 const NOTICES: usize = 512;
-/// Nobody waits longer before memory is deregistered.
+/// Maximum wait for late operations before a deregistration.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Of a descriptor whose end a local notice tells.
+/// Flag for a descriptor with a local notice.
 const NOTICED: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
-/// What ends with a local notice.
+/// Work that a local notice completes.
 pub enum Ends {
-    /// Nothing but what has been posted before.
+    /// No work: it only covers earlier descriptors.
     Nothing,
-    /// Somebody is told of the end.
+    /// An operation.
     Access(Ticket),
-    /// As this; and what was there before goes to a place of so many bytes.
+    /// An operation with a result, and the place for it.
     Value(Ticket, Landing),
-    /// Who is there where the peer of the stream with this number was.
+    /// A probe of the stream with this number. The block receives the identity of the VCQ's owner.
     Probe(u32, Block),
-    /// The process with this number of a stream has been greeted.
+    /// A greeting for the stream with this number.
     Greeted(u32),
-    /// What a peer says in its greeting is here.
+    /// A fetch of a greeting.
     Fetched(Fetched),
-    /// The answer to it is there.
+    /// An answer to a greeting.
     Answered(#[expect(dead_code, reason = "dropped when it has been read")] Option<Fetched>),
 }
 
-/// Where a value goes.
+/// Place for a result.
 #[derive(Clone, Copy)]
 pub struct Landing {
     /// First byte.
@@ -56,72 +56,72 @@ pub struct Landing {
 }
 
 // SAFETY:
-// - valid on any thread until the operation has ended, by the word of who posts it.
+// - contract of `Channel::atomic`: the result is valid on any thread until completion.
 unsafe impl Send for Landing {}
 
 impl Ends {
-    /// Whether it is of a greeting, or of the answer to one.
+    /// Whether it belongs to a greeting, or to an answer.
     pub fn is_of_greeting(&self) -> bool {
         matches!(self, Ends::Greeted(_) | Ends::Answered(_))
     }
 
-    /// Whether it holds memory that the network may use until the end.
+    /// Whether it owns memory that the network may use until completion.
     pub fn has_memory(&self) -> bool {
         matches!(self, Ends::Fetched(_) | Ends::Answered(_) | Ends::Probe(..))
     }
 }
 
 impl Landing {
-    /// Writes it. Only once, while the operation has not ended.
+    /// Writes the result. Only once, before completion.
     pub fn set(self, value: u64) {
         let bytes = value.to_ne_bytes();
         debug_assert!(self.len <= bytes.len() && cfg!(target_endian = "little"));
         // SAFETY:
-        // - valid by the word of who has posted the operation.
+        // - contract of `Channel::atomic`: the result is valid until completion.
         unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), self.len) };
     }
 }
 
-/// A VCQ, and who uses it.
+/// A VCQ and its state.
 pub struct Lane {
-    /// Which one.
+    /// Its number.
     pub number: usize,
     /// The VCQ.
     pub vcq: Vcq,
     queue: Mutex<Queue>,
-    /// Whether local notices are to come.
+    /// Local notices are due.
     expects: AtomicBool,
-    /// There was no room for something, or it was refused, and nobody has looked since.
+    /// A post failed, for lack of room or for good, and no poll has followed.
     was_full: AtomicBool,
-    /// Targets of what the VCQ has refused for good, and why.
+    /// Targets of posts that failed for good, with the errors.
     refused: Mutex<Vec<(u32, Error)>>,
-    /// Channels that post by it.
+    /// Channels that use it.
     users: AtomicUsize,
 }
 
-/// What a look at a lane has found.
+/// Results of a poll of lanes.
 #[derive(Default)]
 pub struct Findings {
-    /// What has ended, with the value of an atomic operation.
+    /// Completed work, with the result of an atomic operation.
     pub ended: Vec<(Ends, u64)>,
-    /// Notices of what peers have done.
+    /// Notices of peers' operations.
     pub remote: Vec<utofu_mrq_notice>,
-    /// Targets that are lost, and why.
+    /// Lost targets, with error codes.
     pub lost: Vec<(u32, i32)>,
-    /// Data of descriptors whose bytes have been read; or that have failed, and why.
+    /// Data of descriptors: the TNI has read their source, or they failed with this code.
     pub read: Vec<(usize, Option<i32>)>,
-    /// What has ended with lost targets.
+    /// Work that is discarded with lost targets.
     pub over: Vec<Ends>,
-    /// Targets that are lost, as something for them was refused here.
+    /// Targets that are lost because a post for them failed here.
     pub refused: Vec<(u32, Error)>,
-    /// A VCQ of this process can be used no more.
+    /// A VCQ of this process is unusable.
     pub broken: Option<Error>,
-    /// There may be room where there was none.
+    /// A full lane may have room now.
     pub room: bool,
 }
 
 impl Findings {
-    /// Whether there is nothing.
+    /// Whether it has no results.
     pub fn is_empty(&self) -> bool {
         let Findings {
             ended,
@@ -151,13 +151,13 @@ impl Lane {
         }
     }
 
-    /// Its queue: while this is held nobody else posts there.
+    /// Locks its queue. Other threads cannot post meanwhile.
     pub fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
 
-    /// Posts to a target what `post` does with these flags; its local notice ends what `ends` gives then. Errors: [`Error::NotNow`]; [`Error::PeerDead`];
-    /// [`Error::Os`].
+    /// Posts to a target: `post` gets the flags for it. The local notice completes the result of `ends`. Errors: [`Error::NotNow`];
+    /// [`Error::PeerDead`]; [`Error::Os`].
     pub fn post(
         &self,
         queue: &mut Queue,
@@ -182,7 +182,7 @@ impl Lane {
         Ok(())
     }
 
-    /// As [`post`](Lane::post), of what is written after all that was posted there before: that has ended, too, then.
+    /// As [`post`](Lane::post), for a strongly ordered write. Its completion covers all earlier descriptors to this target.
     pub fn post_covering(
         &self,
         queue: &mut Queue,
@@ -199,7 +199,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Posts what is written after all that was posted there before, of whose end nobody is told by itself; gives its number. Errors: as [`post`](Lane::post).
+    /// Posts a strongly ordered write, mostly without a notice, and returns its number. Errors: as [`post`](Lane::post).
     #[inline]
     pub fn post_quick(
         &self,
@@ -222,7 +222,7 @@ impl Lane {
         Ok(number)
     }
 
-    /// Whether all that was posted quickly to this target has ended; asks for that where nobody has.
+    /// Whether all quick writes to this target have completed. Requests a notice if none is due.
     pub fn has_settled(&self, to: &Target) -> bool {
         let last = {
             let mut queue = self.queue.lock();
@@ -231,7 +231,7 @@ impl Lane {
         self.has_ended(to, last) != Ok(false)
     }
 
-    /// Posts what `post` does, of whose end nobody is told. Errors: as [`post`](Lane::post).
+    /// Posts without a local notice. Errors: as [`post`](Lane::post).
     pub fn post_untold(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
         let _queue = self.queue.lock();
         match to.is_lost() {
@@ -240,13 +240,13 @@ impl Lane {
         }
     }
 
-    /// Posts, and notes where there is no room. Of that no notice tells: who waits for one tries again when somebody has looked.
+    /// Posts, and notes a lack of room. No notice reports new room: the caller retries after a poll.
     #[inline]
     fn try_post(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
         post(&self.vcq).inspect_err(|error| self.has_not_taken(to, error))
     }
 
-    /// What is refused for good may be something that the peer waits for, and nobody here: so the peer is lost.
+    /// The peer may wait for a write that failed for good, without a waiter here. So the peer is lost.
     #[cold]
     fn has_not_taken(&self, to: &Target, error: &Error) {
         if *error != Error::NotNow {
@@ -258,7 +258,7 @@ impl Lane {
     /// See [`Vcq::register`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Vcq::register`].
     pub unsafe fn register(
         &self,
         base: *mut u8,
@@ -268,11 +268,11 @@ impl Lane {
     ) -> Result<u64> {
         let _queue = self.queue.lock();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, which is the same.
         unsafe { self.vcq.register(base, len, read_only, tag) }
     }
 
-    /// See [`Vcq::deregister`]. What has gone to lost targets may still read or write there: its end is waited for. What waits for another descriptor goes.
+    /// See [`Vcq::deregister`]. First waits for operations to lost targets, which may still use the memory, and starts a delayed descriptor.
     pub fn deregister(&self, stadd: u64) {
         let soon = Deadline::after(FAREWELL);
         loop {
@@ -289,18 +289,18 @@ impl Lane {
         }
     }
 
-    /// Whether a local notice is to come.
+    /// Whether a local notice is due.
     pub fn expects(&self) -> bool {
         self.expects.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody waits for room, which polls make.
+    /// Whether a caller waits for room. Polls make room.
     #[inline]
     pub fn is_short(&self) -> bool {
         self.was_full.load(Ordering::Relaxed)
     }
 
-    /// Takes what has come. `target` gives the number of the one with this VCQ.
+    /// Polls. `target` gives the number of the target with a VCQ.
     pub fn look(&self, findings: &mut Findings, target: impl Fn(utofu_vcq_id_t) -> Option<u32>) {
         let mut queue = self.queue.lock();
         queue.collect(&self.vcq);
@@ -349,12 +349,12 @@ impl Lane {
         }
     }
 
-    /// Nothing of what is under way to this target is told any more.
+    /// Discards the operations in flight to this target.
     pub fn forget(&self, target: &Target) -> Vec<Ends> {
         self.queue.lock().lose(target)
     }
 
-    /// Whether the end of anything that goes to this target is not known yet.
+    /// Whether operations to this target are in flight.
     pub fn is_under_way(&self, target: u32) -> bool {
         let mut queue = self.queue.lock();
         let flow = queue.known(target);
@@ -362,18 +362,19 @@ impl Lane {
     }
 }
 
-/// All of them. The first one has the streams and the memory that peers reach; there are more as channels open.
+/// The lanes of a process. The first one carries the streams and owns the memory that peers access. Channels open the others.
 pub struct Lanes {
     library: &'static Library,
     incarnation: u32,
     tnis: Vec<utofu_tni_id_t>,
-    /// From the first one on, without gaps.
+    /// Without gaps.
     all: [OnceLock<Arc<Lane>>; LANES],
     opening: Mutex<()>,
 }
 
 impl Lanes {
-    /// With the first one. `nth`: this process, of those of its host; and how many have been there before it. Errors: [`Error::Exhausted`], [`Error::Os`].
+    /// Opens the first lane. `nth`: rank of this process, which selects its first TNI. `incarnation`: number of earlier processes of this rank. Errors:
+    /// [`Error::Exhausted`], [`Error::Os`].
     pub fn open(
         library: &'static Library,
         mut tnis: Vec<utofu_tni_id_t>,
@@ -398,22 +399,22 @@ impl Lanes {
         Ok(lanes)
     }
 
-    /// The one with this number.
+    /// The lane with this number.
     pub fn get(&self, number: usize) -> Option<&Arc<Lane>> {
         self.all.get(number)?.get()
     }
 
-    /// The first one.
+    /// The first lane.
     pub fn first(&self) -> &Arc<Lane> {
         self.get(0).expect("made when this was")
     }
 
-    /// All that there are.
+    /// All lanes.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Lane>> {
         self.all.iter().map_while(OnceLock::get)
     }
 
-    /// One for another channel: that nobody uses, or a new one, on the TNI that comes next; while there are none left, the one that fewest use.
+    /// A lane for another channel: an unused one, or else a new one on the next TNI, or else the one with the fewest users.
     pub fn share(&self) -> Share {
         let _opening = self.opening.lock();
         let users = |lane: &&Arc<Lane>| lane.users.load(Ordering::Relaxed);

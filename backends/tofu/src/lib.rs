@@ -1,18 +1,17 @@
 //! A transport over Tofu interconnects (A64FX), by the machine's own libtofucom.so.
 //!
-//! TNIs read, write and atomically change memory by themselves; a notification is a strongly ordered Put of its word after the data. Everything else
-//! goes to the target's agent, over streams that are made of Puts into rings. Nothing is connected: a VCQ reaches every other one, and an address is the ID of
-//! one.
+//! TNIs read, write and atomically change memory. A notification is a strongly ordered Put of its word after the data. Other operations go to the
+//! target's agent, over streams of Puts into rings. There are no connections: a VCQ reaches all others, and an address is the ID of a VCQ.
 //!
-//! - [`Tofu`]: this process's place; `region`: its memory; `endpoint`: the issue of operations; `quick`: what is posted with the least that is
-//!   needed; `armw`: atomic operations by the TNI
-//! - `net`: streams, how they begin (`net/greetings`), what comes of what has been posted (`net/reading`), who is reached and who is lost (`net/targets`);
-//!   `conversation`: a stream to a peer; `mail`: its messages; `greeting`: the cards and the door by which it begins
-//! - `lanes`: the VCQs of this process, and what ends with the notices that come there; `queue`: what is under way by one
-//! - `edata`: what notices say of it
-//! - `memory`: what VCQs call memory of this process; `blocks`: registered memory in pieces of one size
-//! - `gates`: circuits in which groups meet
-//! - `library`: libtofucom.so, loaded when it is needed; `vcq`: a VCQ, where C ends; `address`: how a process is found; `clock`: when to look
+//! - [`Tofu`]: the transport; `region`: its memory; `endpoint`: the issue of operations; `quick`: unsignaled writes; `armw`: atomic operations by the
+//!   TNI
+//! - `net`: streams, their begin (`net/greetings`), completions (`net/reading`), live and lost peers (`net/targets`); `conversation`: a stream to a
+//!   peer; `mail`: its messages; `greeting`: the cards and the door for its begin
+//! - `lanes`: the VCQs of this process, and completion by notices; `queue`: operations in flight on a VCQ
+//! - `edata`: the content of notices
+//! - `memory`: STADDs of this process's memory; `blocks`: registered memory in blocks of one size
+//! - `gates`: barrier circuits of groups
+//! - `library`: libtofucom.so, loaded on demand; `vcq`: a VCQ, the boundary to C; `address`: how peers find a process; `clock`: when to poll
 //!
 //! ```
 //! // Whether this host has what it needs.

@@ -1,4 +1,4 @@
-//! libtofucom.so, loaded when this backend is opened: the machine's own. Ours has the same name, and is refused: it would be this library again, over itself.
+//! Loads the machine's libtofucom.so when the backend opens. The library of unipgas has the same name, and is refused: it would call itself.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
@@ -9,22 +9,22 @@ use unipgas_core::rendezvous::NETWORK;
 use unipgas_core::variables;
 use unipgas_utofu_sys::Functions;
 
-/// As Fujitsu's is called.
+/// Name of Fujitsu's library.
 const NAME: &CStr = c"libtofucom.so";
-/// What ours has, and the machine's does not.
+/// A symbol of unipgas's library that the machine's library lacks.
 const OURS: &CStr = c"gaspi_proc_init";
-/// For tests of the library: what another copy of ours, which stands for the machine's, has in its environment: `NAME=VALUE`, with blanks between.
+/// For tests: another copy of unipgas plays the machine's library. The value is its environment: `NAME=VALUE`, separated by blanks.
 const PLAYED: &str = "UNIPGAS_TEST_TOFU";
 
-/// The functions.
+/// The loaded library.
 pub struct Library {
-    /// As in utofu.h.
+    /// Functions of utofu.h.
     pub functions: Functions,
     played: Option<Vec<CString>>,
 }
 
 impl Library {
-    /// The one of this process. Errors: why there is none.
+    /// The library of this process. Errors: the reason why it is not usable.
     pub fn get() -> Result<&'static Library, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED
@@ -53,7 +53,7 @@ impl Library {
             ));
         }
         // SAFETY:
-        // - a library that has all these names is libtofucom, which stays loaded.
+        // - a library with all these names is libtofucom, and stays loaded.
         let functions =
             unsafe { Functions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut())) };
         Ok(Library {
@@ -63,7 +63,7 @@ impl Library {
         })
     }
 
-    /// Makes the library's first call, at which it reads its environment.
+    /// Makes the library's first call, in which it reads its environment.
     pub fn begin<T>(&self, first: impl FnOnce() -> T) -> T {
         match &self.played {
             None => first(),
@@ -72,7 +72,7 @@ impl Library {
     }
 }
 
-/// That of this process, but for what says how its library reaches others.
+/// Environment of the played library: this process's, without the variables that select its network, and with `text`.
 fn played_environment(text: &str) -> Vec<CString> {
     const OURS: [&str; 6] = [
         "UNIPGAS_BACKEND",
@@ -90,7 +90,7 @@ fn played_environment(text: &str) -> Vec<CString> {
             name.into_vec()
         })
         .collect();
-    // Its processes find each other, and not those of ours.
+    // Its processes find each other, but not the processes of this job.
     all.push(format!("{NETWORK}=tofu").into_bytes());
     all.extend(text.split_whitespace().map(|one| one.as_bytes().to_vec()));
     all.into_iter()

@@ -1,36 +1,36 @@
-//! Messages: pieces of a stream, put into a ring of the peer's, with a remote notice for each. The last word of a message says what it is. The peer writes the
-//! number of those that it has read to a word behind this process's ring: that is room for more.
+//! Messages: parts of a stream, put into the peer's ring with a remote notice each. The last word of a message describes it. The peer writes its read
+//! position to the word behind this process's ring, which makes room for more.
 
 use std::collections::VecDeque;
 
 /// Bytes of the word at the end.
 const TRAILER: usize = size_of::<u64>();
-/// The most bytes of a message, with it.
+/// Maximum bytes of a message, with the trailer.
 pub const MESSAGE: usize = 2048;
-/// The smallest ring, and the longest: in bytes.
+/// Smallest and largest ring, in bytes.
 pub const LEAST: usize = 1 << 10;
 pub const LONGEST: usize = 1 << 24;
-/// Behind a ring, where its peer writes.
+/// Bytes behind a ring, for the peer's read position.
 pub const BEHIND: usize = 256;
-/// Room in a ring that is kept for the last message.
+/// Bytes of a ring that are reserved for the last message.
 const KEPT: usize = 64;
 
-/// What a message is.
+/// Type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Bytes of the stream.
     Bytes = 1,
-    /// The stream has ended: nothing comes after it.
+    /// The end of the stream: the last message.
     Close = 2,
 }
 
-/// The most bytes of a stream in a message that goes to a ring of so many bytes.
+/// Maximum stream bytes of a message in a ring of `ring` bytes.
 pub fn most(ring: usize) -> usize {
     MESSAGE.min(ring / 8) - TRAILER
 }
 
-/// Bytes of a message with so many of a stream.
+/// Bytes of a message with `body` stream bytes.
 pub fn size(body: usize) -> usize {
     body.next_multiple_of(TRAILER) + TRAILER
 }
@@ -40,7 +40,7 @@ pub fn trailer(kind: Kind, body: usize, number: u32) -> u64 {
     (kind as u64) << 48 | (body as u64) << 32 | u64::from(number)
 }
 
-/// What it says: the kind, how many bytes of a stream, and the message's number.
+/// Decodes a trailer: the type, the number of stream bytes, and the message's number.
 pub fn split(trailer: u64) -> Option<(Kind, usize, u32)> {
     let kind = match trailer >> 48 {
         1 => Kind::Bytes,
@@ -50,23 +50,23 @@ pub fn split(trailer: u64) -> Option<(Kind, usize, u32)> {
     Some((kind, (trailer >> 32) as usize & 0xffff, trailer as u32))
 }
 
-/// What is written to a ring of a peer's.
+/// Sender's view of a peer's ring.
 pub struct Outbox {
     ring: usize,
     promised: usize,
-    /// Where the next message goes.
+    /// Offset of the next message.
     at: usize,
-    /// Bytes that each of those takes that have not been read, as far as is known, and of them all.
+    /// Sizes in the ring of the messages that may be unread, and their sum.
     under_way: VecDeque<usize>,
     used: usize,
-    /// The number of the first message.
+    /// Number of the first message.
     first: u64,
-    /// How many have been read.
+    /// Count of read messages.
     read: u64,
 }
 
 impl Outbox {
-    /// Of a ring of so many bytes, in which `promised` messages may be, and whose first message has the number `first`.
+    /// A ring of `ring` bytes for at most `promised` messages. The first message has the number `first`.
     pub fn new(ring: usize, promised: usize, first: u64) -> Self {
         Outbox {
             ring,
@@ -79,7 +79,7 @@ impl Outbox {
         }
     }
 
-    /// The peer has read those before this number. What it cannot have read, another one has written here.
+    /// Notes that the peer has read the messages before number `before`. Impossible values are ignored: an earlier user of this memory wrote them.
     pub fn have_been_read(&mut self, before: u64) {
         let count = before.wrapping_sub(self.first);
         if count > self.read + self.under_way.len() as u64 {
@@ -93,7 +93,7 @@ impl Outbox {
         }
     }
 
-    /// The place of a message of so many bytes, what it takes with the bytes that are left out at the end of the ring, and its number. `None`: there is no room now.
+    /// Place for a message of `size` bytes: its offset, its bytes in the ring with a skipped end, and its number. `None`: no room now.
     pub fn place(&self, kind: Kind, size: usize) -> Option<(usize, usize, u32)> {
         let (kept, one) = match kind {
             Kind::Bytes => (KEPT, 1),
@@ -111,7 +111,7 @@ impl Outbox {
         (room && self.under_way.len() + one < self.promised).then_some((at, takes, number as u32))
     }
 
-    /// It has been written there.
+    /// Notes that the message is posted.
     pub fn is_written(&mut self, (at, takes): (usize, usize), size: usize) {
         self.at = at + size;
         self.used += takes;
@@ -119,26 +119,26 @@ impl Outbox {
     }
 }
 
-/// What has been read of a ring of this process's.
+/// Receiver's view of an own ring.
 #[derive(Default)]
 pub struct Inbox {
-    /// Messages.
+    /// Count of read messages.
     pub read: u64,
-    /// Of them those that the peer knows of.
+    /// Count that the peer knows.
     told: u64,
-    /// Bytes of the others.
+    /// Bytes read since then.
     untold: usize,
 }
 
 impl Inbox {
-    /// The next message has been read. Whether the peer is to be told, as it may wait for room.
+    /// Notes that the next message is read. True: report it, because the peer may wait for room.
     pub fn has_read(&mut self, size: usize, ring: usize, promised: usize) -> bool {
         self.read += 1;
         self.untold += size;
         self.untold >= ring / 4 || (self.read - self.told) as usize >= promised / 2
     }
 
-    /// The peer has been told of all.
+    /// Notes that the peer knows the count.
     pub fn has_told(&mut self) {
         self.told = self.read;
         self.untold = 0;
@@ -163,10 +163,10 @@ mod tests {
         assert_eq!(split(u64::MAX), None);
     }
 
-    /// A ring as the peer sees it: messages come in order, none overwrites one that has not been read, and who waits for room gets it.
+    /// Peer's view of a ring: messages arrive in order, none overwrites an unread one, and a waiting sender gets room.
     #[test]
     fn a_ring_is_never_overrun_and_never_stuck() {
-        // Numbers begin anywhere, and go round.
+        // Numbers start at an arbitrary value, and wrap.
         const FIRST: u64 = u64::MAX - 1000;
         for (ring, promised) in [(4096, 8), (16384, 64), (4096, 64)] {
             let mut out = Outbox::new(ring, promised, FIRST);
@@ -190,7 +190,7 @@ mod tests {
                         sent += 1;
                     }
                     None => {
-                        // There is always room for the last one.
+                        // There is always room for the last message.
                         assert!(out.place(Kind::Close, super::size(0)).is_some());
                         while let Some((at, end)) = there.pop_front() {
                             if inbox.has_read(end - at, ring, promised) {
@@ -198,7 +198,7 @@ mod tests {
                                 inbox.has_told();
                             }
                         }
-                        // Of another stream.
+                        // Numbers of another stream.
                         for foreign in [1 << 40, FIRST - 1, FIRST.wrapping_add(u64::from(sent) + 1)]
                         {
                             out.have_been_read(foreign);

@@ -1,4 +1,4 @@
-//! Memory of this process that operations may be at: what each of its VCQs calls it. A VCQ is told when it first needs it.
+//! Memory of this process for operations, and its STADDs. A lane's VCQ registers it at first use.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +11,15 @@ use unipgas_core::{Error, Result};
 
 use crate::lanes::{LANES, Lane, Lanes};
 
-/// Places of one piece of the table, and pieces; as many as [`Operands`] has.
+/// Entries of a table piece, and number of pieces: as in [`Operands`].
 const PIECE: usize = 1024;
 const PIECES: usize = 1024;
-/// A VCQ does not know it.
+/// The VCQ has not registered the memory.
 const UNKNOWN: u64 = u64::MAX;
 
 type Stadds = [AtomicU64; LANES];
 
-/// What is registered.
+/// A registration.
 #[derive(Clone, Copy)]
 struct Registered {
     base: *mut u8,
@@ -28,31 +28,31 @@ struct Registered {
 }
 
 // SAFETY:
-// - an address that is only handed on.
+// - the address is only passed on.
 unsafe impl Send for Registered {}
 
-/// All of it.
+/// All registrations of the process.
 pub struct Memories {
     lanes: Arc<Lanes>,
     operands: Arc<Operands>,
-    /// By the places of operands.
+    /// STADDs, by the places of operands.
     pieces: Box<[OnceLock<Box<[Stadds]>>]>,
     registered: Mutex<HashMap<u32, Registered>>,
 }
 
-/// Some memory, until this is dropped.
+/// A registration until its drop.
 pub struct Memory {
     all: Arc<Memories>,
     operand: Option<Operand>,
 }
 
-/// The place of an operand with this name.
+/// Place of the operand with this name.
 fn place_of(name: u64) -> u32 {
     name as u32
 }
 
 impl Memories {
-    /// Of these VCQs.
+    /// An empty table for these lanes.
     pub fn new(lanes: &Arc<Lanes>) -> Self {
         Memories {
             lanes: lanes.clone(),
@@ -62,10 +62,10 @@ impl Memories {
         }
     }
 
-    /// Operations may be at `len` bytes at `base` from now on. Errors: [`Error::Exhausted`].
+    /// Registers `len` bytes at `base` for operations. Errors: [`Error::Exhausted`].
     ///
     /// # Safety
-    /// The bytes are valid until what this gives is dropped; for writes, too, unless `read_only`.
+    /// The bytes are valid until the result is dropped, and valid for writes unless `read_only`.
     pub unsafe fn enter(
         self: &Arc<Self>,
         base: *mut u8,
@@ -102,12 +102,12 @@ impl Memories {
         piece.get(place % PIECE)
     }
 
-    /// Whether operations may be at all of these bytes.
+    /// Whether all of these bytes are registered.
     pub fn has(&self, local: Local, len: usize) -> bool {
         self.operands.find(local, len).is_some()
     }
 
-    /// What a lane's VCQ calls these bytes. Errors: [`Error::NotRegistered`]; those of [`Lane::register`].
+    /// STADD of these bytes in the lane's VCQ. Errors: [`Error::NotRegistered`], and as [`Lane::register`].
     #[inline]
     pub fn stadd(&self, local: Local, len: usize, lane: &Lane) -> Result<u64> {
         let base = self.operands.find(local, len).ok_or(Error::NotRegistered)?;
@@ -123,7 +123,7 @@ impl Memories {
 
     #[cold]
     fn register(&self, place: u32, base: u64, lane: &Lane) -> Result<u64> {
-        // What is deregistered meanwhile waits.
+        // A concurrent deregistration waits.
         let all = self.registered.lock();
         let found = all.get(&place).filter(|one| one.base.addr() as u64 == base);
         let one = found.ok_or(Error::NotRegistered)?;
@@ -133,7 +133,7 @@ impl Memories {
             return Ok(before);
         }
         // SAFETY:
-        // - valid until `Memory` is dropped, by the word of who has entered it; that deregisters it.
+        // - contract of `Memories::enter`: the bytes are valid until `Memory` is dropped, which deregisters them.
         let stadd = unsafe { lane.register(one.base, one.len, one.read_only, None) }?;
         known.store(stadd, Ordering::Release);
         Ok(stadd)
@@ -141,7 +141,7 @@ impl Memories {
 }
 
 impl Memory {
-    /// What operations name it by.
+    /// Name of the memory in operations.
     pub fn name(&self) -> u64 {
         self.operand.as_ref().map_or(0, |operand| operand.name)
     }
@@ -160,7 +160,7 @@ impl Drop for Memory {
                 }
             }
         }
-        // Nobody gets its place before.
+        // Last, because it frees the place for reuse.
         drop(self.operand.take());
     }
 }

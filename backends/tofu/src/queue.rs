@@ -1,4 +1,4 @@
-//! What is under way by a VCQ: flows to targets, and what a lost target leaves behind.
+//! Operations in flight on a VCQ: flows to targets, and remains of lost targets.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,60 +11,60 @@ use crate::lanes::Ends;
 use crate::net::Target;
 use crate::vcq::{Found, Vcq, is_told};
 
-/// Nobody waits longer for notices of a VCQ that is lost.
+/// Maximum wait for notices of a lost VCQ.
 const HAUNTS: Duration = Duration::from_secs(5);
 
-/// What is under way to one VCQ.
+/// Operations in flight to one target.
 #[derive(Default)]
 pub struct Flow {
-    /// Each with the number up to which all have ended then, if that is known.
+    /// Work with local notices. The number: all descriptors up to it complete with the work; 0: none is known to.
     pub ends: VecDeque<(Ends, u64)>,
-    /// What was to end, as it was posted, of so many that have failed.
+    /// Work of failed descriptors: as many as failed, the oldest first. A failure does not identify its descriptor.
     failed: Vec<Ends>,
-    /// Descriptors that there ever were.
+    /// Descriptors posted so far.
     pub posted: u64,
-    /// All up to this one have ended.
+    /// All descriptors up to this one have completed.
     pub ended: u64,
-    /// The end of all up to this one will be told.
+    /// A notice is due for all descriptors up to this one.
     pub told: u64,
-    /// The last one of whose end nobody is told by itself.
+    /// The last quick write.
     pub quick: u64,
 }
 
-/// What was under way to a target when it was lost. The network reads and writes its memory until notices have told of all ends, or of errors.
+/// Operations that were in flight to a target at its loss. The network may use their memory until notices, or errors, account for all of them.
 struct Ghost {
     target: u32,
     vcq: utofu_vcq_id_t,
-    /// Notices to come, and those of greetings and of answers to them, whose EDATA is the peer's.
+    /// Notices due, and notices due of greetings and answers, which have the peer's EDATA.
     to_come: usize,
     greetings: usize,
     until: Instant,
     kept: Vec<Ends>,
 }
 
-/// What polls have found.
+/// Result of a poll.
 pub enum Told {
-    /// Data of a descriptor whose bytes have been read, or which has failed, and why.
+    /// Data of a descriptor: the TNI has read its source, or it failed with this code.
     Read(usize, Option<i32>),
-    /// A notice; of something that has failed, with the code.
+    /// A notice; with a code if it reports a failure.
     Notice(utofu_mrq_notice, Option<i32>),
-    /// What has ended with a lost target.
+    /// Memory of a lost target that the network no longer uses.
     Over(Vec<Ends>),
-    /// The VCQ can be used no more.
+    /// The VCQ is unusable.
     Broken(Error),
 }
 
-/// What is under way by a lane: flows, by the numbers of targets.
+/// Operations in flight on a lane: flows, indexed by target number.
 #[derive(Default)]
 pub struct Queue {
     flows: Vec<Flow>,
     ghosts: Vec<Ghost>,
     told: VecDeque<Told>,
-    /// Local notices that are to come.
+    /// Local notices due.
     pub expects: usize,
 }
 
-/// Whether a notice is of what this process has posted.
+/// Whether a notice belongs to an operation of this process.
 pub fn is_local(notice: &utofu_mrq_notice) -> bool {
     matches!(
         notice.notice_type,
@@ -73,7 +73,7 @@ pub fn is_local(notice: &utofu_mrq_notice) -> bool {
 }
 
 impl Queue {
-    /// That to a target.
+    /// The flow to a target.
     pub fn flow(&mut self, to: &Target) -> &mut Flow {
         let at = to.number as usize;
         if self.flows.len() <= at {
@@ -82,23 +82,23 @@ impl Queue {
         &mut self.flows[at]
     }
 
-    /// That to the target with this number, if there ever was anything.
+    /// The flow to the target with this number, if it exists.
     pub fn known(&mut self, target: u32) -> Option<&mut Flow> {
         self.flows.get_mut(target as usize)
     }
 
-    /// Whether all up to this number have ended at a target.
+    /// Whether all descriptors up to this number have completed.
     pub fn has_ended(&mut self, to: &Target, number: u64) -> bool {
         self.flow(to).ended >= number
     }
 
-    /// Whether that is known, or will be told.
+    /// Whether their completion is known, or a notice is due.
     pub fn knows_of_end(&mut self, to: &Target, number: u64) -> bool {
         let flow = self.flow(to);
         flow.ended.max(flow.told) >= number
     }
 
-    /// The next one that has ended there.
+    /// Completes the oldest work of a target.
     pub fn end(&mut self, target: u32) -> Option<Ends> {
         let flow = self.flows.get_mut(target as usize)?;
         let (ends, covers) = flow.ends.pop_front()?;
@@ -107,7 +107,7 @@ impl Queue {
         Some(ends)
     }
 
-    /// One of those there has failed; which one, nobody knows.
+    /// Fails the oldest work of a target. The failed descriptor itself is unknown.
     pub fn fail(&mut self, target: u32) {
         if let Some(flow) = self.flows.get_mut(target as usize)
             && let Some((ends, _)) = flow.ends.pop_front()
@@ -117,7 +117,7 @@ impl Queue {
         }
     }
 
-    /// The target is lost: gives what nobody has to keep.
+    /// Loses the target. Returns the work to drop now. A ghost keeps memory that the network may use.
     pub fn lose(&mut self, target: &Target) -> Vec<Ends> {
         let flow = self.flows.get_mut(target.number as usize);
         let Flow { ends, failed, .. } = flow.map(std::mem::take).unwrap_or_default();
@@ -140,12 +140,12 @@ impl Queue {
         over
     }
 
-    /// Whether the network may still use memory for what went to lost targets.
+    /// Whether the network may still use memory of operations to lost targets.
     pub fn is_haunted(&self) -> bool {
         !self.ghosts.is_empty()
     }
 
-    /// One of those that were to come for a ghost has come. `left`: how many more, of a ghost whose it is. False: there is no such ghost.
+    /// Counts an event for the ghost that it belongs to. `left`: the count of a matching ghost. False: no ghost matches.
     fn appeases(&mut self, left: impl Fn(&mut Ghost) -> Option<&mut usize>) -> bool {
         let mut of_ghosts = self.ghosts.iter_mut().enumerate();
         let found =
@@ -162,7 +162,7 @@ impl Queue {
         true
     }
 
-    /// Ghosts of which nothing comes any more.
+    /// Gives up ghosts after their timeout.
     fn expire(&mut self) {
         if self.ghosts.is_empty() {
             return;
@@ -175,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// Polls until nothing comes. What is found waits for [`next`](Queue::next); ghosts take what is theirs.
+    /// Polls until there are no events. [`next`](Queue::next) returns them, except events of ghosts.
     pub fn collect(&mut self, vcq: &Vcq) {
         loop {
             match vcq.poll_tcq() {
@@ -222,7 +222,7 @@ impl Queue {
         self.expire();
     }
 
-    /// What has been found, in its order.
+    /// The next event, in order of arrival.
     pub fn next(&mut self) -> Option<Told> {
         self.told.pop_front()
     }

@@ -1,4 +1,4 @@
-//! Writes of whose ends nobody is told one by one. By one VCQ to another one they are strongly ordered, so those of a channel to a peer have ended when its last one has.
+//! Unsignaled writes. Writes between two VCQs are strongly ordered, so the last write of a channel to a peer completes all earlier ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use crate::net::{Target, acknowledge, data_of};
 use crate::region::{conversation, far};
 use crate::vcq::Vcq;
 
-/// So many are posted before the end of one is asked for.
+/// Interval of writes with a notice.
 pub const OFTEN: u64 = 32;
 
-/// Targets to which some of a channel's may be under way, each with the number of the last.
+/// Targets of a channel with writes in flight, and the number of the last one to each.
 #[derive(Default)]
 pub struct Quick {
     busy: Mutex<Vec<(Arc<Target>, u64)>>,
@@ -44,7 +44,7 @@ impl Quick {
         }
         let to = &conversation(dst.region).target;
         let mut queue = lane.queue();
-        // Under the lock: what the peer is told about a region that it has released waits for this, or has been told.
+        // Under the lock: a message to the peer about a released region is either sent already, or waits for this write.
         if !dst.region.allows(dst.offset, len, Rights::WRITE) {
             return false;
         }
@@ -67,18 +67,18 @@ impl Quick {
             let bytes = (src, len);
             match word {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: the bytes are valid.
                 None => unsafe { vcq.put_piggyback(peer, bytes, at, (0, order | notice), data) },
                 Some((slot, word)) => {
                     if len > 0 {
                         let flags = (0, order | vcq.waiting());
                         // SAFETY:
-                        // - the caller's word.
+                        // - as above.
                         unsafe { vcq.put_piggyback(peer, bytes, at, flags, data) }?;
                     }
                     let bytes = (word.as_ptr(), word.len());
                     // SAFETY:
-                    // - so many bytes are there.
+                    // - `word` has `word.len()` bytes.
                     unsafe { vcq.put_piggyback(peer, bytes, slot, (0, order | notice), data) }
                 }
             }
@@ -103,13 +103,13 @@ impl Quick {
         }
     }
 
-    /// To how many peers some may be under way.
+    /// Number of peers with writes in flight.
     #[inline]
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Looks which have ended, and asks for the ends of the others.
+    /// Checks for completions, and requests the missing ones.
     pub fn settle(&self, lane: &Lane) {
         let mut busy = self.busy.lock();
         busy.retain(|(to, last)| {
@@ -132,7 +132,7 @@ impl Quick {
 }
 
 impl Lane {
-    /// Whether all up to this number have ended at a target; asks for that where nobody has. Errors: [`Error::PeerDead`].
+    /// Whether all descriptors up to this number have completed at a target. Requests a notice if none is due. Errors: [`Error::PeerDead`].
     pub fn has_ended(&self, to: &Target, number: u64) -> Result<bool> {
         let mut queue = self.queue();
         if to.is_lost() {
@@ -143,7 +143,7 @@ impl Lane {
         }
         let ask = |vcq: &Vcq, notice| acknowledge(vcq, to, notice);
         match self.post_covering(&mut queue, to, ask, || Ends::Nothing) {
-            // When there is room.
+            // The next call retries if there was no room.
             Err(Error::NotNow) | Ok(()) => Ok(false),
             Err(_) => Err(Error::PeerDead),
         }

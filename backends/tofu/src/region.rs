@@ -1,4 +1,4 @@
-//! Registered memory: what VCQs know of it, and what peers are told.
+//! Registered memory: its STADDs, and its description for peers.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::lanes::Lane;
 use crate::memory::Memory;
 use crate::net::Net;
 
-/// What peers may reach, by the first VCQ.
+/// The registration for peers, in the first VCQ.
 struct Reached {
     lane: Arc<Lane>,
     stadd: u64,
@@ -27,10 +27,10 @@ impl Drop for Reached {
     }
 }
 
-/// Registers memory. `reached`: by peers; `write`: operations write there.
+/// Registers memory. `reached`: peers access it. `write`: operations write there.
 ///
 /// # Safety
-/// `len` bytes at `base` are valid until what this gives is dropped, for writes, too, if they may be.
+/// `len` bytes at `base` are valid until the result is dropped, and valid for writes if `write` is set.
 pub unsafe fn register(
     net: &Arc<Net>,
     base: *mut u8,
@@ -42,7 +42,7 @@ pub unsafe fn register(
         return Ok(OwnPart::default());
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call, which is the same.
     let memory = unsafe { net.memories.enter(base, len, !write) }?;
     let desc = memory.name();
     let mut told = Vec::new();
@@ -51,7 +51,7 @@ pub unsafe fn register(
         true => {
             let lane = net.lanes.first();
             // SAFETY:
-            // - the caller's word.
+            // - as above: `keeps` deregisters the memory at its drop.
             let stadd = unsafe { lane.register(base, len, !write, None) }?;
             told.extend(stadd.to_le_bytes());
             told.extend((base.expose_provenance() as u64).to_le_bytes());
@@ -60,7 +60,7 @@ pub unsafe fn register(
                 stadd,
                 process: unipgas_core::process::id(),
             };
-            // The name ends before the registration.
+            // The operand's name ends before the registration.
             Box::new((memory, reached) as (Memory, Reached))
         }
     };
@@ -71,7 +71,7 @@ pub unsafe fn register(
     })
 }
 
-/// What its owner has told: where it begins, as Tofu and as the owner calls that; and the stream to him.
+/// Reads the owner's description: STADD and address of the first byte. Adds the stream to the owner.
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     let conversation: *const Conversation = Conversation::of(link);
     let conversation = conversation.expose_provenance() as u64;
@@ -79,10 +79,10 @@ pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     Ok([stadd, base, conversation])
 }
 
-/// Where the memory begins, as Tofu and as its owner calls that.
+/// STADD of the first byte, and its address in the owner.
 pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     if told.is_empty() {
-        // Nothing is there to be read or written.
+        // An empty region.
         return Ok([0, 0]);
     }
     let (stadd, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
@@ -90,23 +90,23 @@ pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     Ok([u64::from_le_bytes(*stadd), u64::from_le_bytes(base)])
 }
 
-/// The STADD of what lies at `offset` of the region.
+/// STADD of the byte at `offset` of the region.
 #[inline]
 pub fn far(region: &RemoteRegion, offset: usize) -> u64 {
     let [_, stadd, _, _] = region.parts().detail;
     stadd.wrapping_add(offset as u64)
 }
 
-/// The stream to its owner.
+/// The stream to the owner of the region.
 #[inline]
 pub fn conversation(region: &RemoteRegion) -> &Conversation {
     let at = region.parts().detail[3] as usize;
     // SAFETY:
-    // - put there by `imported`; the region keeps the link, and that its stream.
+    // - `imported` exposed this address. The region keeps the link, and the link keeps its stream.
     unsafe { &*std::ptr::with_exposed_provenance(at) }
 }
 
-/// The address of what lies there, in its owner's process.
+/// Address in the owner of the byte at `offset`.
 #[inline]
 pub fn address(region: &RemoteRegion, offset: usize) -> usize {
     let [_, _, base, _] = region.parts().detail;

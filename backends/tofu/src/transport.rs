@@ -1,4 +1,4 @@
-//! This process's place in the network.
+//! The transport over Tofu.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::net::{DEPTH, Net};
 use crate::region;
 use crate::vcq;
 
-/// Bytes of the values for which the shapes of groups are chosen.
+/// Bytes of a value, for the choice of group shapes.
 const SMALL: u64 = 64;
 
-/// What the agent knows of it.
+/// The network under the agent.
 struct Fabric {
     net: Arc<Net>,
 }
@@ -90,7 +90,7 @@ impl Network for Fabric {
     }
 
     fn requests_wait_for(&self) -> After {
-        // They go by another VCQ.
+        // Requests use another VCQ.
         After::READS | After::OWN
     }
 
@@ -103,15 +103,16 @@ impl Network for Fabric {
     }
 }
 
-/// This process's place.
+/// This process's place in the network.
 pub struct Tofu {
-    /// Until this one is dropped.
+    /// `None` only during the drop.
     streams: Option<Streams>,
     net: Arc<Net>,
 }
 
 impl Tofu {
-    /// By the machine's library, or that which UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`]: why there is none; [`Error::Exhausted`], [`Error::Os`].
+    /// Opens the machine's library, or the library that UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`] with the reason;
+    /// [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(owner.clone(), opening.incarnation)?;
@@ -161,7 +162,7 @@ impl OverStreams for Tofu {
         write: bool,
     ) -> Result<OwnPart> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid until the result is dropped.
         unsafe { region::register(&self.net, base, len, peers.is_some(), write) }
     }
 
@@ -182,7 +183,7 @@ impl OverStreams for Tofu {
     }
 }
 
-/// Whether there is a library that can be used.
+/// Whether the library is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
     let tnis = Library::get().and_then(|library| {
         vcq::tnis(library).map_err(|error| match error {
@@ -193,7 +194,7 @@ pub fn probe() -> std::result::Result<(), String> {
     tnis.map(drop)
 }
 
-/// Those of the library, where it can be used.
+/// Functions of the library. `None`: it is not usable.
 pub fn functions() -> Option<&'static Functions> {
     probe().ok()?;
     Library::get().ok().map(|library| &library.functions)

@@ -1,4 +1,4 @@
-//! A VCQ of this process, where C ends.
+//! A VCQ of this process: the boundary to C.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::ptr::null_mut;
@@ -10,19 +10,19 @@ use unipgas_utofu_sys::*;
 use crate::edata;
 use crate::library::Library;
 
-/// A virtual control queue. Calls for one are made by one thread at a time; those for several may be made at once.
+/// A virtual control queue. Calls for one VCQ need mutual exclusion; calls for different VCQs may be concurrent.
 pub struct Vcq {
     library: &'static Library,
     handle: utofu_vcq_hdl_t,
-    /// By which all processes know it.
+    /// Its ID for all processes.
     pub id: utofu_vcq_id_t,
-    /// The TNI that works for it.
+    /// The TNI that serves it.
     pub tni: utofu_tni_id_t,
-    /// A descriptor waits for the next one.
+    /// The last descriptor is delayed until the next one.
     waits: AtomicBool,
 }
 
-/// A code as it is called in the guide.
+/// Name of an error code in the guide.
 pub fn name(code: c_int) -> String {
     let known = constants()
         .find(|(name, value)| name.starts_with("UTOFU_ERR_") && *value == i128::from(code));
@@ -34,12 +34,12 @@ pub fn failed(code: c_int, what: &str) -> Error {
     Error::Os(format!("{what}: {}", name(code)))
 }
 
-/// Whether a poll has found a descriptor that tells of an error, and has not failed itself.
+/// Whether a poll returned a failed descriptor or notice. Other errors are failures of the poll itself.
 fn is_of_descriptor(code: c_int) -> bool {
     matches!(code, UTOFU_ERR_TCQ_LENGTH..=UTOFU_ERR_TCQ_OTHER | UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER)
 }
 
-/// Of what a descriptor has with it, this says that a local notice tells of its end, too. Callers leave it free.
+/// Bit of descriptor data: the descriptor has a local notice too. Callers leave it clear.
 const TOLD: usize = 2;
 
 fn data_of(data: usize, flags: c_ulong) -> *mut c_void {
@@ -47,7 +47,7 @@ fn data_of(data: usize, flags: c_ulong) -> *mut c_void {
     std::ptr::without_provenance_mut(if told { data | TOLD } else { data })
 }
 
-/// The EDATA of a descriptor, unless the peer is told some.
+/// EDATA of a descriptor. The caller's value, if it is not 0, is for the peer.
 fn edata_of(edata: u64, data: usize, flags: c_ulong) -> c_ulong {
     let told = flags & UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE != 0;
     match (edata, told) {
@@ -57,20 +57,20 @@ fn edata_of(edata: u64, data: usize, flags: c_ulong) -> c_ulong {
     }
 }
 
-/// The number in a descriptor's data, if a local notice was to tell of its end.
+/// The target in a descriptor's data, if the descriptor has a local notice.
 pub fn is_told(data: usize) -> Option<u32> {
     (data & TOLD != 0).then_some((data >> 2) as u32)
 }
 
-/// What a poll finds.
+/// Result of a poll.
 pub enum Found<T> {
-    /// What tells of something that has been done.
+    /// A successful descriptor, or a notice.
     Success(T),
-    /// Of what has failed, and the code.
+    /// A failure, with its code.
     Failure(T, c_int),
-    /// Nothing.
+    /// No event.
     Nothing,
-    /// The call itself fails, and who knows what it has lost.
+    /// The poll itself failed, and may have lost events.
     Broken(Error),
 }
 
@@ -86,8 +86,8 @@ impl<T> Found<T> {
 }
 
 impl Vcq {
-    /// On a TNI. It may share its CQ: one of its own is for programs that ask for it. The `incarnation` gives it another ID than those that were before it
-    /// there had: what is on its way to them must not find memory of this one. Errors: [`Error::Exhausted`]: there is none left; [`Error::Os`].
+    /// Creates a VCQ on a TNI. It may share its CQ; an exclusive one is for programs that ask for it. `incarnation` gives it another ID than the VCQs of
+    /// earlier processes of this rank: their late messages must not reach this memory. Errors: [`Error::Exhausted`]: no VCQ is free; [`Error::Os`].
     pub fn new(library: &'static Library, tni: utofu_tni_id_t, incarnation: u32) -> Result<Self> {
         let calls = &library.functions;
         let mut handle = 0;
@@ -95,7 +95,7 @@ impl Vcq {
         for component in components(library, tni, incarnation)? {
             let create = calls.utofu_create_vcq_with_cmp_id;
             // SAFETY:
-            // - the place for the handle is there.
+            // - the call fills a place for the handle.
             code = unsafe { create(tni, component, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
             if code == UTOFU_SUCCESS {
                 break;
@@ -104,7 +104,7 @@ impl Vcq {
         if code != UTOFU_SUCCESS {
             let create = calls.utofu_create_vcq;
             // SAFETY:
-            // - the place for the handle is there.
+            // - the call fills a place for the handle.
             code = unsafe { create(tni, UTOFU_VCQ_FLAG_THREAD_SAFE, &raw mut handle) };
         }
         match code {
@@ -122,17 +122,17 @@ impl Vcq {
             waits: AtomicBool::new(false),
         };
         // SAFETY:
-        // - a VCQ of this process, and a place for the ID.
+        // - the handle is valid, and the call fills a place for the ID.
         match unsafe { (calls.utofu_query_vcq_id)(handle, &raw mut vcq.id) } {
             UTOFU_SUCCESS => Ok(vcq),
             code => Err(failed(code, "utofu_query_vcq_id")),
         }
     }
 
-    /// Registers memory; with a tag peers know where it is without being told. Gives its STADD. Errors: [`Error::Exhausted`]; [`Error::Os`].
+    /// Registers memory, and returns its STADD. Peers can compute the STADD of memory with a tag. Errors: [`Error::Exhausted`]; [`Error::Os`].
     ///
     /// # Safety
-    /// `len` bytes at `base` are valid until [`deregister`](Vcq::deregister), and may be written unless `read_only`.
+    /// `len` bytes at `base` are valid until [`deregister`](Vcq::deregister), and valid for writes unless `read_only`.
     pub unsafe fn register(
         &self,
         base: *mut u8,
@@ -147,7 +147,7 @@ impl Vcq {
         };
         let (mut stadd, base) = (0, base.cast::<c_void>());
         // SAFETY:
-        // - the caller's word; a place for the STADD.
+        // - contract of this call: the bytes are valid. The call fills a place for the STADD.
         let code = unsafe {
             match tag {
                 None => (calls.utofu_reg_mem)(self.handle, base, len, flags, &raw mut stadd),
@@ -169,48 +169,48 @@ impl Vcq {
         }
     }
 
-    /// It is registered no more.
+    /// Deregisters memory.
     pub fn deregister(&self, stadd: u64) {
         // SAFETY:
-        // - a handle of this process; the library refuses what is no STADD of it.
+        // - the handle is valid; the library refuses an invalid STADD.
         let code = unsafe { (self.library.functions.utofu_dereg_mem)(self.handle, stadd, 0) };
         if code != UTOFU_SUCCESS {
             tracing::debug!("tofu: utofu_dereg_mem: {}", name(code));
         }
     }
 
-    /// The STADD of the memory that a peer has registered with this tag. Errors: [`Error::Os`].
+    /// The STADD of a peer's memory with this tag. Errors: [`Error::Os`].
     pub fn tagged(&self, peer: u64, tag: u32) -> Result<u64> {
         let mut stadd = 0;
         let query = self.library.functions.utofu_query_stadd;
         // SAFETY:
-        // - a place for the STADD.
+        // - the call fills a place for the STADD.
         match unsafe { query(peer, tag, &raw mut stadd) } {
             UTOFU_SUCCESS => Ok(stadd),
             code => Err(failed(code, "utofu_query_stadd")),
         }
     }
 
-    /// The ID of a peer's VCQ with the path to it that the machine chooses: else all that goes to a node takes one way. Errors: [`Error::Os`].
+    /// The ID of a peer's VCQ with a path, which the library chooses. Otherwise all traffic to a node takes one path. Errors: [`Error::Os`].
     pub fn route(&self, peer: u64) -> Result<u64> {
         let mut route = peer;
         let set = self.library.functions.utofu_set_vcq_id_path;
         // SAFETY:
-        // - an ID and its place; no coordinates (guide §3.3.2.3) are allowed.
+        // - the call changes the ID in place. Null coordinates are allowed (guide §3.3.2.3).
         match unsafe { set(&raw mut route, null_mut()) } {
             UTOFU_SUCCESS => Ok(route),
             code => Err(failed(code, "utofu_set_vcq_id_path")),
         }
     }
 
-    /// Where a VCQ is, for people.
+    /// Location of a VCQ, for people.
     #[cold]
     pub fn place(&self, vcq: u64) -> String {
         let mut coords = [0; 6];
         let (mut tni, mut cq, mut extra) = (0, 0, 0);
         let query = self.library.functions.utofu_query_vcq_info;
         // SAFETY:
-        // - places for all of them.
+        // - the call fills places for all results.
         let code = unsafe {
             query(
                 vcq,
@@ -229,7 +229,7 @@ impl Vcq {
     /// Writes `len` bytes of registered memory. Errors: [`Error::NotNow`], [`Error::Os`].
     ///
     /// # Safety
-    /// The bytes stay as they are until they have been read.
+    /// The source does not change until the TNI has read it.
     #[inline]
     pub unsafe fn put(
         &self,
@@ -243,12 +243,12 @@ impl Vcq {
         let edata = edata_of(edata, cbdata, flags);
         let cbdata = data_of(cbdata, flags);
         // SAFETY:
-        // - the caller's word; what is no STADD is refused.
+        // - contract of this call: the source is valid. The library refuses an invalid STADD.
         let code = unsafe { put(self.handle, peer, from, to, len, edata, flags, cbdata) };
         self.posted(flags, code, "utofu_put")
     }
 
-    /// Writes bytes that are taken in the call, 32 at most. Errors: as [`put`](Vcq::put).
+    /// Writes up to 32 bytes, which are copied in the call. Errors: as [`put`](Vcq::put).
     ///
     /// # Safety
     /// The bytes are valid.
@@ -268,17 +268,17 @@ impl Vcq {
             let bytes = bytes.cast_mut().cast();
             let put = calls.utofu_put_piggyback;
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are valid.
             let code = unsafe { put(self.handle, peer, bytes, to, len, edata, flags, cbdata) };
             return self.posted(flags, code, "utofu_put_piggyback");
         }
         let mut word = [0; size_of::<u64>()];
         // SAFETY:
-        // - the caller's word; they fit, as just looked.
+        // - contract of this call: the bytes are valid. They fit in the word (checked above).
         unsafe { word.as_mut_ptr().copy_from_nonoverlapping(bytes, len) };
         let (word, put) = (u64::from_ne_bytes(word), calls.utofu_put_piggyback8);
         // SAFETY:
-        // - the caller's word.
+        // - the bytes are in the word.
         let code = unsafe { put(self.handle, peer, word, to, len, edata, flags, cbdata) };
         self.posted(flags, code, "utofu_put_piggyback8")
     }
@@ -286,7 +286,7 @@ impl Vcq {
     /// Reads `len` bytes into registered memory. Errors: as [`put`](Vcq::put).
     ///
     /// # Safety
-    /// The bytes are valid for writes, and nobody else's, until the end.
+    /// The destination is valid for writes until completion, without other accesses.
     pub unsafe fn get(
         &self,
         peer: u64,
@@ -299,7 +299,7 @@ impl Vcq {
         let edata = edata_of(0, cbdata, flags);
         let cbdata = data_of(cbdata, flags);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the destination is valid.
         let code = unsafe { get(self.handle, peer, into, from, len, edata, flags, cbdata) };
         self.posted(flags, code, "utofu_get")
     }
@@ -318,7 +318,7 @@ impl Vcq {
         let cbdata = data_of(cbdata, flags);
         let handle = self.handle;
         // SAFETY:
-        // - plain numbers; what is no STADD is refused.
+        // - the arguments are numbers, and the library refuses an invalid STADD.
         let code = unsafe {
             match *what {
                 Armw::Change4(op, value) => {
@@ -338,7 +338,7 @@ impl Vcq {
         self.posted(flags, code, what.call())
     }
 
-    /// What became of a descriptor. Errors: [`Error::NotNow`]: the TOQ is full; [`Error::Os`].
+    /// Result of a post. Errors: [`Error::NotNow`]: the TOQ is full; [`Error::Os`].
     #[inline]
     fn posted(&self, flags: c_ulong, code: c_int, what: &str) -> Result<()> {
         match code {
@@ -352,7 +352,7 @@ impl Vcq {
         }
     }
 
-    /// Flags of what may wait for the next descriptor. One at a time: the TOQ must not be full of those that wait.
+    /// Flags of a descriptor that may start with the next one. Only one at a time is delayed, so that the TOQ cannot fill up with delayed descriptors.
     #[inline]
     pub fn waiting(&self) -> c_ulong {
         match self.waits.load(Ordering::Relaxed) {
@@ -361,14 +361,14 @@ impl Vcq {
         }
     }
 
-    /// Starts what [waits](Vcq::waiting), and nothing else. False: the TOQ is full; polls make room.
+    /// Starts a [delayed](Vcq::waiting) descriptor, and nothing else. False: the TOQ is full; polls make room.
     #[cold]
     pub fn start(&self) -> bool {
         if !self.waits.load(Ordering::Relaxed) {
             return true;
         }
         // SAFETY:
-        // - a handle of this process.
+        // - the handle is valid.
         let code = unsafe { (self.library.functions.utofu_nop)(self.handle, 0, null_mut()) };
         let started = self.posted(0, code, "utofu_nop");
         if let Err(why) = &started {
@@ -377,39 +377,39 @@ impl Vcq {
         started != Err(Error::NotNow)
     }
 
-    /// What the TCQ tells next: the data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or has failed.
+    /// The next entry of the TCQ: data of a descriptor that was posted with [`UTOFU_ONESIDED_FLAG_TCQ_NOTICE`], or that has failed.
     #[inline]
     pub fn poll_tcq(&self) -> Found<usize> {
         let mut cbdata = null_mut();
         let poll = self.library.functions.utofu_poll_tcq;
         // SAFETY:
-        // - a handle of this process, and a place for the data.
+        // - the handle is valid, and the call fills a place for the data.
         let code = unsafe { poll(self.handle, 0, &raw mut cbdata) };
         Found::of(code, "utofu_poll_tcq", cbdata.addr())
     }
 
-    /// What the MRQ tells next.
+    /// The next entry of the MRQ.
     #[inline]
     pub fn poll_mrq(&self) -> Found<utofu_mrq_notice> {
         let mut notice = utofu_mrq_notice::default();
         let poll = self.library.functions.utofu_poll_mrq;
         // SAFETY:
-        // - a handle of this process, and a place for the notice.
+        // - the handle is valid, and the call fills a place for the notice.
         let code = unsafe { poll(self.handle, 0, &raw mut notice) };
         Found::of(code, "utofu_poll_mrq", notice)
     }
 }
 
-/// A change of an element.
+/// An atomic read-modify-write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Armw {
-    /// Of 4 bytes, by an operation with a value.
+    /// Operation and operand of 4 bytes.
     Change4(utofu_armw_op, u32),
-    /// Of 8.
+    /// Operation and operand of 8 bytes.
     Change8(utofu_armw_op, u64),
-    /// Of 4 bytes from an old value to a new one.
+    /// Compare-and-swap of 4 bytes: comparand and new value.
     Swap4(u32, u32),
-    /// Of 8.
+    /// Compare-and-swap of 8 bytes.
     Swap8(u64, u64),
 }
 
@@ -427,7 +427,7 @@ impl Armw {
 impl Drop for Vcq {
     fn drop(&mut self) {
         // SAFETY:
-        // - made by `new`, and used no more.
+        // - `new` created the handle, and this is its last use.
         let code = unsafe { (self.library.functions.utofu_free_vcq)(self.handle) };
         if code != UTOFU_SUCCESS {
             tracing::debug!("tofu: utofu_free_vcq: {}", name(code));
@@ -435,7 +435,7 @@ impl Drop for Vcq {
     }
 }
 
-/// Six coordinates, as the machine's tools write them.
+/// Six coordinates, in the format of the machine's tools.
 fn join(coords: &[u8; 6]) -> String {
     coords.map(|one| one.to_string()).join(",")
 }
@@ -444,9 +444,9 @@ fn join(coords: &[u8; 6]) -> String {
 pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
     let (mut ids, mut count) = (null_mut(), 0);
     let calls = &library.functions;
-    // The first call of this library, at which it reads its environment.
+    // The first call of the library, in which it reads its environment.
     // SAFETY:
-    // - places for the array and its length.
+    // - the call fills places for the array and its length.
     let code =
         library.begin(|| unsafe { (calls.utofu_get_onesided_tnis)(&raw mut ids, &raw mut count) });
     if code != UTOFU_SUCCESS || ids.is_null() {
@@ -456,10 +456,10 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
         )));
     }
     // SAFETY:
-    // - so many are there, by the word of the library.
+    // - contract of `utofu_get_onesided_tnis`: the array has `count` elements.
     let found = unsafe { std::slice::from_raw_parts(ids, count) }.to_vec();
     // SAFETY:
-    // - made by malloc for the caller (guide §3.2.1.1).
+    // - the library allocates the array by malloc for the caller (guide §3.2.1.1).
     unsafe { libc::free(ids.cast()) };
     match found.is_empty() {
         true => Err(Error::Unreachable("no TNI is left for this process".into())),
@@ -467,8 +467,8 @@ pub fn tnis(library: &'static Library) -> Result<Vec<utofu_tni_id_t>> {
     }
 }
 
-/// The components whose IDs a process tries that others have been before: not the one that the process before it has tried first. Nobody was before the
-/// first one, for which the library chooses. The lowest are MPI's, and others'.
+/// Component IDs to try, in order, for a process that replaces another one. They exclude the first choice of its predecessor. The first process of a
+/// rank has no predecessor, and lets the library choose. The lower half of the IDs is left to MPI and others.
 fn components(
     library: &'static Library,
     tni: utofu_tni_id_t,
@@ -480,20 +480,20 @@ fn components(
     let most = caps(library, tni)?.num_cmp_ids.min(u32::from(u16::MAX));
     let upper = most / 2;
     let shifted = |nth: u32| most - 1 - (incarnation.wrapping_add(nth)) % upper;
-    // Another turn would come to that of the process before.
+    // One more would be the predecessor's first choice.
     let tried = 0..upper.saturating_sub(1);
     Ok(tried.map(|nth| shifted(nth) as utofu_cmp_id_t).collect())
 }
 
-/// What a TNI can do. Errors: [`Error::Unreachable`].
+/// Capabilities of a TNI. Errors: [`Error::Unreachable`].
 pub fn caps(library: &'static Library, tni: utofu_tni_id_t) -> Result<utofu_onesided_caps> {
     let mut caps = null_mut();
     // SAFETY:
-    // - a place for the pointer, which leads to memory of the library's.
+    // - the call fills the place with a pointer to memory of the library.
     let code = unsafe { (library.functions.utofu_query_onesided_caps)(tni, &raw mut caps) };
     match code == UTOFU_SUCCESS && !caps.is_null() {
         // SAFETY:
-        // - there, by the word of the library.
+        // - contract of `utofu_query_onesided_caps`: the pointer is valid.
         true => Ok(unsafe { *caps }),
         false => Err(Error::Unreachable(format!(
             "utofu_query_onesided_caps: {}",

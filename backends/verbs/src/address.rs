@@ -1,4 +1,4 @@
-//! How a process is reached: its part of an address of the engine's.
+//! The backend's part of an engine address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,22 +6,22 @@ use unipgas_core::streams::greeting::SECRET;
 
 use crate::wire::PROTOCOL;
 
-/// What peers are told.
+/// Address of a process, as peers get it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Who says it may connect.
+    /// A peer that knows it may connect.
     pub secret: [u8; SECRET],
-    /// Where connections begin.
+    /// TCP port for the begin of connections.
     pub door: SocketAddr,
 }
 
-/// What the process speaks whose address this is; `None`: it is none.
+/// Protocol of an encoded address. `None`: too short.
 pub fn protocol(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|first| u16::from_le_bytes(*first))
 }
 
 impl Address {
-    /// The bytes.
+    /// Encodes the address.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = PROTOCOL.to_le_bytes().to_vec();
         bytes.extend(self.secret);
@@ -33,7 +33,7 @@ impl Address {
         bytes
     }
 
-    /// From the bytes; `None`: they are none of this protocol.
+    /// Decodes an address. `None`: malformed, or of another protocol.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (_, rest) = bytes
             .split_first_chunk()

@@ -1,4 +1,4 @@
-//! Registered memory in pieces of one size, for messages.
+//! Registered message buffers of one size.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use unipgas_core::region::Rights;
 use crate::device::{Device, Mr};
 use unipgas_core::pages::Pages;
 
-/// Bytes of a buffer: the longest message.
+/// Bytes of a buffer, and of the longest message.
 pub const MESSAGE: usize = 1 << 10;
-/// Those for what is sent that are registered together.
+/// Number of send buffers in a registration.
 const TOGETHER: u32 = 64;
-/// The most of them.
+/// Maximum number of send buffers.
 const MOST: u32 = 1024;
 
 struct Chunk {
-    // Deregistered before the memory goes.
+    // First, because it deregisters the memory of the next field.
     mr: Mr,
     memory: Pages,
 }
 
-/// Buffers with numbers, of which there are more from time to time.
+/// A growing pool of numbered buffers.
 pub struct Pool {
     device: Arc<Device>,
     chunks: Vec<Chunk>,
     together: u32,
-    /// The device writes there.
+    /// The device writes to the buffers.
     written: bool,
 }
 
 impl Pool {
-    /// None yet; so many come `together`.
+    /// An empty pool, which grows by `together` buffers.
     pub fn new(device: &Arc<Device>, together: u32, written: bool) -> Self {
         Pool {
             device: device.clone(),
@@ -42,17 +42,17 @@ impl Pool {
         }
     }
 
-    /// How many there are.
+    /// Number of buffers.
     pub fn len(&self) -> u32 {
         self.chunks.len() as u32 * self.together
     }
 
-    /// The numbers of some more. Errors: those of [`Device::register`].
+    /// Adds buffers, and returns their numbers. Errors: as [`Device::register`].
     pub fn grow(&mut self) -> Result<std::ops::Range<u32>> {
         let count = self.together as usize;
         let memory = Pages::new(count * MESSAGE)?;
         // SAFETY:
-        // - the memory goes after the registration, and nobody else uses it.
+        // - the chunk owns the memory, and drops the registration first.
         let mr = unsafe {
             let rights = Rights::empty();
             (self.device).register(memory.base(), count * MESSAGE, rights, self.written)
@@ -62,7 +62,7 @@ impl Pool {
         Ok(begin..self.len())
     }
 
-    /// Where one is, and what the device calls that.
+    /// Address and local key of a buffer.
     pub fn at(&self, number: u32) -> Option<(*mut u8, u32)> {
         let chunk = self.chunks.get((number / self.together) as usize)?;
         let at = (number % self.together) as usize * MESSAGE;
@@ -75,10 +75,10 @@ struct State {
     free: Vec<u32>,
 }
 
-/// Buffers for messages that are too long to be taken along.
+/// Buffers for messages that are too long for inline sends.
 pub struct Sends(Mutex<State>);
 
-/// One of them, which is dropped when the network has read it.
+/// A send buffer in use. Its drop frees it, when the network has read it.
 pub struct Buffer {
     number: u32,
     home: Arc<Sends>,
@@ -91,7 +91,7 @@ impl Drop for Buffer {
 }
 
 impl Sends {
-    /// None yet.
+    /// An empty pool.
     pub fn new(device: &Arc<Device>) -> Self {
         Sends(Mutex::new(State {
             pool: Pool::new(device, TOGETHER, false),
@@ -99,7 +99,7 @@ impl Sends {
         }))
     }
 
-    /// One with these bytes, at most [`MESSAGE`]; where they are, and what the device calls that. `None`: there is none now. Errors: those of
+    /// A buffer with a copy of `bytes`, at most [`MESSAGE`], its address, and its local key. `None`: no buffer is free now. Errors: as
     /// [`Device::register`].
     pub fn take(self: &Arc<Self>, bytes: &[u8]) -> Result<Option<(Buffer, *mut u8, u32)>> {
         let State { pool, free } = &mut *self.0.lock();
@@ -113,7 +113,7 @@ impl Sends {
             return Ok(None);
         };
         // SAFETY:
-        // - the buffer is this call's, and holds that much.
+        // - no other call has this buffer. It has `MESSAGE` bytes.
         unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len().min(MESSAGE)) };
         let home = self.clone();
         Ok(Some((Buffer { number, home }, at, key)))

@@ -1,4 +1,4 @@
-//! Which device, which of its ports, and by which address.
+//! Choice of the device, its port, and the address.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,29 +10,29 @@ use unipgas_verbs_sys::*;
 
 use crate::device::Context;
 
-/// The most addresses of a port that are looked at.
+/// Maximum number of a device's addresses that the choice considers.
 const GIDS: usize = 256;
 
-/// What users may wish for.
+/// Settings of the user.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// A device, as in /sys/class/infiniband.
+    /// Name of a device in /sys/class/infiniband.
     pub device: Option<String>,
-    /// Which of its ports, from 1.
+    /// Number of the port, from 1.
     pub port: Option<u8>,
-    /// The index of an address in the port's table.
+    /// Index in the port's GID table.
     pub gid: Option<u32>,
-    /// After which time a request is sent again.
+    /// Exponent of the retry timeout, as in [`Port::timeout`].
     pub timeout: Option<u8>,
 }
 
-/// What adapters take.
+/// Exponents that adapters accept.
 const TIMEOUTS: std::ops::RangeInclusive<u8> = 8..=31;
 /// Half a second.
 const TIMEOUT: u8 = 17;
 
 impl Wish {
-    /// From UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`), UNIPGAS_VERBS_GID and UNIPGAS_VERBS_TIMEOUT. Errors: [`Error::InvalidArgument`].
+    /// Reads UNIPGAS_VERBS_DEVICE (`mlx5_0`, `mlx5_0:1`), UNIPGAS_VERBS_GID and UNIPGAS_VERBS_TIMEOUT. Errors: [`Error::InvalidArgument`].
     pub fn from_env() -> Result<Self> {
         Wish::read(variables::get)
     }
@@ -69,27 +69,27 @@ impl Wish {
     }
 }
 
-/// A port that can be used.
+/// A usable port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Port {
     /// From 1.
     pub number: u8,
-    /// By Ethernet: peers are found by their GIDs alone.
+    /// An Ethernet port: only GIDs address its peers.
     pub ethernet: bool,
-    /// The longest packet, as verbs counts it.
+    /// Maximum packet size, as an `ibv_mtu`.
     pub mtu: u32,
-    /// The longest message.
+    /// Maximum message size in bytes.
     pub longest: u32,
     /// Its address.
     pub gid: [u8; 16],
-    /// Where that is in the port's table.
+    /// Index of the address in the port's GID table.
     pub gid_index: u8,
-    /// A request that is not answered is sent again after 4.096 us times 2 to this power.
+    /// Exponent of the timeout for a retry: 4.096 us times 2 to this power.
     pub timeout: u8,
 }
 
 impl Port {
-    /// The address of IP that its GID is, where it is one that others reach.
+    /// The IP address of its GID, if peers can reach it.
     pub fn ip(&self) -> Option<IpAddr> {
         let ip = Ipv6Addr::from(self.gid);
         let mapped = ip.to_ipv4_mapped().map(IpAddr::V4);
@@ -98,7 +98,7 @@ impl Port {
     }
 }
 
-/// The device that fits best of all that there are, and its port. Errors: [`Error::Unreachable`]: why there is none.
+/// The best device and its port. Errors: [`Error::Unreachable`] with the reasons.
 pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
     let mut reasons = Vec::new();
     let mut names = Vec::new();
@@ -132,21 +132,21 @@ pub fn choose(wish: &Wish) -> Result<(Context, Port)> {
     ))
 }
 
-/// How near a device is to where this process may run.
+/// Distance of a device from the processors of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Near {
-    /// On a node that has processors of this process's.
+    /// On a NUMA node with processors of this process.
     Here,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     Unknown,
-    /// On another node.
+    /// On another NUMA node.
     There,
 }
 
-/// What is looked at first, as all processes have to use the same kind of link: whether it is Ethernet, and not InfiniBand.
+/// Rank of a device: Ethernet after InfiniBand, then the distance. The link type comes first, because all processes must use the same.
 type Fit = (bool, Near);
 
-/// Which one of several devices is to be used: one of the nearest, and of those the processes of a host take different ones.
+/// Index of the device to use. Ranks alternate between the nearest devices.
 fn best(all: &[Fit], rank: u32) -> Option<usize> {
     let nearest = all.iter().min()?;
     let nearest: Vec<usize> = (0..all.len()).filter(|nth| all[*nth] == *nearest).collect();
@@ -231,7 +231,8 @@ fn look_at(context: &Context, number: u8, wish: &Wish) -> Result<Port, String> {
     })
 }
 
-/// The lower, the better: RoCE v2 is routed, and an IPv4 address is what the hosts of a cluster have in common; the first GID of an InfiniBand port is its own.
+/// Preference of a GID: the lowest is the best. RoCE v2 is routable, and the hosts of a cluster usually share an IPv4 network. The first GID of an
+/// InfiniBand port is its own.
 fn rank(gid: &ibv_gid_entry, ethernet: bool) -> (u32, u32) {
     let ip = Ipv6Addr::from(gid.gid.0);
     let is_loop = ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback());
@@ -247,13 +248,13 @@ fn rank(gid: &ibv_gid_entry, ethernet: bool) -> (u32, u32) {
     (class, gid.gid_index)
 }
 
-/// The device's own name.
+/// Name of the device.
 ///
 /// # Safety
-/// A device of the list, which has not been freed.
+/// `device` is in a device list that has not been freed.
 pub unsafe fn name(device: *mut ibv_device) -> String {
     // SAFETY:
-    // - the caller's word; the name is a C string in the structure.
+    // - contract of this call: the device is valid. Its name is a C string in the structure.
     unsafe { CStr::from_ptr((*device).name.as_ptr()) }
         .to_string_lossy()
         .into_owned()

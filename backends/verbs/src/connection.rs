@@ -1,4 +1,4 @@
-//! A stream of bytes to a process, and the queue pair that it and all accesses to that process's memory go by.
+//! A byte stream to a process, and its queue pair, which also carries all accesses to that process's memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,15 +16,14 @@ use crate::queues::Pair;
 use crate::staged::Staging;
 use crate::wire::{self, Kind};
 
-/// The most bytes that a work request takes along.
+/// Maximum inline bytes of a work request.
 pub const INLINE: usize = 128;
-/// Messages that are sent beside those that the peer has promised to take: they tell how many are taken. A side tells after each half of them, so no more are
-/// under way.
+/// Receive buffers for messages without a credit, which return credits. A side sends one after half of the promised messages, so no more are in flight.
 pub const RESERVE: u32 = 4;
-/// A process whose port has not answered in so many looks, five seconds, is not there.
+/// Looks without an answer from the peer's port, over five seconds, after which a process is dead.
 const SILENT: u32 = 10;
 
-/// What the looks have found.
+/// Result of the previous looks.
 #[derive(Default)]
 struct Pulse {
     heard: u32,
@@ -32,16 +31,16 @@ struct Pulse {
     asked: bool,
 }
 
-/// One side of it.
+/// One end of a connection.
 pub struct Connection {
     net: Weak<Net>,
-    /// As this process numbers it: a place, and how often that was used.
+    /// Its number in this process: a place, and the use count of the place.
     pub number: u32,
-    /// Whom it is with.
+    /// Address of the peer.
     pub with: Address,
-    /// This process has begun it.
+    /// This process began the connection.
     pub begun_here: bool,
-    /// Work requests that the peer may send before it is told of more.
+    /// Credits of the peer: messages and wakes that it may send before this process returns credits.
     pub promised: u32,
     inline: u32,
     pub pair: Pair,
@@ -49,21 +48,21 @@ pub struct Connection {
     incoming: Mutex<Vec<u8>>,
     /// Both sides are connected.
     open: AtomicBool,
-    /// The peer's port has been reached.
+    /// The peer's port is reachable.
     answers: AtomicBool,
     ended: AtomicBool,
     why: OnceLock<Error>,
     wants_room: AtomicBool,
-    /// Somebody asks whether the other process lives.
+    /// A caller asks whether the peer lives.
     watched: AtomicBool,
-    /// What has come from there, and what has reached it.
+    /// Number of received messages and completions.
     heard: AtomicU32,
     pulse: Mutex<Pulse>,
-    /// Goes when the queue pair has gone.
+    /// Released after the queue pair.
     _lives: Arc<()>,
 }
 
-/// What a new one is made of.
+/// Parts of a new connection.
 pub struct New {
     pub net: Weak<Net>,
     pub number: u32,
@@ -73,13 +72,13 @@ pub struct New {
     pub inline: u32,
     pub depth: u32,
     pub pair: Pair,
-    /// Of all of the process.
+    /// Shared by all connections of the process.
     pub lives: Arc<()>,
     pub staging: Staging,
 }
 
 impl Connection {
-    /// One that is not open yet.
+    /// A connection that is not open yet.
     pub fn new(new: New) -> Self {
         Connection {
             net: new.net,
@@ -103,53 +102,53 @@ impl Connection {
         }
     }
 
-    /// That of a link of this network's.
+    /// The connection of a link of this network.
     pub fn of(link: &Link) -> &Connection {
         let stream: *const dyn Stream = Arc::as_ptr(link.stream());
         // SAFETY:
-        // - all streams of this network are connections; the link keeps its own.
+        // - all streams of this network are connections, and the link keeps its stream.
         unsafe { &*stream.cast() }
     }
 
-    /// Its send queue.
+    /// Locks its send queue.
     pub fn queue(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock()
     }
 
-    /// The other side takes so many messages, once it is ready.
+    /// Sets the initial credits of this side.
     pub fn expects(&self, credits: u32) {
         self.queue().credits = credits;
     }
 
-    /// Both sides are connected: bytes may go.
+    /// Opens the connection: bytes may leave now.
     pub fn is_ready(&self) {
         self.queue().open = !self.has_ended();
         self.open.store(true, Ordering::Release);
     }
 
-    /// The peer's port has been reached.
+    /// Notes that the peer's port is reachable.
     pub fn answers(&self) {
         self.answers.store(true, Ordering::Relaxed);
     }
 
-    /// Bytes of the stream have come.
+    /// Appends received bytes of the stream.
     pub fn take(&self, bytes: &[u8]) {
         self.incoming.lock().extend_from_slice(bytes);
     }
 
-    /// Something has come, or has reached the peer.
+    /// Notes a received message, or a completion.
     pub fn hear(&self) {
         let heard = self.heard.load(Ordering::Relaxed);
         self.heard.store(heard.wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// It does not come about, for this reason.
+    /// Ends the connection before it opens. `why`: the reason.
     pub fn is_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
 
-    /// Nothing comes any more, and nothing goes.
+    /// Ends the connection in both directions, without a message to the peer.
     pub fn fail(&self) {
         if !self.ended.swap(true, Ordering::AcqRel) {
             self.stop();
@@ -161,33 +160,33 @@ impl Connection {
         self.pair.stop();
     }
 
-    /// The peer has said that it is over: what has come before counts.
+    /// The peer has ended the stream. Bytes from before the end are delivered.
     pub fn is_closed(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether it is over.
+    /// Whether the connection has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether somebody waits for room.
+    /// Whether a caller waits for room.
     pub fn wants_room(&self) -> bool {
         self.wants_room.load(Ordering::Relaxed)
     }
 
-    /// So many messages of the peer's have been read, and their buffers are there again. Those that he has promised to take.
+    /// Notes that `messages` of the peer are read, and their buffers posted again. `credits`: credits that the peer has returned.
     pub fn has_read(&self, net: &Net, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
         queue.credits = queue.credits.saturating_add(credits);
         if queue.owed >= self.promised / 2 {
-            // Where there is no place in the queue another message takes it along.
+            // If the queue has no place, a later message carries the credits.
             let _ = self.say(net, &mut queue, Kind::Credits, &[], Takes::Reserve);
         }
     }
 
-    /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`]; those of registrations.
+    /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of registrations.
     fn say(
         &self,
         net: &Net,
@@ -229,7 +228,7 @@ impl Connection {
             (_, None) => Ends::Nothing,
         };
         // SAFETY:
-        // - the bytes are taken in the call, or in a buffer that is kept until the end.
+        // - the bytes are copied in the call, or are in a buffer that lives until completion.
         let posted = unsafe { queue.post(&self.pair, (self.number, &mut [request]), takes, ends) };
         if posted.is_ok() {
             queue.owed = 0;
@@ -237,10 +236,10 @@ impl Connection {
         posted
     }
 
-    /// Posts a chain of accesses, of which the last one wakes the peer if `wakes`. Errors: [`Error::NotNow`], [`Error::PeerDead`].
+    /// Posts a chain of accesses. `wakes`: the last one wakes the peer. Errors: [`Error::NotNow`], [`Error::PeerDead`].
     ///
     /// # Safety
-    /// As [`Pair::post`].
+    /// As for [`Pair::post`].
     #[inline]
     pub unsafe fn post<const N: usize>(
         &self,
@@ -259,7 +258,7 @@ impl Connection {
             false => Takes::Nothing,
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call, which is the same.
         unsafe { queue.post(&self.pair, (self.number, requests), takes, ends) }?;
         if wakes {
             queue.owed = 0;
@@ -269,13 +268,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether anything that has been posted has not reached the peer yet, as far as is known; the device will tell.
+    /// Whether operations or messages may still be in flight. If so, a completion is due.
     pub fn is_under_way(&self) -> bool {
         let is_quiet = self.queue().is_quiet();
         !is_quiet && (self.ask() || !self.has_ended())
     }
 
-    /// Looks whether the other side is there: a write of nothing comes back, or fails.
+    /// Probes the peer by an empty write, which completes or fails.
     fn ask(&self) -> bool {
         let mut queue = self.queue();
         if queue.is_watched() {
@@ -288,7 +287,7 @@ impl Connection {
         };
         let request = write(&mut nothing, (0, 0));
         // SAFETY:
-        // - no memory is named.
+        // - the request names no memory.
         unsafe {
             let chain = (self.number, &mut [request]);
             queue.post(&self.pair, chain, Takes::Nothing, Ends::Probe)
@@ -296,10 +295,10 @@ impl Connection {
         .is_ok()
     }
 
-    /// A look while it is not open.
+    /// Look at a connection that is not open.
     fn look_for(&self, pulse: &mut Pulse) -> Found {
         pulse.silent += 1;
-        // The process is there, though it has stopped.
+        // The process exists, and may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
             return Found::Waits;
         }
@@ -333,7 +332,7 @@ impl Stream for Connection {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
                 Err(Error::Os(_) | Error::Exhausted(_)) if most > self.inline as usize => {
-                    // No buffer can be registered now, and what is taken along needs none.
+                    // No buffer can be registered now. Inline messages need none.
                     most = self.inline as usize;
                 }
                 Err(error) => {
@@ -350,7 +349,7 @@ impl Stream for Connection {
     }
 
     fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
-        // What has come before the end counts.
+        // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
         match into.is_empty() {
@@ -366,7 +365,7 @@ impl Stream for Connection {
     fn want_room(&self, wanted: bool) {
         self.wants_room.store(wanted, Ordering::Release);
         if wanted && let Some(net) = self.net.upgrade() {
-            // There may be some already.
+            // There may be room already.
             net.has_room(self);
         }
     }
@@ -397,7 +396,7 @@ impl Stream for Connection {
             return if wanted { Found::Waits } else { Found::Nothing };
         }
         if wanted || pulse.asked {
-            // The device tells when it has asked in vain.
+            // A dead peer causes an error completion.
             pulse.asked = self.ask();
             return Found::Waits;
         }
@@ -415,7 +414,7 @@ impl Stream for Connection {
             let mut queue = self.queue();
             let farewell = match (&net, queue.has_accesses()) {
                 (Some(net), false) => self.say(net, &mut queue, Kind::Close, &[], Takes::Reserve),
-                // Nothing may be read or written any more.
+                // Accesses are in flight, and must stop.
                 _ => Err(Error::PeerDead),
             };
             queue.open = false;

@@ -1,4 +1,4 @@
-//! What the device has been asked to do: numbers that stay what they are on a slow machine.
+//! Counters of device work: numbers that do not depend on the speed of the machine.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -8,16 +8,16 @@ use parking_lot::Mutex;
 
 use crate::net::Net;
 
-/// Of one connection, or of all.
+/// Counters of one connection, or of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls that post.
+    /// Calls that post work requests.
     pub doorbells: u64,
-    /// Work requests.
+    /// Posted work requests.
     pub requests: u64,
-    /// Of these the ones whose end the device tells.
+    /// Signaled work requests.
     pub told: u64,
-    /// Ends, messages and notices that have been taken from completion queues.
+    /// Entries of completion queues: completions of sends, and received messages and notices.
     pub completions: u64,
 }
 
@@ -40,33 +40,33 @@ impl Sum for Counts {
     }
 }
 
-/// A process that uses several interfaces has several.
+/// Several if the process uses several interfaces.
 static NETS: Mutex<Vec<Weak<Net>>> = Mutex::new(Vec::new());
 
 fn nets() -> Vec<Arc<Net>> {
     NETS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
-/// The process has this place in the network.
+/// Registers a network of this process.
 pub(crate) fn count(net: &Weak<Net>) {
     let mut nets = NETS.lock();
     nets.retain(|net| net.strong_count() > 0);
     nets.push(net.clone());
 }
 
-/// The device of this process.
+/// A device of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// As in /sys/class/infiniband.
+    /// Its name in /sys/class/infiniband.
     pub name: String,
-    /// It is no adapter: its times are those of the processor.
+    /// The device is software: its times depend on the processor.
     pub is_software: bool,
 }
 
-/// What this process uses; `None`: it has no place in the network.
+/// The device of this process. `None`: it uses none.
 pub fn device() -> Option<Named> {
     let name = nets().first()?.device.context.name.clone();
-    // What is no hardware has no parent there.
+    // Software devices have no hardware parent in sysfs.
     let place = std::fs::canonicalize(format!("/sys/class/infiniband/{name}"));
     let is_software = place.is_ok_and(|place| place.starts_with("/sys/devices/virtual"));
     let is_fake = !std::path::Path::new("/sys/class/infiniband")
@@ -78,7 +78,7 @@ pub fn device() -> Option<Named> {
     })
 }
 
-/// What has been done for this process until now.
+/// Counters of this process so far.
 pub fn of_this_process() -> Counts {
     nets().iter().map(|net| net.counts()).sum()
 }

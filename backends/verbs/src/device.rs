@@ -1,5 +1,4 @@
-//! A device of this host: its context, its protection domain, its events, and memory that is registered with it. Here and in the files
-//! beside it C ends.
+//! A device of this host: context, protection domain, events, and registered memory. This file and its neighbours are the boundary to C.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,24 +17,24 @@ use crate::library::Library;
 pub struct Context {
     pub library: &'static Library,
     pub raw: NonNull<ibv_context>,
-    /// As in /sys/class/infiniband.
+    /// Its name in /sys/class/infiniband.
     pub name: String,
     transport: i32,
 }
 
 // SAFETY:
-// - verbs may be called by any thread.
+// - contract of verbs: calls are valid on any thread.
 unsafe impl Send for Context {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Context {}
 
-/// What the last call has said.
+/// Error of the last call.
 pub fn errno(what: &str) -> Error {
     Error::os(what, std::io::Error::last_os_error())
 }
 
-/// What the last call has said, which makes `what` of the device.
+/// Error of the last call, which creates `what`.
 pub fn lacks(what: &str, call: &str) -> Error {
     let error = std::io::Error::last_os_error();
     match error.raw_os_error() {
@@ -52,7 +51,7 @@ impl Context {
         let library = Library::get().map_err(Error::Unreachable)?;
         let mut count = 0;
         // SAFETY:
-        // - gives an array of so many devices, which is freed once; contexts that were opened keep theirs.
+        // - the call returns an array of `count` devices, which is freed once. Open contexts stay valid.
         unsafe {
             let list = (library.get_device_list)(&raw mut count);
             if list.is_null() {
@@ -76,15 +75,15 @@ impl Context {
         }
     }
 
-    /// Whether it is a device of InfiniBand, or of RoCE.
+    /// Whether it is an InfiniBand or RoCE device.
     pub fn speaks_ib(&self) -> bool {
         self.transport == IBV_TRANSPORT_IB as i32
     }
 
-    /// What it can do.
+    /// Attributes of the device.
     pub fn limits(&self) -> ibv_device_attr {
         // SAFETY:
-        // - zeros are attributes, which the call fills.
+        // - zeros are valid attributes. The call fills them.
         unsafe {
             let mut attributes: ibv_device_attr = std::mem::zeroed();
             (self.library.query_device)(self.raw.as_ptr(), &raw mut attributes);
@@ -92,7 +91,7 @@ impl Context {
         }
     }
 
-    /// Whether reliable connections reach memory whose pages are not locked.
+    /// Whether reliable connections support memory with unlocked pages.
     fn pages_on_demand(&self) -> bool {
         const NEEDED: u32 = IBV_ODP_SUPPORT_SEND
             | IBV_ODP_SUPPORT_RECV
@@ -100,8 +99,8 @@ impl Context {
             | IBV_ODP_SUPPORT_READ
             | IBV_ODP_SUPPORT_SRQ_RECV;
         // SAFETY:
-        // - the context of a library that says so stands at the end of a larger structure, which says how much of it there is; zeros are attributes, of
-        //   which the call fills as many as there is room for.
+        // - with `abi_compat` set to all ones, the context is the end of a `verbs_context`, and `sz` gives the size of that structure.
+        // - zeros are valid attributes. The call fills as many as fit.
         unsafe {
             let raw = self.raw.as_ptr();
             if (*raw).abi_compat.addr() != usize::MAX {
@@ -126,10 +125,10 @@ impl Context {
         }
     }
 
-    /// A port, from 1.
+    /// Attributes of a port, from 1.
     pub fn port(&self, number: u8) -> Option<ibv_port_attr> {
         // SAFETY:
-        // - zeros are attributes; the call fills them up to `flags`.
+        // - zeros are valid attributes. The call fills them up to `flags`.
         unsafe {
             let mut port: ibv_port_attr = std::mem::zeroed();
             let failed = (self.library.query_port)(self.raw.as_ptr(), number, &raw mut port);
@@ -137,11 +136,11 @@ impl Context {
         }
     }
 
-    /// The addresses of its ports, `most` at most.
+    /// Addresses of all ports: `most` at most.
     pub fn gids(&self, most: usize) -> Vec<ibv_gid_entry> {
         let mut all = Vec::with_capacity(most);
         // SAFETY:
-        // - there is room for so many; the call fills as many as it says.
+        // - `all` has room for `most` entries. The call returns the number of entries that it fills.
         unsafe {
             let size = size_of::<ibv_gid_entry>();
             let table = self.library.query_gid_table;
@@ -155,55 +154,55 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY:
-        // - opened once; whatever was made of it is gone, as all of it keeps the context.
+        // - opened once. All objects of the context keep it, so they are gone.
         unsafe { (self.library.close_device)(self.raw.as_ptr()) };
     }
 }
 
-/// What an event is about.
+/// Subject of an event.
 pub enum About {
-    /// A queue pair, by its number.
+    /// The queue pair with this number.
     Pair(u32),
     /// A port of the device.
     Port(u8),
-    /// All of it, or something that is no matter.
+    /// The device, or an object without a handler.
     Other,
 }
 
-/// Reads of a descriptor do not wait from now on.
+/// Makes reads of a descriptor nonblocking.
 ///
 /// # Safety
-/// `fd` is open.
+/// `fd` is open for the lifetime of the result.
 pub unsafe fn never_wait<'a>(fd: i32) -> Result<BorrowedFd<'a>> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `fd` is open.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let flags = fcntl_getfl(fd).map_err(|e| Error::os("fcntl", e))?;
     fcntl_setfl(fd, flags | OFlags::NONBLOCK).map_err(|e| Error::os("fcntl", e))?;
     Ok(fd)
 }
 
-/// A device, and the protection domain that everything of this process on it belongs to.
+/// A device, with the protection domain of this process.
 pub struct Device {
     pub pd: NonNull<ibv_pd>,
     pub context: Context,
     pub limits: ibv_device_attr,
-    /// Memory need not be locked.
+    /// The device supports unlocked memory.
     on_demand: bool,
 }
 
 // SAFETY:
-// - as for the context.
+// - as for `Context`.
 unsafe impl Send for Device {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens a domain. Errors: [`Error::Os`].
+    /// Creates a protection domain. Errors: [`Error::Os`].
     pub fn open(context: Context) -> Result<Arc<Self>> {
         // SAFETY:
-        // - an open context, whose descriptor of events lives as long.
+        // - the context is open, and its event descriptor lives as long.
         let pd = unsafe {
             never_wait((*context.raw.as_ptr()).async_fd)?;
             (context.library.alloc_pd)(context.raw.as_ptr())
@@ -218,16 +217,16 @@ impl Device {
         }))
     }
 
-    /// The functions.
+    /// The library's functions.
     pub fn library(&self) -> &'static Library {
         self.context.library
     }
 
-    /// What an asynchronous event is, if there is one: its type, and what it is about.
+    /// The next asynchronous event: its type and subject. `None`: there is none.
     pub fn next_event(&self) -> Option<(u32, About)> {
         // SAFETY:
-        // - zeros are an event; what an event is about exists until the event has been acknowledged, and of queue pairs only their own events lead
-        //   to one; those of ports have a number there.
+        // - zeros are a valid event. The subject of an event exists until the acknowledgement.
+        // - only queue pair events are read as a pointer to a queue pair, and only port events as a port number.
         unsafe {
             let mut event: ibv_async_event = std::mem::zeroed();
             let library = self.library();
@@ -254,7 +253,7 @@ impl Device {
         }
     }
 
-    /// Whether it carries out atomic operations on memory with such rights: as [`Rights::ATOMIC`], or none.
+    /// Atomic operations that the device carries out on memory with these rights: [`Rights::ATOMIC`], or none.
     pub fn carries_out(&self, rights: Rights) -> Rights {
         let alone = self.is_alone() && rights.contains(Rights::DEVICE);
         match alone || self.limits.atomic_cap == IBV_ATOMIC_GLOB {
@@ -263,7 +262,7 @@ impl Device {
         }
     }
 
-    /// Whether its atomic operations are atomic among themselves alone.
+    /// Whether its atomic operations are atomic only with each other.
     pub fn is_alone(&self) -> bool {
         self.limits.atomic_cap == IBV_ATOMIC_HCA
     }
@@ -271,7 +270,7 @@ impl Device {
     /// Registers memory. Errors: [`Error::Exhausted`], [`Error::Os`].
     ///
     /// # Safety
-    /// `len` bytes at `base` are valid until what this gives is dropped.
+    /// `len` bytes at `base` are valid until the result is dropped.
     pub unsafe fn register(
         self: &Arc<Self>,
         base: *mut u8,
@@ -295,12 +294,12 @@ impl Device {
         let register = |access: u32| {
             let register = self.library().reg_mr;
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are valid.
             let mr = unsafe { register(self.pd.as_ptr(), base.cast(), len, access as i32) };
             NonNull::new(mr).ok_or_else(|| refused(len))
         };
         let raw = match register(access) {
-            // No more may be locked: then its pages come when the device asks for them.
+            // The limit of locked memory is reached. With on-demand paging, no lock is needed.
             Err(Error::Exhausted(_)) if self.on_demand => register(access | IBV_ACCESS_ON_DEMAND),
             registered => registered,
         }?;
@@ -311,11 +310,11 @@ impl Device {
     }
 }
 
-/// Why memory cannot be registered, and what helps.
+/// Error of a registration, with the remedy.
 fn refused(len: usize) -> Error {
     let error = std::io::Error::last_os_error();
     match error.raw_os_error() {
-        // The first one where nothing may be locked at all.
+        // EPERM: this process may lock no memory at all.
         Some(libc::EPERM | libc::ENOMEM) => Error::Exhausted(format!(
             "memory that may be locked, to register {len} bytes: raise ulimit -l (in /etc/security/limits.conf, memlock unlimited)"
         )),
@@ -326,7 +325,7 @@ fn refused(len: usize) -> Error {
 impl AsFd for Device {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY:
-        // - the context's, which lives as long as `self`.
+        // - the descriptor belongs to the context, which lives as long as `self`.
         unsafe { BorrowedFd::borrow_raw((*self.context.raw.as_ptr()).async_fd) }
     }
 }
@@ -334,37 +333,37 @@ impl AsFd for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY:
-        // - made once; whatever belongs to it is gone, as all of it keeps the device.
+        // - allocated once. All objects of the domain keep the device, so they are gone.
         let failed = unsafe { (self.library().dealloc_pd)(self.pd.as_ptr()) };
         debug_assert_eq!(failed, 0, "a protection domain is in use");
     }
 }
 
-/// Memory that is registered, until this is dropped.
+/// Memory that is registered until the drop.
 pub struct Mr {
     raw: NonNull<ibv_mr>,
     device: Arc<Device>,
 }
 
 // SAFETY:
-// - nothing changes in it.
+// - the registration is immutable.
 unsafe impl Send for Mr {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    /// What operations of this process name it by.
+    /// Key for operations of this process.
     pub fn lkey(&self) -> u32 {
         // SAFETY:
-        // - there until this is dropped.
+        // - valid until the drop.
         unsafe { (*self.raw.as_ptr()).lkey }
     }
 
-    /// What those of peers do.
+    /// Key for operations of peers.
     pub fn rkey(&self) -> u32 {
         // SAFETY:
-        // - there until this is dropped.
+        // - valid until the drop.
         unsafe { (*self.raw.as_ptr()).rkey }
     }
 }
@@ -372,7 +371,7 @@ impl Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         // SAFETY:
-        // - made once.
+        // - registered once.
         let failed = unsafe { (self.device.library().dereg_mr)(self.raw.as_ptr()) };
         if failed != 0 {
             tracing::debug!("verbs: ibv_dereg_mr: error {failed}");

@@ -1,4 +1,4 @@
-//! The issue of operations: the device reads and writes, the rest are requests to the target's agent.
+//! The issue of operations. The device reads, writes, and changes memory; other operations are requests to the target's agent.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,9 +20,9 @@ use crate::posting::{Ends, write};
 use crate::quick::Quick;
 use crate::region::{connection, far, is_by_device};
 
-/// Where there is no room the network is moved on as often before a write is kept.
+/// Attempts of a write, with progress in between, before it is deferred.
 const TRIES: usize = 16;
-/// Writes between two looks at what has come.
+/// Writes per poll.
 const SPELL: u32 = 16;
 
 /// An issue context.
@@ -42,39 +42,39 @@ impl Drop for Endpoint {
     }
 }
 
-/// Where a write comes from.
+/// Source of a write.
 #[derive(Clone, Copy)]
 enum Source {
-    /// Taken in the call.
+    /// Copied in the call.
     Inline(*const u8),
-    /// Valid until the end; by this key.
+    /// Valid until completion; its local key.
     At(*const u8, u32),
 }
 
-/// What a write tells.
+/// Notification of a write.
 #[derive(Clone, Copy)]
 enum Tells {
     Nothing,
-    /// That something has been written.
+    /// Wakes the target.
     Wakes,
-    /// A word is set afterwards: where, and to what.
+    /// Writes a word after the data, and wakes the target: address and key, and the value.
     Word((u64, u32), u32),
 }
 
-/// A write, and the word that follows it.
+/// A write, and an optional word after it.
 #[derive(Clone, Copy)]
 struct Write {
     from: Source,
     len: usize,
     to: (u64, u32),
     tells: Tells,
-    /// After what was read before.
+    /// Waits for earlier reads.
     fence: bool,
 }
 
 impl Write {
     /// # Safety
-    /// The source is valid: for this call where it is taken in it, else until the operation has ended.
+    /// The source is valid: an inline source in this call, another one until completion.
     unsafe fn post(&self, to: &Connection, ends: Ends) -> Result<()> {
         let fence = if self.fence { IBV_SEND_FENCE } else { 0 };
         let (at, key, inline) = match self.from {
@@ -91,7 +91,7 @@ impl Write {
         let Tells::Word(slot, value) = self.tells else {
             let wakes = matches!(self.tells, Tells::Wakes);
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the source is valid.
             return unsafe { to.post(&mut [data], wakes, ends) };
         };
         let mut place = ibv_sge {
@@ -102,7 +102,7 @@ impl Write {
         let mut word = write(&mut place, slot);
         word.send_flags = fence | IBV_SEND_INLINE;
         // SAFETY:
-        // - the caller's word; the value is taken in the call.
+        // - as above; the word is inline, so it is copied in the call.
         unsafe {
             match self.len {
                 0 => to.post(&mut [word], true, ends),
@@ -112,7 +112,7 @@ impl Write {
     }
 }
 
-/// A write that may have to wait.
+/// A write that may be deferred, with a copy of its inline bytes.
 struct Kept {
     bytes: [u8; INLINE],
     write: Write,
@@ -126,10 +126,10 @@ struct Read {
 }
 
 // SAFETY:
-// - the bytes are valid until the operation is complete, on any thread: the contract of the operation.
+// - contract of `Channel::put`: the source is valid until completion, on any thread.
 unsafe impl Send for Kept {}
 // SAFETY:
-// - as for Kept.
+// - contract of `Channel::get`: the destination is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
 impl Own for Kept {
@@ -141,7 +141,7 @@ impl Own for Kept {
         };
         let write = Write { from, ..self.write };
         // SAFETY:
-        // - valid until the operation is complete (contract of the operation), or taken in the call.
+        // - contract of `Channel::put`: the source is valid until completion. Inline bytes are in `self.bytes`, and are copied in the call.
         unsafe { write.post(Connection::of(&link), Ends::Access(ticket)) }
     }
 }
@@ -158,12 +158,12 @@ impl Own for Read {
         request.opcode = IBV_WR_RDMA_READ;
         let connection = Connection::of(&link);
         // SAFETY:
-        // - valid until the operation is complete (contract of the operation).
+        // - contract of `Channel::get`: the destination is valid for writes until completion.
         unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
     }
 }
 
-/// Ends when everything that was posted before it is visible at the peer.
+/// An operation that completes when all earlier writes are visible at the peer.
 struct Acknowledge<'a>(&'a Connection);
 
 impl Own for Acknowledge<'_> {
@@ -176,23 +176,23 @@ impl Own for Acknowledge<'_> {
             fence: false,
         };
         // SAFETY:
-        // - no bytes.
+        // - the length is 0.
         unsafe { nothing.post(self.0, Ends::Access(ticket)) }
     }
 }
 
-/// Whether the agent has to carry it out, which goes through lines in their order ([`Flags::LINES`]).
+/// Whether the agent must carry out the operation, because only it keeps the order in lines ([`Flags::LINES`]).
 fn keeps_lines(flags: Flags, to: usize, len: usize) -> bool {
     flags.contains(Flags::LINES) && last_word(to, len) < len
 }
 
-/// Aligned as where it is there.
+/// An address with the alignment of the destination.
 fn aligned(dst: &Remote<'_>) -> usize {
     far(dst.region, dst.offset).0 as usize
 }
 
 impl Endpoint {
-    /// A new one.
+    /// A new channel.
     pub fn new(net: Arc<Net>, requests: Requests) -> Self {
         let lane = net.lanes.lock().insert(()) as u32;
         Endpoint {
@@ -202,7 +202,7 @@ impl Endpoint {
         }
     }
 
-    /// What the device calls memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`].
+    /// Local key of memory of this process. Errors: [`Error::NotRegistered`], [`Error::Unsupported`].
     fn key(&self, local: Local, len: usize) -> Result<u32> {
         if len > self.net.port.longest as usize {
             return Err(Error::Unsupported);
@@ -216,8 +216,7 @@ impl Endpoint {
         }
     }
 
-    /// What an access with these flags has to come after, beside those that are posted before it: requests are carried out when the target's agent
-    /// gets to them.
+    /// Operations that an access with these flags waits for, in addition to earlier accesses. The target's agent executes requests later.
     fn waits_for(flags: Flags) -> After {
         match flags.contains(Flags::ORDERED) {
             false => After::empty(),
@@ -250,7 +249,7 @@ impl Endpoint {
         if flags.contains(Flags::GATHERED)
             && let Some(outcome) =
                 // SAFETY:
-                // - the caller's word: the bytes are taken in the call.
+                // - contract of `Flags::GATHERED`: the bytes are inline. They are valid, and are copied in the call.
                 unsafe { self.gather(dst.region, write, after, context) }
         {
             return outcome;
@@ -261,17 +260,17 @@ impl Endpoint {
         };
         if let Source::Inline(at) = from {
             // SAFETY:
-            // - so many bytes are there (the caller's word), and there is room for them, as just checked.
+            // - contract of this call: `src` has `len` bytes. The array has room for them, because `net.inline` is at most `INLINE`.
             unsafe { kept.bytes.as_mut_ptr().copy_from_nonoverlapping(at, len) };
         }
         self.requests
             .post_own(dst.region, kept, false, after, context)
     }
 
-    /// `None`: it has to wait.
+    /// Posts a gathered write. `None`: it must be deferred.
     ///
     /// # Safety
-    /// The bytes are taken in the call, in which they are valid.
+    /// The bytes are inline, and valid.
     #[inline]
     unsafe fn gather(
         &self,
@@ -283,7 +282,7 @@ impl Endpoint {
         let connection = connection(region);
         let to = std::ptr::from_ref(connection).expose_provenance() as u64;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         let post = || unsafe { write.post(connection, Ends::Nothing) };
         for _ in 0..TRIES {
             match self.requests.gather(region, to, after, context, post)? {
@@ -298,14 +297,14 @@ impl Endpoint {
         None
     }
 
-    /// So many are gathered now.
+    /// Handles `count` gathered writes.
     #[inline]
     fn has_gathered(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }
         if count.is_multiple_of(SPELL) && self.net.staging.load(Ordering::Relaxed) == 0 {
-            // Who posts much takes what comes of it, too: to wake the progress thread for that costs more.
+            // A thread that posts often also polls, since wakes of the progress thread cost more.
             self.requests.make_room();
         }
     }
@@ -319,7 +318,7 @@ impl Endpoint {
     fn ask_for_gathered(&self) {
         self.requests.ask_for_gathered(|to| {
             // SAFETY:
-            // - put there by `gather`; the link that is asked by keeps its connection.
+            // - `gather` exposed this address. The link of the request keeps its connection.
             Acknowledge(unsafe { &*std::ptr::with_exposed_provenance(to as usize) })
         });
     }
@@ -342,7 +341,7 @@ impl Channel for Endpoint {
         dst.region.check(dst.offset, len, Rights::WRITE)?;
         if keeps_lines(flags, aligned(&dst), len) || dst.region.is_by_address() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `src` is valid until completion.
             return unsafe { self.requests.put(src, dst, len, flags, context) };
         }
         let tells = match flags.contains(Flags::WAKE) {
@@ -350,7 +349,7 @@ impl Channel for Endpoint {
             false => Tells::Nothing,
         };
         // SAFETY:
-        // - the caller's word.
+        // - as above.
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
@@ -365,7 +364,7 @@ impl Channel for Endpoint {
         src.region.check(src.offset, len, Rights::READ)?;
         if keeps_lines(flags, dst.ptr.addr(), len) || src.region.is_by_address() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `dst` is valid for writes until completion.
             return unsafe { self.requests.get(dst, src, len, flags, context) };
         }
         let own = Read {
@@ -385,7 +384,7 @@ impl Channel for Endpoint {
         let flags = flags.difference(Flags::LINES) | Flags::INLINE;
         let tells = Tells::Word(slot, notice.value);
         // SAFETY:
-        // - no bytes.
+        // - the length is 0.
         unsafe { self.write(NOWHERE, notice.slot, 0, tells, flags, context) }
     }
 
@@ -402,13 +401,13 @@ impl Channel for Endpoint {
         check_notice(&notice)?;
         if keeps_lines(flags, aligned(&dst), len) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `src` is valid until completion.
             return unsafe { (self.requests).put_notify(src, dst, len, notice, flags, context) };
         }
         let slot = far(notice.slot.region, notice.slot.offset);
         let tells = Tells::Word(slot, notice.value);
         // SAFETY:
-        // - the caller's word.
+        // - as above.
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
@@ -416,7 +415,7 @@ impl Channel for Endpoint {
         let behind =
             self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, After::ANSWERED);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }
     }
 
@@ -472,7 +471,7 @@ impl Channel for Endpoint {
             };
             let at = far(dst.region, dst.offset);
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the request's pointers are valid.
             let own = unsafe { Atomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
             if let Some(own) = own {
                 let after = Endpoint::waits_for(flags);
@@ -488,7 +487,7 @@ impl Channel for Endpoint {
             });
         }
         // SAFETY:
-        // - the caller's word.
+        // - as above.
         unsafe { self.requests.atomic(dst, request, desc, flags, context) }
     }
 

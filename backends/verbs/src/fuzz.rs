@@ -1,4 +1,4 @@
-//! What comes from the network, or stands in addresses: for tests and libFuzzer.
+//! Readers of untrusted bytes, from the network or from addresses, for tests and libFuzzer.
 
 use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use unipgas_core::streams::greeting::SECRET;
@@ -9,10 +9,10 @@ use crate::desk::contact::{accepted, caller};
 use crate::wire::{self, Answer, Ends, Kind, MAGIC, Opening, PROTOCOL};
 use crate::{queues, region};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: name, function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// The readers of this crate.
 pub const READERS: &[Reader] = &[
     ("verbs-address", address, addresses),
     ("verbs-word", word, words),
@@ -62,7 +62,7 @@ fn addresses() -> Vec<Vec<u8>> {
     all.iter().map(Address::encode).collect()
 }
 
-/// What messages and writes say beside their bytes.
+/// Reads the immediates of messages and writes.
 fn word(bytes: &[u8]) {
     for word in bytes.as_chunks().0 {
         if let Some((kind, credits)) = wire::split(u32::from_le_bytes(*word)) {
@@ -77,7 +77,7 @@ fn words() -> Vec<Vec<u8>> {
     vec![words.concat()]
 }
 
-/// What the device is told of the other end.
+/// Computes the device attributes for a peer's end.
 fn connect(theirs: &Ends) {
     let [ready, sends] = queues::connected(&PORT, &ends(), theirs);
     assert!(ready.dest_qp_num < 1 << 24 && ready.rq_psn < 1 << 24);
@@ -146,7 +146,7 @@ fn answers() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// What an owner tells of his memory.
+/// Reads an owner's description of its memory.
 fn told(bytes: &[u8]) {
     let said = region::said(bytes);
     assert!(said.is_err() || [0, 13].contains(&bytes.len()));
@@ -157,7 +157,7 @@ fn regions() -> Vec<Vec<u8>> {
     vec![Vec::new(), whole]
 }
 
-/// A device, an index and a time, a line each.
+/// Reads a device, an index and a timeout, one a line.
 fn wish(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let line = |nth| Ok(text.lines().nth(nth).map(str::to_owned));

@@ -1,17 +1,16 @@
 //! A transport over InfiniBand verbs: adapters of InfiniBand and RoCE.
 //!
-//! The device reads and writes memory by itself; a notification is a write of its word after that of the data, by one doorbell, with an immediate that wakes
-//! whoever sleeps. Everything else goes to the target's agent, over streams that are made of messages. Each stream has a reliable connection, on
-//! which all accesses to the peer's memory go, too: so they are in order.
+//! The device reads and writes memory. A notification is a write of its word after the data, by one doorbell. Its immediate wakes sleepers. Other
+//! operations go to the target's agent, over streams of messages. Each stream has a reliable connection. All accesses to the peer's memory use it too,
+//! so they are in order.
 //!
-//! - [`Verbs`]: this process's place; `region`: its memory; `endpoint`: the issue of operations
-//! - `net`: connections, and what comes of what they have posted (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `quick`: what is posted
-//!   with the least that is needed; `staged`: what leaves by one doorbell;
-//!   `native`: atomic operations by the device
-//! - `desk`: how connections begin (`desk/contact`); `wire`: what is said then, and with each message; `address`: how a process is found
-//! - `receive`, `buffers`: messages that come and go
-//! - `choice`: which device, which port; `library`: libibverbs.so.1, loaded when it is needed; `device`, `queues`: its objects, where C ends
-//! - [`counts`]: what the device has been asked to do
+//! - [`Verbs`]: the transport; `region`: its memory; `endpoint`: the issue of operations
+//! - `net`: connections, and their completions (`net/reading`); `connection`: a stream to a peer; `posting`: its send queue; `quick`: unsignaled writes;
+//!   `staged`: work requests that share a doorbell; `native`: atomic operations by the device
+//! - `desk`: the begin of connections (`desk/contact`); `wire`: its messages, and the immediates; `address`: how peers find a process
+//! - `receive`, `buffers`: messages that arrive and leave
+//! - `choice`: device and port; `library`: libibverbs.so.1, loaded on demand; `device`, `queues`: its objects, the boundary to C
+//! - [`counts`]: counters of device work
 //!
 //! ```
 //! // Whether this host has what it needs.

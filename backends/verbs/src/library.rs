@@ -1,4 +1,4 @@
-//! libibverbs.so.1, loaded when this backend is opened. Posting and polling go by the tables of a device's context.
+//! Loads libibverbs.so.1 when the backend opens. Posts and polls use the function tables of a device's context.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use unipgas_verbs_sys::*;
 const NAME: &CStr = c"libibverbs.so.1";
 
 functions_of_library! {
-    /// The functions.
+    /// The library's functions.
     pub struct Library {
         fork_init = c"ibv_fork_init": fn() -> c_int;
         get_device_list = c"ibv_get_device_list": fn(*mut c_int) -> *mut *mut ibv_device;
@@ -43,16 +43,17 @@ functions_of_library! {
 }
 
 impl Library {
-    /// The one of this process. Errors: why there is none.
+    /// The library of this process. Errors: the reason why it is not usable.
     pub fn get() -> Result<&'static Library, String> {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
                 let library = Library::find(&dynamic::Library::load(NAME, Shown::ToNobody)?)?;
-                // Before memory is registered: where the kernel does not copy pinned pages for the child of a fork, they are kept from it. It fails where
-                // somebody has registered memory before, who has decided about this.
+                // Before registrations: a kernel that does not copy pinned pages at a fork then keeps them from the child. It fails if the program has
+                // registered
+                // memory before, and so has made its own choice.
                 // SAFETY:
-                // - takes nothing; it may be called at any time.
+                // - it has no arguments, and is valid at any time.
                 let refused = unsafe { (library.fork_init)() };
                 if refused != 0 {
                     tracing::debug!("verbs: ibv_fork_init: error {refused}");
@@ -63,14 +64,14 @@ impl Library {
             .map_err(String::clone)
     }
 
-    /// What the status of a completion means.
+    /// Text for the status of a completion.
     pub fn status(&self, status: u32) -> String {
         // SAFETY:
-        // - gives a C string that is never freed, whatever the number.
+        // - for any number, the result is null or a C string that is never freed.
         unsafe { text((self.wc_status_str)(status), status) }
     }
 
-    /// The name of an asynchronous event.
+    /// Name of an asynchronous event.
     pub fn event(&self, event: u32) -> String {
         // SAFETY:
         // - as above.
@@ -79,13 +80,13 @@ impl Library {
 }
 
 /// # Safety
-/// Null, or a C string that is never freed.
+/// `text` is null, or a C string that is never freed.
 unsafe fn text(text: *const c_char, number: u32) -> String {
     if text.is_null() {
         return format!("number {number}");
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `text` is a C string.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()

@@ -1,7 +1,7 @@
-//! Atomic operations that the device carries out: addition, reading and compare-and-swap of 8 bytes. Where it says that processors are atomic with it
-//! (IBV_ATOMIC_GLOB), the owner's agent carries out the others by its processor. A device that is atomic with itself alone (IBV_ATOMIC_HCA) is the only
-//! executor of regions that have [`Rights::DEVICE`](unipgas_core::region::Rights::DEVICE), and has no part in others. So all operations on a word are
-//! atomic with each other, whoever asks.
+//! Atomic operations that the device carries out: addition, read, and compare-and-swap of 8 bytes. If they are atomic with processors (IBV_ATOMIC_GLOB),
+//! the owner's agent carries out other operations by its processor. A device with IBV_ATOMIC_HCA is atomic only with itself. It is the only executor for
+//! regions with [`Rights::DEVICE`](unipgas_core::region::Rights::DEVICE), and is not used for other regions. So all operations on a word are atomic with
+//! each other, also between peers.
 
 use std::sync::Arc;
 
@@ -16,52 +16,52 @@ use crate::device::{Device, Mr};
 use crate::posting::{Ends, write};
 use unipgas_core::pages::Pages;
 
-/// A word that the device changes.
+/// Bytes of a word that the device can change.
 pub const WORD: usize = size_of::<u64>();
 
-/// Where results go that nobody wants.
+/// Memory for results that the caller ignores.
 pub struct Nowhere {
-    // Deregistered before the memory goes.
+    // First, because it deregisters the memory of the next field.
     mr: Mr,
     word: Pages,
 }
 
 impl Nowhere {
-    /// Registers a place. Errors: those of [`Device::register`].
+    /// Registers the memory. Errors: as [`Device::register`].
     pub fn new(device: &Arc<Device>) -> Result<Self> {
         let word = Pages::new(WORD)?;
         // SAFETY:
-        // - the memory goes after the registration, and nobody else looks at it.
+        // - the value owns the memory, and drops the registration first. This process never reads it.
         let mr = unsafe { device.register(word.base(), WORD, Rights::empty(), true) }?;
         Ok(Nowhere { mr, word })
     }
 
-    /// Where it is, and what the device calls that.
+    /// Its address and local key.
     pub fn place(&self) -> (u64, u32) {
         (self.word.base().expose_provenance() as u64, self.mr.lkey())
     }
 }
 
-/// What a device is asked to do.
+/// An operation of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Add(u64),
     CompareSwap(u64, u64),
 }
 
-/// An operation on a word of a peer's.
+/// An operation on a word of a peer.
 pub struct Atomic {
     what: What,
-    /// The word, and the key of its memory.
+    /// Address and remote key of the word.
     at: (u64, u32),
-    /// Where its old value goes, and what the device calls that.
+    /// Address and local key for its old value.
     into: (u64, u32),
-    /// After what was read before.
+    /// Waits for earlier reads.
     fence: bool,
 }
 
 impl Atomic {
-    /// `None`: devices do not do that.
+    /// Converts a request. `None`: devices lack the operation.
     ///
     /// # Safety
     /// The request's pointers are valid as [`AtomicRequest`] says.
@@ -78,7 +78,7 @@ impl Atomic {
             return None;
         }
         // SAFETY:
-        // - where an operation has operands there is one of 8 bytes (the caller's word).
+        // - contract of this call: an operation with operands has one of 8 bytes.
         let read = |from: *const u8| unsafe { from.cast::<u64>().read_unaligned() };
         let what = match request.op {
             AtomicOp::Sum => What::Add(read(request.operand)),
@@ -120,7 +120,7 @@ impl Own for Atomic {
         }
         let connection = Connection::of(&link);
         // SAFETY:
-        // - the result's place is valid until the operation is complete (contract of the operation).
+        // - contract of `Channel::atomic`: the place for the result is valid until completion.
         unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
     }
 }

@@ -1,4 +1,4 @@
-//! The send queue of a connection: what has been posted, in order, and what ends with it.
+//! The send queue of a connection: posted work requests in order, and the work that they complete.
 
 use std::ptr::null_mut;
 
@@ -12,70 +12,70 @@ use crate::queues::Pair;
 use crate::quick::{Chain, Lane};
 use crate::staged::{Staged, Staging};
 
-/// What a work request does beside moving bytes.
+/// Work that a work request completes.
 #[derive(Default)]
 pub enum Ends {
-    /// Nothing.
+    /// No work.
     #[default]
     Nothing,
-    /// Somebody is told of the end.
+    /// An operation.
     Access(Ticket),
-    /// The buffer is not read any more.
+    /// A message; its buffer becomes free.
     Message(#[expect(dead_code, reason = "dropped when it has ended")] Buffer),
-    /// The peer is there.
+    /// A probe of the peer.
     Probe,
-    /// The stream has ended, and the peer knows.
+    /// The close message.
     Close,
 }
 
 impl Ends {
-    /// Whether its end has to be known soon.
+    /// Whether its completion must be signaled.
     fn is_awaited(&self) -> bool {
         !matches!(self, Ends::Nothing)
     }
 }
 
-/// Whether a message takes a buffer of the peer's, of those that it has promised.
+/// Use of the peer's receive buffers by a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// It writes or reads memory only.
+    /// None: it only writes or reads memory.
     Nothing,
-    /// One that is promised.
+    /// A buffer that the peer has promised.
     Credit,
-    /// One that is kept for this.
+    /// A buffer that is reserved for credit and close messages.
     Reserve,
 }
 
-/// The queue of one connection.
+/// The send queue of a connection.
 pub struct SendQueue {
-    /// By the number of the work request, modulo the depth.
+    /// Indexed by the number of the work request, modulo the length.
     ends: Box<[Ends]>,
-    /// Work requests that there ever were.
+    /// Number of posted work requests.
     posted: u32,
-    /// Of these the ones that have ended.
+    /// Number of completed work requests.
     ended: u32,
-    /// Up to here ends are told.
+    /// Number of the last signaled work request.
     told: u32,
-    /// The last one that reads memory of the peer's.
+    /// Number of the last read of the peer's memory.
     read: u32,
-    /// Messages that the peer takes.
+    /// Messages that the peer has buffers for.
     pub credits: u32,
-    /// Messages of the peer's that have been read since it was told so.
+    /// Messages of the peer that were read since the last return of credits.
     pub owed: u32,
     /// The connection works.
     pub open: bool,
-    /// What it has done; of its requests those that have ended.
+    /// Counters. `requests` counts only completed work requests.
     pub counts: Counts,
-    /// Those of channels, for what they post quickly.
+    /// State of the channels' quick writes, indexed by lane.
     pub lanes: Vec<Lane>,
-    /// What is posted like that.
+    /// Work requests for quick writes.
     pub chain: Box<Chain>,
-    /// What waits for others.
+    /// Work requests that wait for a common doorbell.
     pub staged: Staged,
 }
 
 impl SendQueue {
-    /// Of a connection that is not open yet.
+    /// The queue of a connection that is not open yet.
     pub fn new(depth: u32, staging: Staging) -> Self {
         SendQueue {
             ends: (0..depth.next_power_of_two())
@@ -99,40 +99,40 @@ impl SendQueue {
         number as usize & (self.ends.len() - 1)
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub fn is_quiet(&self) -> bool {
         self.has_ended(self.posted)
     }
 
-    /// Whether the end of anything that is under way will be told.
+    /// Whether a signaled work request is in flight.
     pub fn is_watched(&self) -> bool {
         self.told.wrapping_sub(self.ended) as i32 > 0
     }
 
-    /// Whether a message can go now.
+    /// Whether a message can leave now.
     pub fn has_room(&self) -> bool {
         self.open && self.credits > 0 && self.has_places(1)
     }
 
-    /// Whether so many work requests can be posted.
+    /// Whether `count` work requests can be posted.
     #[inline(always)]
     pub fn has_places(&self, count: u32) -> bool {
         self.ends.len() as u32 - self.posted.wrapping_sub(self.ended) >= count
     }
 
-    /// The number of the last one of so many more.
+    /// Number of the last one of `count` more work requests.
     #[inline(always)]
     pub fn next(&self, count: u32) -> u32 {
         self.posted.wrapping_add(count)
     }
 
-    /// Whether nobody would know for long of the end of the one with this number.
+    /// Whether the work request with this number must be signaled, because too many before it are unsignaled.
     #[inline(always)]
     pub fn is_long_untold(&self, number: u32) -> bool {
         number.wrapping_sub(self.told) as usize >= self.ends.len() / 4
     }
 
-    /// All up to this number have been posted, the last ones by one call; of the last one's end the device `tells`.
+    /// Notes that all work requests up to this number are posted. `tells`: the last one is signaled.
     #[inline(always)]
     pub fn has_posted(&mut self, number: u32, tells: bool) {
         self.posted = number;
@@ -142,7 +142,7 @@ impl SendQueue {
         }
     }
 
-    /// What has been done until now.
+    /// Counters so far.
     pub fn counts(&self) -> Counts {
         let under_way = self.posted.wrapping_sub(self.ended);
         Counts {
@@ -151,7 +151,7 @@ impl SendQueue {
         }
     }
 
-    /// What keeps a write from being carried out while something is read that was asked for before.
+    /// Flag for a write. It makes the write wait if earlier reads are in flight.
     #[inline(always)]
     pub fn fence(&self) -> u32 {
         match self.has_ended(self.read) {
@@ -160,18 +160,18 @@ impl SendQueue {
         }
     }
 
-    /// The last one that was posted reads.
+    /// Notes that the last posted work request is a read.
     pub fn reads(&mut self) {
         self.read = self.posted;
     }
 
-    /// Whether the one with this number has ended.
+    /// Whether the work request with this number has completed.
     #[inline(always)]
     pub fn has_ended(&self, number: u32) -> bool {
         self.ended.wrapping_sub(number) as i32 >= 0
     }
 
-    /// Whether the device will tell of its end.
+    /// Whether a completion is due for it.
     pub fn will_tell(&self, number: u32) -> bool {
         self.told.wrapping_sub(number) as i32 >= 0
     }
@@ -181,20 +181,20 @@ impl SendQueue {
         (0..count).map(|nth| &self.ends[self.place(self.ended.wrapping_add(nth))])
     }
 
-    /// Whether the peer is being told that it is over.
+    /// Whether a close message is in flight.
     pub fn has_farewell(&self) -> bool {
         self.under_way().any(|ends| matches!(ends, Ends::Close))
     }
 
-    /// Whether the peer's memory, or this process's, may be read or written still.
+    /// Whether accesses to memory of this process, or of the peer, are in flight.
     pub fn has_accesses(&self) -> bool {
         self.under_way().any(|ends| matches!(ends, Ends::Access(_)))
     }
 
-    /// Posts the chain of `N` requests, of which the last one does what `ends` says. Errors: [`Error::NotNow`]; [`Error::PeerDead`].
+    /// Posts a chain of `N` requests. The last one completes `ends`. Errors: [`Error::NotNow`]; [`Error::PeerDead`].
     ///
     /// # Safety
-    /// As [`Pair::post`].
+    /// As for [`Pair::post`].
     #[inline]
     pub unsafe fn post<const N: usize>(
         &mut self,
@@ -220,7 +220,7 @@ impl SendQueue {
         if self.staged.takes_all() {
             for request in requests.iter() {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: the requests and their memory are valid.
                 unsafe { self.staged.keep(request) };
             }
         } else {
@@ -228,9 +228,9 @@ impl SendQueue {
                 requests[nth - 1].next = &raw mut requests[nth];
             }
             // SAFETY:
-            // - the caller's word; the chain lives as long as the array.
+            // - contract of this call, and the chain lives as long as the array.
             if !unsafe { pair.post(&mut requests[0]) } {
-                // A queue in the state of error takes nothing, and says so of what it has.
+                // A failed queue accepts no requests, and reports errors for the earlier ones.
                 return Err(Error::NotNow);
             }
             self.counts.doorbells += 1;
@@ -247,7 +247,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// What waits for others leaves. It fails where the queue is in the state of error, as what was posted before: its peer is lost, which is told.
+    /// Posts the staged work requests. In a failed queue, earlier work requests report errors, so that the peer is lost.
     pub fn ring(&mut self, pair: &Pair) {
         self.counts.doorbells += 1;
         if !self.staged.ring(pair) {
@@ -257,9 +257,9 @@ impl SendQueue {
         }
     }
 
-    /// All up to this one have ended.
+    /// Completes all work requests up to this number.
     pub fn end(&mut self, number: u32, mut tell: impl FnMut(Ends)) {
-        // What a device says wrongly is ignored.
+        // Impossible numbers are ignored.
         if number.wrapping_sub(self.ended) > self.posted.wrapping_sub(self.ended) {
             return;
         }
@@ -275,7 +275,7 @@ impl SendQueue {
     }
 }
 
-/// A write of `place` to an address of the peer's.
+/// A write of `place` to an address of the peer.
 pub fn write(place: &mut ibv_sge, to: (u64, u32)) -> ibv_send_wr {
     let none = place.length == 0;
     ibv_send_wr {
@@ -292,7 +292,7 @@ pub fn write(place: &mut ibv_sge, to: (u64, u32)) -> ibv_send_wr {
     }
 }
 
-/// An address of the peer's, and its key.
+/// An address of the peer, and its key.
 pub fn far((address, key): (u64, u32)) -> wr_union {
     wr_union {
         remote_addr: address,

@@ -1,4 +1,4 @@
-//! Completion queues, the descriptor that tells of them, and queue pairs.
+//! Completion queues, their event channel, and queue pairs.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -15,36 +15,37 @@ use crate::device::{Device, errno, lacks, never_wait};
 use crate::receive::SharedQueue;
 use crate::wire::Ends;
 
-/// Completions that are taken at once.
+/// Completions per poll.
 pub const AT_ONCE: usize = 16;
 
-/// A request that is not answered is sent again so often: a peer that has not answered for about four seconds is dead, unless users have another wish. Not 7, which is for ever where the device is rdma_rxe.
+/// Retries of an unanswered request. With the default timeout, a peer without an answer for about four seconds is dead. Not 7, which means no limit
+/// with rdma_rxe.
 const RETRIES: u8 = 6;
-/// Where a peer has no buffer for a message it is sent again for ever; credits keep that from happening.
+/// Retries if the peer has no receive buffer: no limit. Credits prevent this case.
 const RNR_RETRIES: u8 = 7;
-/// How long to wait then: 0.64 ms.
+/// Code of the delay before such a retry: 0.64 ms.
 const RNR_TIMER: u8 = 12;
 const HOPS: u8 = 64;
 
-/// Tells of completions.
+/// Reports completions by a descriptor.
 pub struct Channel {
     raw: NonNull<ibv_comp_channel>,
     device: Arc<Device>,
 }
 
 // SAFETY:
-// - verbs may be called by any thread.
+// - contract of verbs: calls are valid on any thread.
 unsafe impl Send for Channel {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Channel {}
 
 impl Channel {
-    /// A new one. Errors: [`Error::Os`].
+    /// Creates a channel. Errors: [`Error::Os`].
     pub fn open(device: &Arc<Device>) -> Result<Arc<Self>> {
         let library = device.library();
         // SAFETY:
-        // - an open context.
+        // - the context is open.
         let raw = unsafe { (library.create_comp_channel)(device.context.raw.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(|| errno("ibv_create_comp_channel"))?;
         let channel = Channel {
@@ -52,17 +53,17 @@ impl Channel {
             device: device.clone(),
         };
         // SAFETY:
-        // - the channel's own descriptor.
+        // - the channel owns the descriptor.
         unsafe { never_wait((*raw.as_ptr()).fd) }?;
         Ok(Arc::new(channel))
     }
 
-    /// Takes what its descriptor has told.
+    /// Takes and acknowledges all events.
     pub fn hear(&self) {
         let library = self.device.library();
         let (mut cq, mut context) = (null_mut(), null_mut());
         // SAFETY:
-        // - an event names a queue, which waits for the event to be acknowledged before it goes.
+        // - an event names a completion queue, and a queue is destroyed only after the acknowledgement.
         unsafe {
             while (library.get_cq_event)(self.raw.as_ptr(), &raw mut cq, &raw mut context) == 0 {
                 (library.ack_cq_events)(cq, 1);
@@ -74,7 +75,7 @@ impl Channel {
 impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY:
-        // - the channel's, which lives as long as `self`.
+        // - the descriptor belongs to the channel, which lives as long as `self`.
         unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
     }
 }
@@ -82,7 +83,7 @@ impl AsFd for Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         // SAFETY:
-        // - made once; its queues keep it.
+        // - created once. Its queues keep the channel, so they are gone.
         let failed = unsafe { (self.device.library().destroy_comp_channel)(self.raw.as_ptr()) };
         debug_assert_eq!(failed, 0, "a completion channel is in use");
     }
@@ -93,25 +94,25 @@ pub struct Cq {
     pub raw: NonNull<ibv_cq>,
     poll: poll_cq,
     arm: req_notify_cq,
-    /// Work requests that may end here.
+    /// Free places for work requests.
     room: AtomicU32,
     channel: Arc<Channel>,
 }
 
 // SAFETY:
-// - verbs may be called by any thread.
+// - contract of verbs: calls are valid on any thread.
 unsafe impl Send for Cq {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Cq {}
 
 impl Cq {
-    /// One with room for so many. Errors: [`Error::Os`].
+    /// Creates a queue with `room` places. Errors: [`Error::Exhausted`], [`Error::Os`], [`Error::Unreachable`].
     pub fn open(channel: &Arc<Channel>, room: u32) -> Result<Arc<Self>> {
         let context = channel.device.context.raw.as_ptr();
         let entries = c_int::try_from(room).unwrap_or(c_int::MAX);
         // SAFETY:
-        // - an open context and channel; contexts have the functions of their device.
+        // - the context and the channel are open. A context holds its device's function table.
         unsafe {
             let create = channel.device.library().create_cq;
             let raw = create(context, entries, null_mut(), channel.raw.as_ptr(), 0);
@@ -131,7 +132,7 @@ impl Cq {
         }
     }
 
-    /// Whether so many more work requests may end here; they do from now on.
+    /// Reserves places for `count` work requests. False: there is no room.
     pub fn claim(&self, count: u32) -> bool {
         let less = |room: u32| room.checked_sub(count);
         self.room
@@ -139,17 +140,17 @@ impl Cq {
             .is_ok()
     }
 
-    /// What [`claim`](Cq::claim) has taken.
+    /// Returns places from [`claim`](Cq::claim).
     pub fn give_back(&self, count: u32) {
         self.room.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// What has ended; whether there may be more.
+    /// Polls up to [`AT_ONCE`] completions. True: there may be more.
     #[inline]
     pub fn poll(&self, mut tell: impl FnMut(&ibv_wc)) -> bool {
         let mut found = [const { MaybeUninit::<ibv_wc>::uninit() }; AT_ONCE];
         // SAFETY:
-        // - room for so many.
+        // - `found` has `AT_ONCE` elements.
         let count = unsafe {
             (self.poll)(
                 self.raw.as_ptr(),
@@ -160,16 +161,16 @@ impl Cq {
         let count = usize::try_from(count).unwrap_or(0).min(AT_ONCE);
         for one in &found[..count] {
             // SAFETY:
-            // - the call has filled so many.
+            // - the call has filled `count` elements.
             tell(unsafe { one.assume_init_ref() });
         }
         count == AT_ONCE
     }
 
-    /// The channel tells of the next completion.
+    /// The channel reports the next completion.
     pub fn arm(&self) {
         // SAFETY:
-        // - an open queue.
+        // - the queue is open.
         unsafe { (self.arm)(self.raw.as_ptr(), 0) };
     }
 }
@@ -177,50 +178,50 @@ impl Cq {
 impl Drop for Cq {
     fn drop(&mut self) {
         // SAFETY:
-        // - made once; queue pairs keep theirs; all events have been acknowledged when they were heard.
+        // - created once. Its queue pairs keep the queue, so they are gone. `Channel::hear` has acknowledged its events.
         let failed = unsafe { (self.channel.device.library().destroy_cq)(self.raw.as_ptr()) };
         debug_assert_eq!(failed, 0, "a completion queue is in use");
     }
 }
 
-/// What a queue pair needs.
+/// Parts of a queue pair.
 pub struct Parts<'a> {
     pub device: &'a Arc<Device>,
     pub port: &'a Port,
-    /// Where what it sends ends: room for `depth` has been claimed.
+    /// Queue for completions of sends, with `depth` claimed places.
     pub sends: Arc<Cq>,
     pub receives: &'a Arc<Cq>,
     pub shared: &'a Arc<SharedQueue>,
-    /// Work requests that may be under way.
+    /// Maximum work requests in flight.
     pub depth: u32,
-    /// Bytes that a work request takes along.
+    /// Maximum inline bytes of a work request.
     pub inline: u32,
 }
 
-/// A reliable connection's end.
+/// One end of a reliable connection.
 pub struct Pair {
     raw: NonNull<ibv_qp>,
     post: post_send,
-    /// By which the peer knows it.
+    /// Its number for the peer.
     pub number: u32,
     depth: u32,
     process: u32,
     sends: Arc<Cq>,
-    // It leads there until it is gone.
+    // Kept until the queue pair is destroyed.
     _receives: Arc<Cq>,
     _shared: Arc<SharedQueue>,
     device: Arc<Device>,
 }
 
 // SAFETY:
-// - verbs may be called by any thread.
+// - contract of verbs: calls are valid on any thread.
 unsafe impl Send for Pair {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Pair {}
 
 impl Pair {
-    /// One that is not connected. What it cannot have is given back. Errors: [`Error::Os`].
+    /// Creates a queue pair that is not connected. After a failure, the claimed places are free again. Errors: [`Error::Exhausted`], [`Error::Os`].
     pub fn open(parts: Parts<'_>) -> Result<Self> {
         let (device, depth) = (parts.device.clone(), parts.depth);
         let mut attributes = ibv_qp_init_attr {
@@ -240,14 +241,14 @@ impl Pair {
         };
         let create = device.library().create_qp;
         // SAFETY:
-        // - all that the attributes name is open, and kept.
+        // - all objects in the attributes are open, and `Pair` keeps them.
         let raw = unsafe { create(device.pd.as_ptr(), &raw mut attributes) };
         let Some(raw) = NonNull::new(raw) else {
             parts.sends.give_back(depth);
             return Err(lacks("queue pairs", "ibv_create_qp"));
         };
         // SAFETY:
-        // - contexts have the functions of their device.
+        // - a context holds its device's function table.
         let (post, number) = unsafe {
             (
                 (*device.context.raw.as_ptr()).ops.post_send,
@@ -276,7 +277,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Connects it with the other side's. Errors: [`Error::Os`].
+    /// Connects it with the peer's queue pair. Errors: [`Error::Os`].
     pub fn connect(&self, port: &Port, own: &Ends, theirs: &Ends) -> Result<()> {
         let [ready, sends] = connected(port, own, theirs);
         self.modify(
@@ -300,7 +301,7 @@ impl Pair {
         )
     }
 
-    /// From now on it moves nothing: neither side reads or writes memory by it.
+    /// Stops the queue pair: afterwards, neither side accesses memory by it.
     pub fn stop(&self) {
         if let Err(error) = self.modify(attr(IBV_QPS_ERR), IBV_QP_STATE) {
             tracing::debug!("verbs: {error}");
@@ -309,7 +310,7 @@ impl Pair {
 
     fn modify(&self, mut to: ibv_qp_attr, mask: u32) -> Result<()> {
         // SAFETY:
-        // - an open queue pair; the attributes live through the call.
+        // - the queue pair is open. The attributes live through the call.
         let failed = unsafe {
             (self.device.library().modify_qp)(self.raw.as_ptr(), &raw mut to, mask as c_int)
         };
@@ -325,15 +326,15 @@ impl Pair {
         }
     }
 
-    /// Posts a chain of work requests, by one doorbell. False: it takes none, and none has been posted.
+    /// Posts a chain of work requests by one doorbell. False: the queue pair accepts none, and none is posted.
     ///
     /// # Safety
-    /// The requests and what they lead to live through the call; the memory that they name by keys until they have ended.
+    /// The requests, and all that they point to, are valid in the call. Memory that they name by keys is valid until completion.
     #[inline]
     pub unsafe fn post(&self, first: &mut ibv_send_wr) -> bool {
         let mut bad = null_mut();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the chain is valid.
         unsafe { (self.post)(self.raw.as_ptr(), first, &raw mut bad) == 0 }
     }
 }
@@ -341,11 +342,11 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         if self.process != process::id() {
-            // It is the parent's.
+            // The queue pair belongs to the parent process.
             return;
         }
         // SAFETY:
-        // - made once.
+        // - created once.
         let failed = unsafe { (self.device.library().destroy_qp)(self.raw.as_ptr()) };
         if failed != 0 {
             tracing::debug!("verbs: ibv_destroy_qp: error {failed}");
@@ -356,13 +357,13 @@ impl Drop for Pair {
 
 fn attr(state: u32) -> ibv_qp_attr {
     // SAFETY:
-    // - zeros are attributes.
+    // - zeros are valid attributes.
     let mut attributes: ibv_qp_attr = unsafe { std::mem::zeroed() };
     attributes.qp_state = state;
     attributes
 }
 
-/// What makes a queue pair ready to receive from the other side's, and then to send.
+/// Attributes for the transition to ready-to-receive, and then to ready-to-send.
 pub(crate) fn connected(port: &Port, own: &Ends, theirs: &Ends) -> [ibv_qp_attr; 2] {
     let mut ready = attr(IBV_QPS_RTR);
     ready.path_mtu = port.mtu.min(theirs.mtu.into());

@@ -1,5 +1,5 @@
-//! Writes of whose ends nobody is told one by one: those of a channel to a peer have ended when the last one has, as a connection carries them out in
-//! order. So each costs the number of that one, in a lane that the channel has on the connection.
+//! Unsignaled writes. A connection carries them out in order, so the last write of a channel to a peer completes all earlier ones. The state of each
+//! channel on a connection is one number, in its lane.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,36 +16,36 @@ use crate::posting::{Ends, SendQueue, Takes, write};
 use crate::region::{connection, far};
 use crate::wire::{self, Kind};
 
-/// What is under way by a channel.
+/// Quick writes of a channel.
 pub struct Quick {
-    /// Its lane on each connection.
+    /// Index of its lane in all connections.
     lane: u32,
     used: Mutex<Used>,
-    /// Connections by which some may be under way.
+    /// Number of connections with writes in flight.
     pending: AtomicUsize,
     failures: Mutex<Vec<Error>>,
 }
 
 #[derive(Default)]
 struct Used {
-    /// Connections on which the channel has a lane.
+    /// Connections with a lane of this channel.
     all: Vec<Option<Arc<Connection>>>,
-    /// Those of them by which some may be under way.
+    /// Indices in `all` of connections with writes in flight.
     busy: Vec<u32>,
 }
 
-/// Of a channel, on a connection.
+/// State of a channel on a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lane {
-    /// The last of its work requests.
+    /// Number of its last work request.
     last: u32,
-    /// The place of the connection among those that the channel uses, and one; 0: it does not.
+    /// Index of the connection in the channel's list, plus one. 0: the channel does not use the connection.
     place: u32,
-    /// The channel knows that there are some.
+    /// The channel has the connection in its busy list.
     busy: bool,
 }
 
-/// Work requests of a write and its word that are filled in and posted again and again.
+/// Reusable work requests of a write and its word.
 pub struct Chain {
     places: [ibv_sge; 2],
     requests: [ibv_send_wr; 2],
@@ -53,11 +53,11 @@ pub struct Chain {
 }
 
 // SAFETY:
-// - the addresses in it lead into itself, and to what lives through a call.
+// - its pointers lead into itself, or to memory that is valid in a call.
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// A new one, which stays where it is.
+    /// A new chain, at a stable address.
     pub fn new() -> Box<Self> {
         let none = ibv_sge {
             addr: 0,
@@ -83,20 +83,20 @@ impl Chain {
     }
 }
 
-/// What has come of it.
+/// Result of a post.
 enum Posted {
-    /// It is under way.
+    /// The write is in flight.
     Yes,
-    /// It is, and the channel, which has the connection at this place, does not know that.
+    /// As `Yes`, and the channel must mark its connection with this index as busy.
     First(u32),
-    /// Nothing has been done: there is no room.
+    /// No room; nothing is posted.
     No,
-    /// There is no lane.
+    /// The channel has no lane; nothing is posted.
     Never,
 }
 
 impl SendQueue {
-    /// Posts it: the `DATA`, if there are any, and the `WORD`, if there is one.
+    /// Posts a write: with data if `DATA`, with a word if `WORD`.
     ///
     /// # Safety
     /// The bytes are valid.
@@ -139,7 +139,7 @@ impl SendQueue {
         last.wr_id = name;
         let first = if DATA { data } else { word };
         // SAFETY:
-        // - the chain lives in a box; the bytes and the value are taken in the call (the caller's word).
+        // - contract of this call: the bytes are valid. They and the value are inline, so they are copied in the call. The chain is in a box.
         if !unsafe { connection.pair.post(first) } {
             return Posted::No;
         }
@@ -158,7 +158,7 @@ impl SendQueue {
     }
 }
 
-/// A place of the data, or of the word, in a chain.
+/// Sets the destination of a request.
 #[inline(always)]
 fn aim(request: &mut ibv_send_wr, to: &Remote<'_>) {
     let (address, key) = far(to.region, to.offset);
@@ -167,7 +167,7 @@ fn aim(request: &mut ibv_send_wr, to: &Remote<'_>) {
 }
 
 impl Quick {
-    /// Of a channel, whose lane on all connections has this number.
+    /// Quick writes of a channel with this lane index.
     pub fn new(lane: u32) -> Self {
         Quick {
             lane,
@@ -177,7 +177,7 @@ impl Quick {
         }
     }
 
-    /// The number of its lane.
+    /// Index of its lane.
     pub fn lane(&self) -> u32 {
         self.lane
     }
@@ -191,13 +191,13 @@ impl Quick {
         let QuickPut { len, dst, .. } = *put;
         let connection = connection(dst.region);
         let mut queue = connection.queue();
-        // Under the lock: what the peer is told about a region that it has released follows this, or has been told.
+        // Under the lock: a message to the peer about a released region is either sent already, or follows this write.
         if !dst.region.allows(dst.offset, len, Rights::WRITE) {
             return false;
         }
         let lane = self.lane;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid.
         let posted = unsafe {
             match &put.notice {
                 None if len == 0 => return false,
@@ -228,7 +228,7 @@ impl Quick {
         }
     }
 
-    /// From now on there is a lane.
+    /// Adds a lane on the connection with this number.
     #[cold]
     fn begin(&self, net: &Net, number: u32) {
         let Some(connection) = net.find(number) else {
@@ -236,7 +236,7 @@ impl Quick {
         };
         let all = &mut self.used.lock().all;
         let at = self.lane as usize;
-        // What the device has of those that have ended goes.
+        // Releases ended connections, so that their device objects are destroyed.
         for place in all.iter_mut() {
             if place.as_ref().is_some_and(|one| leave(one, at)) {
                 *place = None;
@@ -259,13 +259,13 @@ impl Quick {
         all[place] = Some(connection);
     }
 
-    /// To how many peers some may be under way.
+    /// Number of peers with writes in flight.
     #[inline]
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Looks which have ended, and asks for the ends of the others.
+    /// Checks for completions, and requests the missing ones.
     pub fn settle(&self) {
         let Used { all, busy } = &mut *self.used.lock();
         busy.retain(|place| {
@@ -286,7 +286,7 @@ impl Quick {
                 return false;
             }
             if !queue.will_tell(last) {
-                // Where there is no place for this, there is a work request whose end is told.
+                // If the queue is full, it contains signaled work requests anyway.
                 let _ = acknowledge(&mut queue, connection);
             }
             true
@@ -298,7 +298,7 @@ impl Quick {
         self.failures.lock().pop()
     }
 
-    /// Nobody asks any more.
+    /// Removes the lanes of the channel, which is closed.
     pub fn end(&self) {
         for connection in self.used.lock().all.iter().flatten() {
             connection.queue().lanes[self.lane as usize] = Lane::default();
@@ -306,7 +306,7 @@ impl Quick {
     }
 }
 
-/// Gives up the lane on a connection that has ended, unless its channel has not been told of all that was posted there.
+/// Removes the lane on an ended connection, unless the channel has yet to handle its writes there. True: removed.
 fn leave(connection: &Connection, lane: usize) -> bool {
     let mut queue = connection.queue();
     let leaves = connection.has_ended() && !queue.lanes[lane].busy;
@@ -316,7 +316,7 @@ fn leave(connection: &Connection, lane: usize) -> bool {
     leaves
 }
 
-/// A write of nothing, whose end says that everything before it has ended.
+/// Posts a signaled empty write. Its completion covers all earlier writes.
 fn acknowledge(queue: &mut SendQueue, connection: &Connection) -> Result<()> {
     let mut nothing = ibv_sge {
         addr: 0,
@@ -325,7 +325,7 @@ fn acknowledge(queue: &mut SendQueue, connection: &Connection) -> Result<()> {
     };
     let request = write(&mut nothing, (0, 0));
     // SAFETY:
-    // - no memory is named.
+    // - the request names no memory.
     unsafe {
         let chain = (connection.number, &mut [request]);
         queue.post(&connection.pair, chain, Takes::Nothing, Ends::Probe)

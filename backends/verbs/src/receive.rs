@@ -1,4 +1,4 @@
-//! The shared receive queue, and its buffers: as many as all peers together may use up.
+//! The shared receive queue and its buffers: as many as the credits of all peers.
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::buffers::{MESSAGE, Pool};
 use crate::device::{Device, lacks};
 use crate::queues::AT_ONCE;
 
-/// Buffers that are registered together.
+/// Number of buffers in a registration.
 const TOGETHER: u32 = 256;
 
-/// The queue.
+/// The shared receive queue.
 pub struct SharedQueue {
     pub raw: NonNull<ibv_srq>,
     post: post_srq_recv,
@@ -21,14 +21,14 @@ pub struct SharedQueue {
 }
 
 // SAFETY:
-// - verbs may be called by any thread.
+// - contract of verbs: calls are valid on any thread.
 unsafe impl Send for SharedQueue {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for SharedQueue {}
 
 impl SharedQueue {
-    /// With room for `depth` buffers. Errors: [`Error::Os`].
+    /// Creates a queue with `depth` places. Errors: [`Error::Exhausted`], [`Error::Os`].
     pub fn open(device: &Arc<Device>, depth: u32) -> Result<Arc<Self>> {
         let mut attributes = ibv_srq_init_attr {
             srq_context: null_mut(),
@@ -39,7 +39,7 @@ impl SharedQueue {
             },
         };
         // SAFETY:
-        // - an open domain; the attributes live through the call; contexts have the functions of their device.
+        // - the domain is open, and the attributes live through the call. A context holds its device's function table.
         unsafe {
             let raw = (device.library().create_srq)(device.pd.as_ptr(), &raw mut attributes);
             let raw = NonNull::new(raw)
@@ -57,13 +57,13 @@ impl SharedQueue {
 impl Drop for SharedQueue {
     fn drop(&mut self) {
         // SAFETY:
-        // - made once; queue pairs keep theirs.
+        // - created once. Its queue pairs keep the queue, so they are gone.
         let failed = unsafe { (self.device.library().destroy_srq)(self.raw.as_ptr()) };
         debug_assert_eq!(failed, 0, "a shared receive queue is in use");
     }
 }
 
-/// The buffers of the queue. After [`stop`](Receives::stop), or with the last queue pair, nobody writes there.
+/// The buffers of the queue. The device writes to them until the last queue pair is stopped.
 pub struct Receives {
     shared: Arc<SharedQueue>,
     pool: Pool,
@@ -74,7 +74,7 @@ pub struct Receives {
 }
 
 impl Receives {
-    /// None yet.
+    /// No buffers yet.
     pub fn new(shared: Arc<SharedQueue>, depth: u32) -> Self {
         Receives {
             pool: Pool::new(&shared.device, TOGETHER, true),
@@ -86,7 +86,7 @@ impl Receives {
         }
     }
 
-    /// A peer may use up so many more. Errors: [`Error::Exhausted`], [`Error::Os`].
+    /// Adds `count` buffers for a peer. Errors: [`Error::Exhausted`], [`Error::Os`].
     pub fn more(&mut self, count: u32) -> Result<()> {
         if self.wanted + count > self.depth {
             return Err(Error::Exhausted(format!(
@@ -102,12 +102,12 @@ impl Receives {
         Ok(())
     }
 
-    /// So many less.
+    /// Removes `count` buffers of a peer.
     pub fn fewer(&mut self, count: u32) {
         self.wanted = self.wanted.saturating_sub(count);
     }
 
-    /// All buffers go: no queue pair works any more that could write there.
+    /// Frees all buffers. Only after all queue pairs have stopped.
     pub fn give_back(&mut self) {
         let device = self.shared.device.clone();
         self.pool = Pool::new(&device, TOGETHER, true);
@@ -115,26 +115,26 @@ impl Receives {
         (self.posted, self.wanted, self.depth) = (0, 0, 0);
     }
 
-    /// A message has come into this buffer.
+    /// Content of a buffer with a received message.
     pub fn bytes(&self, number: u64, len: usize) -> &[u8] {
         let Some(at) = self.pool.at(number as u32) else {
             return &[];
         };
         // SAFETY:
-        // - the queue has given the buffer back; nobody writes there before it is posted again, for which this must be exclusive.
+        // - the queue has returned the buffer. A new post needs exclusive access to `self`, so the device does not write meanwhile.
         unsafe { std::slice::from_raw_parts(at.0, len.min(MESSAGE)) }
     }
 
-    /// The queue has given it back, and it has been read.
+    /// Takes a buffer back from the queue, after its message is read.
     pub fn is_read(&mut self, number: u64) {
-        // Nothing comes back where all have gone.
+        // After `give_back`, no buffers exist.
         if self.posted > 0 {
             self.posted -= 1;
             self.free.push(number as u32);
         }
     }
 
-    /// Posts as many as are wanted.
+    /// Posts buffers up to the wanted number.
     pub fn fill(&mut self) {
         while self.posted < self.wanted {
             let want = ((self.wanted - self.posted) as usize)
@@ -146,10 +146,10 @@ impl Receives {
         }
     }
 
-    /// So many of those that are free, by one call.
+    /// Posts `count` free buffers by one call. False: the queue has not accepted all.
     fn post(&mut self, count: usize) -> bool {
         // SAFETY:
-        // - zeros are such structures.
+        // - zeros are valid structures.
         let (mut places, mut requests): ([ibv_sge; AT_ONCE], [ibv_recv_wr; AT_ONCE]) =
             unsafe { std::mem::zeroed() };
         let first = self.free.len() - count;
@@ -175,7 +175,7 @@ impl Receives {
         }
         let mut bad = null_mut();
         // SAFETY:
-        // - the requests live through the call; the buffers are the queue's from now on, and live as long.
+        // - the requests live through the call. The buffers belong to the queue now, and live as long.
         let failed = unsafe {
             (self.shared.post)(
                 self.shared.raw.as_ptr(),

@@ -1,4 +1,4 @@
-//! Registered memory: what the device knows of it, and what peers are told.
+//! Registered memory: its keys, and its description for peers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::net::Net;
 /// Registers memory with the device. `write`: operations of this process write there.
 ///
 /// # Safety
-/// `len` bytes at `base` are valid until what this gives is dropped.
+/// `len` bytes at `base` are valid until the result is dropped.
 pub unsafe fn register(
     net: &Arc<Net>,
     base: *mut u8,
@@ -24,7 +24,7 @@ pub unsafe fn register(
         return Ok(OwnPart::default());
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call, which is the same.
     let mr = unsafe { net.device.register(base, len, rights, write) }?;
     let mut told = mr.rkey().to_le_bytes().to_vec();
     told.push(
@@ -39,15 +39,15 @@ pub unsafe fn register(
     Ok(OwnPart {
         told,
         desc: operand.name,
-        // The name ends before the registration.
+        // The operand's name ends before the registration.
         keeps: Some(Box::new((operand, mr))),
     })
 }
 
-/// Beside the key: the owner's device carries out atomic operations there.
+/// Flag beside the key: the owner's device carries out atomic operations.
 const BY_DEVICE: u64 = 1 << 32;
 
-/// What its owner has told: the key, with [`BY_DEVICE`], where it begins, and the connection with him.
+/// Reads the owner's description: the key with [`BY_DEVICE`], and the address of the first byte. Adds the connection to the owner.
 pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     let connection: *const Connection = Connection::of(link);
     let connection = connection.expose_provenance() as u64;
@@ -55,10 +55,10 @@ pub fn imported(link: &Link, told: &[u8]) -> Result<[u64; 3]> {
     Ok([key, base, connection])
 }
 
-/// The key, and where the memory begins.
+/// The key with [`BY_DEVICE`], and the address of the first byte.
 pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     if told.is_empty() {
-        // Nothing is there to be read or written.
+        // An empty region.
         return Ok([0, 0]);
     }
     let (key, base) = told.split_first_chunk().ok_or(Error::StaleRegion)?;
@@ -68,24 +68,24 @@ pub(crate) fn said(told: &[u8]) -> Result<[u64; 2]> {
     Ok([key, u64::from_le_bytes(base)])
 }
 
-/// The address and the key by which its owner's device knows what lies at `offset` of the region.
+/// Address and remote key of the byte at `offset` of the region.
 #[inline]
 pub fn far(region: &RemoteRegion, offset: usize) -> (u64, u32) {
     let [_, key, base, _] = region.parts().detail;
     (base.wrapping_add(offset as u64), key as u32)
 }
 
-/// Whether its owner's device carries out the atomic operations that devices have.
+/// Whether the owner's device carries out the atomic operations that devices support.
 #[inline]
 pub fn is_by_device(region: &RemoteRegion) -> bool {
     region.parts().detail[1] & BY_DEVICE != 0
 }
 
-/// The connection with its owner.
+/// The connection to the owner of the region.
 #[inline]
 pub fn connection(region: &RemoteRegion) -> &Connection {
     let at = region.parts().detail[3] as usize;
     // SAFETY:
-    // - put there by `imported`; the region keeps the link, and that its connection.
+    // - `imported` exposed this address. The region keeps the link, and the link keeps its connection.
     unsafe { &*std::ptr::with_exposed_provenance(at) }
 }

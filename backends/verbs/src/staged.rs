@@ -1,4 +1,4 @@
-//! Work requests that wait for others, to leave with them by one doorbell.
+//! Work requests that wait for a common doorbell.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use unipgas_verbs_sys::*;
 use crate::connection::INLINE;
 use crate::queues::Pair;
 
-/// No more wait.
+/// Number of waiting work requests that rings the doorbell.
 const MOST: usize = 32;
 
 struct One {
     request: ibv_send_wr,
     place: ibv_sge,
-    /// Bytes that were to be taken in the call.
+    /// Copy of the inline bytes.
     inline: [u8; INLINE],
 }
 
-/// Connections of a process on which some wait.
+/// Number of connections in the process with staged work requests.
 pub type Staging = Arc<AtomicUsize>;
 
-/// Those of one connection, in order.
+/// Staged work requests of one connection, in order.
 pub struct Staged {
     all: Vec<One>,
-    /// So many callers have more to post.
+    /// Number of callers that will post more.
     held: u32,
     staging: Staging,
 }
@@ -37,11 +37,11 @@ impl Drop for Staged {
 }
 
 // SAFETY:
-// - the addresses in it lead into itself, and to memory that is valid until the operations have ended.
+// - its pointers lead into itself, or to memory that is valid until completion.
 unsafe impl Send for Staged {}
 
 impl Staged {
-    /// Of a connection of the process that counts in `staging` which have some.
+    /// An empty list. `staging` counts the connections with staged work requests.
     pub fn new(staging: Staging) -> Self {
         Staged {
             all: Vec::new(),
@@ -50,7 +50,7 @@ impl Staged {
         }
     }
 
-    /// None wait any more.
+    /// Empties the list.
     fn are_none(&mut self) {
         if !self.all.is_empty() {
             self.all.clear();
@@ -58,36 +58,36 @@ impl Staged {
         }
     }
 
-    /// Whether what is posted has to come here.
+    /// Whether new work requests must be staged.
     #[inline(always)]
     pub fn takes_all(&self) -> bool {
         self.held > 0 || self.has_some()
     }
 
-    /// Whether any waits.
+    /// Whether work requests are staged.
     pub fn has_some(&self) -> bool {
         !self.all.is_empty()
     }
 
-    /// Somebody has more to post.
+    /// A caller will post more.
     pub fn hold(&mut self) {
         self.held += 1;
     }
 
-    /// It has been posted. Others may come still.
+    /// A caller has posted all. Others may still post.
     pub fn let_go(&mut self) {
         self.held -= 1;
     }
 
-    /// Whether it is time.
+    /// Whether the doorbell is due.
     pub fn is_due(&self) -> bool {
         self.all.len() >= MOST || self.held == 0 && self.has_some()
     }
 
-    /// Keeps one.
+    /// Stages a work request.
     ///
     /// # Safety
-    /// What the request leads to is valid, and, unless it is inline, stays so until the operation has ended.
+    /// All that the request points to is valid, and remains so until completion. Inline bytes need to be valid only in the call.
     pub unsafe fn keep(&mut self, request: &ibv_send_wr) {
         let mut place = ibv_sge {
             addr: 0,
@@ -96,7 +96,7 @@ impl Staged {
         };
         if request.num_sge > 0 {
             // SAFETY:
-            // - one place is there (the caller's word).
+            // - contract of this call: `sg_list` has one element.
             place = unsafe { *request.sg_list };
         }
         let mut inline = [0; INLINE];
@@ -104,7 +104,7 @@ impl Staged {
             let from: *const u8 = std::ptr::with_exposed_provenance(place.addr as usize);
             let len = (place.length as usize).min(INLINE);
             // SAFETY:
-            // - so many bytes are there (the caller's word), and have room.
+            // - contract of this call: the inline bytes are valid. The array has room for `len`.
             unsafe { inline.as_mut_ptr().copy_from_nonoverlapping(from, len) };
         }
         if self.all.is_empty() {
@@ -117,7 +117,7 @@ impl Staged {
         });
     }
 
-    /// All leave. False: the device takes none.
+    /// Posts all staged work requests. False: the queue pair accepts none.
     pub fn ring(&mut self, pair: &Pair) -> bool {
         let mut next: *mut ibv_send_wr = null_mut();
         for one in self.all.iter_mut().rev() {
@@ -132,7 +132,7 @@ impl Staged {
             return true;
         };
         // SAFETY:
-        // - the chain lives through the call; the rest is the word of who has kept them.
+        // - the chain lives through the call. Contract of `keep`: the memory is valid until completion.
         let posted = unsafe { pair.post(&mut first.request) };
         self.are_none();
         posted

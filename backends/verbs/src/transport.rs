@@ -1,4 +1,4 @@
-//! This process's place in the network.
+//! The transport over verbs.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::endpoint::Endpoint;
 use crate::net::{DEPTH, Net};
 use crate::region;
 
-/// What the agent knows of it.
+/// The network under the agent.
 struct Fabric {
     net: Arc<Net>,
 }
@@ -89,7 +89,7 @@ impl Network for Fabric {
     }
 
     fn requests_wait_for(&self) -> After {
-        // Messages come after writes.
+        // Messages stay behind earlier writes.
         After::READS
     }
 
@@ -98,16 +98,16 @@ impl Network for Fabric {
     }
 }
 
-/// This process's place.
+/// This process's place in the network.
 pub struct Verbs {
-    /// Until this one is dropped.
+    /// `None` only during the drop.
     streams: Option<Streams>,
     net: Arc<Net>,
 }
 
 impl Verbs {
-    /// By the device that fits best, or that UNIPGAS_VERBS_DEVICE says. Errors: [`Error::Unreachable`]: why there is none;
-    /// [`Error::InvalidArgument`], [`Error::Os`].
+    /// Opens the best device, or the device of UNIPGAS_VERBS_DEVICE. Errors: [`Error::Unreachable`] with the reason;
+    /// [`Error::InvalidArgument`], [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<Self> {
         let chosen = choose(&Wish::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
@@ -166,7 +166,7 @@ impl OverStreams for Verbs {
         write: bool,
     ) -> Result<OwnPart> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid until the result is dropped.
         unsafe {
             region::register(
                 &self.net,
@@ -187,7 +187,7 @@ impl OverStreams for Verbs {
     }
 }
 
-/// Whether there is a device that can be used.
+/// Whether a device is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
     let chosen = Wish::from_env().and_then(|wish| choose(&wish));
     chosen.map(drop).map_err(|error| match error {

@@ -1,51 +1,51 @@
-//! What is said between processes: how a connection begins, and the word that goes with a message.
+//! The protocol between processes: the begin of a connection, and the immediate of a message.
 
 use bytemuck::{Pod, Zeroable};
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, VERSION};
 
-/// Both sides speak the same: what is below, and the requests of core's streams.
+/// Protocol version: this file, and the requests of core's streams.
 pub const PROTOCOL: u16 = u16::from_le_bytes([1, VERSION]);
-/// Ahead of [`Opening`] and [`Answer`].
+/// Start of [`Opening`] and [`Answer`].
 pub const MAGIC: [u8; 8] = *b"uverbs\0\0";
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Ends {
-    /// The number of the queue pair.
+    /// Number of its queue pair.
     pub pair: u32,
-    /// Of its first packet.
+    /// Number of its first packet.
     pub first: u32,
-    /// Messages that it takes before it says that it takes more.
+    /// Initial credits of the peer.
     pub credits: u32,
-    /// Of its port.
+    /// LID of its port.
     pub lid: u16,
-    /// The longest packet, as verbs counts it.
+    /// Maximum packet size, as an `ibv_mtu`.
     pub mtu: u8,
-    /// By Ethernet, or InfiniBand.
+    /// 1: Ethernet. 0: InfiniBand.
     pub ethernet: u8,
-    /// Reads and atomic operations that it may have under way.
+    /// Maximum reads and atomic operations of this side in flight.
     pub reads: u8,
-    /// Those of the other side that it serves at once.
+    /// Maximum reads and atomic operations of the peer that it serves at once.
     pub serves: u8,
     pub pad: [u8; 2],
-    /// The address of the port.
+    /// GID of its port.
     pub gid: [u8; 16],
 }
 
-/// Numbers of queue pairs and packets have so many bits.
+/// Bits of queue pair numbers and packet numbers.
 const NUMBER_BITS: u32 = 24;
-/// As verbs counts 256 and 4096 bytes.
+/// Values of `ibv_mtu`, for 256 to 4096 bytes.
 const MTUS: std::ops::RangeInclusive<u8> = 1..=5;
 
 impl Ends {
-    /// Whether they can be those of a queue pair: what others say goes to the device.
+    /// Whether the peer's values are plausible. They go to the device.
     pub fn are_possible(&self) -> bool {
         self.pair >> NUMBER_BITS == 0 && self.first >> NUMBER_BITS == 0 && MTUS.contains(&self.mtu)
     }
 }
 
-/// Said first, by who begins.
+/// First message, from the initiator.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Opening {
@@ -55,15 +55,15 @@ pub struct Opening {
     pub protocol: u16,
     /// Bytes of the address.
     pub len: u16,
-    /// Its end.
+    /// End of the initiator.
     pub ends: Ends,
-    /// Of the process that is meant.
+    /// Secret of the target.
     pub secret: [u8; SECRET],
-    /// Of who begins.
+    /// Address of the initiator.
     pub address: [u8; ADDRESS],
 }
 
-/// The answer. Who begins says [`READY`] then.
+/// The answer. The initiator then sends [`READY`].
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Answer {
@@ -71,48 +71,48 @@ pub struct Answer {
     pub magic: [u8; 8],
     /// [`PROTOCOL`].
     pub protocol: u16,
-    /// One of those below.
+    /// A verdict: one of the constants below.
     pub verdict: u16,
-    /// Its end, if it is [`ACCEPTED`].
+    /// End of the target, if the verdict is [`ACCEPTED`].
     pub ends: Ends,
 }
 
-/// It begins.
+/// The connection begins.
 pub const ACCEPTED: u16 = 0;
-/// The process does not know the secret.
+/// The secret is wrong.
 pub const STRANGER: u16 = 1;
-/// Another version is spoken.
+/// The protocol versions differ.
 pub const OTHER_VERSION: u16 = 2;
-/// One is by Ethernet, the other by InfiniBand.
+/// One port is Ethernet, the other InfiniBand.
 pub const OTHER_LINK: u16 = 3;
-/// There is no room for another one.
+/// There is no room for another connection.
 pub const FULL: u16 = 4;
 
 /// Both ends are connected.
 pub const READY: u8 = b'R';
-/// The socket goes, as descriptors are few; the connection stays.
+/// The connection stays open without the socket, because descriptors are scarce.
 pub const STAYS: u8 = b'S';
 
-/// What a message or a write says beside its bytes: a kind, and how many messages its sender takes again from the other side.
+/// Kind of an immediate. The immediate also returns credits to its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// Bytes of the stream.
     Bytes = 1,
-    /// Something has been written that somebody may wait for.
+    /// A write, which a caller may wait for.
     Written = 2,
-    /// Nothing else.
+    /// Only credits.
     Credits = 3,
-    /// The stream has ended.
+    /// The end of the stream.
     Close = 4,
 }
 
-/// As it travels.
+/// Encodes an immediate.
 pub fn word(kind: Kind, credits: u32) -> u32 {
     ((kind as u32) << 24 | credits & 0xff_ffff).to_be()
 }
 
-/// What it says.
+/// Decodes an immediate.
 pub fn split(word: u32) -> Option<(Kind, u32)> {
     let word = u32::from_be(word);
     let kind = match word >> 24 {

@@ -1,59 +1,59 @@
-//! What becomes of a job on several hosts when processes end: who takes the place of whom, and when all is over.
+//! The state of a job on several hosts: its running ranks, the reaction to an ended process or a lost host, and its end.
 
 use super::frames::End;
 
-/// How a job takes the ends of its processes.
+/// Rules for a failed process or a lost host.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// The number of the host, from 0, on which each rank begins.
+    /// Number of the host, from 0, that starts each rank.
     pub homes: Vec<usize>,
-    /// Whether the other ranks go on when one has failed.
+    /// Whether the other ranks go on after a failure.
     pub keep_going: bool,
-    /// How many processes may take the places of others.
+    /// Number of replacement processes.
     pub spares: u32,
 }
 
-/// What the launchers of the hosts are to be told.
+/// An order to the launchers of the hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// This host, to start another process as this rank.
+    /// To this host: start a replacement process for this rank.
     Start { host: usize, rank: u32 },
-    /// This host, that no process takes the place of this rank.
+    /// To this host: this rank gets no replacement.
     GiveUp { host: usize, rank: u32 },
-    /// All, that the process of this rank was on a host that is lost.
+    /// To all: the process of this rank was on a lost host.
     Lost { rank: u32 },
-    /// All, to end their ranks.
+    /// To all: end the ranks.
     EndAll,
-    /// All, that nothing runs any more.
+    /// To all: no process of the job runs.
     Over,
 }
 
-/// What comes after the end of a process, or of a host.
+/// Reaction to the end of a process, or the loss of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing: it was time, or had been asked for.
+    /// Nothing. The end was expected.
     Nothing,
-    /// Other processes take their places; so many more can.
+    /// Replacement processes start.
     Replaced {
-        /// Spares that are left.
+        /// Number of spares left.
         left: u32,
     },
-    /// It is a failure.
+    /// A failure.
     Failed(Others),
 }
 
-/// What a failure means for the other ranks.
+/// Effect of a failure on the other ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
-    /// None runs any more.
+    /// No other rank runs.
     None,
-    /// They go on.
+    /// They continue.
     GoOn,
-    /// They are ended.
+    /// The launchers end them.
     End,
 }
 
-/// Where the processes of a job are, and which of them run.
+/// Hosts and state of the processes of a job.
 #[derive(Debug)]
 pub(super) struct Course {
     rules: Rules,
@@ -79,31 +79,29 @@ impl Course {
         }
     }
 
-    /// The host of a rank that there is.
+    /// The host of a rank. `None`: no such rank.
     pub fn home(&self, rank: u32) -> Option<usize> {
         self.rules.homes.get(rank as usize).copied()
     }
 
-    /// Whether nothing runs any more.
     pub fn is_over(&self) -> bool {
         self.running == 0
     }
 
-    /// The ranks that run on a host.
     pub fn running_at(&self, host: usize) -> Vec<u32> {
         let homes = (0u32..).zip(&self.rules.homes);
         let here = homes.filter(|(rank, home)| **home == host && self.runs[*rank as usize]);
         here.map(|(rank, _)| rank).collect()
     }
 
-    /// From now on no end is a failure, and no process takes the place of another one.
+    /// Ends the job. No later end is a failure, and no rank gets a replacement.
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.ending, true) {
             self.orders.push(Order::EndAll);
         }
     }
 
-    /// A process has ended on the host where it was. `None`: it did not run there.
+    /// Records that a process has ended on `host`. `None`: the rank did not run there.
     pub fn ended(&mut self, host: usize, end: &End) -> Option<Then> {
         if self.home(end.rank) != Some(host) || !self.stop(end.rank) {
             return None;
@@ -124,7 +122,7 @@ impl Course {
         Some(then)
     }
 
-    /// A host could not start a process. `None`: it was not told to.
+    /// Records that a host could not start a process. `None`: no start was in progress there.
     pub fn cannot(&mut self, host: usize, rank: u32) -> Option<Then> {
         if self.home(rank) != Some(host) || !self.stop(rank) {
             return None;
@@ -138,7 +136,7 @@ impl Course {
         Some(then)
     }
 
-    /// A host is lost, with the ranks that run there. The other hosts have spares for all of them, or for as many as there are.
+    /// Records the loss of a host and its ranks. Without `keep_going`, the ranks get spares only if the spares suffice for all of them.
     pub fn lose(&mut self, host: usize) -> Then {
         self.lost[host] = true;
         let ranks = self.running_at(host);
@@ -168,7 +166,7 @@ impl Course {
         then
     }
 
-    /// The host with the fewest processes of those that are left.
+    /// The remaining host with the fewest processes.
     fn least_busy(&self) -> Option<usize> {
         let left = (0..self.lost.len()).filter(|host| !self.lost[*host]);
         left.min_by_key(|host| self.running_at(*host).len())
@@ -198,7 +196,7 @@ impl Course {
         })
     }
 
-    /// Whether it did run.
+    /// Marks a rank as stopped. Returns whether it ran.
     fn stop(&mut self, rank: u32) -> bool {
         let ran = std::mem::replace(&mut self.runs[rank as usize], false);
         self.running -= usize::from(ran);

@@ -1,17 +1,17 @@
-//! A word about ranks that poll or compute without a pause while they share cores.
+//! A hint for ranks that poll or compute without a pause while they share cores.
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at the ranks.
+/// Interval between two checks of the ranks.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Watches ranks that are more than the cores.
+/// Watches a job that has more ranks than cores.
 pub(super) struct Crowd {
-    /// `None`: there are cores enough, or the word is said.
+    /// `None`: the cores suffice, or the hint has been given.
     next: Option<Instant>,
 }
 
-/// How often a process has left its core since it began.
+/// Context switches of a process since it began.
 struct Switches {
     by_itself: u64,
     by_force: u64,
@@ -23,12 +23,12 @@ impl Crowd {
         Crowd { next }
     }
 
-    /// When to ask for [`news`](Crowd::news) again.
+    /// Time of the next call of [`news`](Crowd::news).
     pub fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// The first of these ranks that uses whole time slices; once.
+    /// The first of these ranks that uses whole time slices. Returns a rank at most once.
     pub fn news(&mut self, ranks: impl Iterator<Item = (u32, u32)>, now: Instant) -> Option<u32> {
         if self.next.is_none_or(|next| now < next) {
             return None;
@@ -45,13 +45,13 @@ impl Crowd {
 }
 
 impl Switches {
-    /// The kernel has taken the core often, and the process has hardly given it away.
+    /// Whether the kernel preempts the process often, while the process hardly yields the core.
     fn has_no_pause(&self) -> bool {
         self.by_force >= 100 && self.by_force / 10 > self.by_itself
     }
 }
 
-/// Of proc_pid_status(5).
+/// Parses the file of proc_pid_status(5).
 fn read(status: &str) -> Option<Switches> {
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

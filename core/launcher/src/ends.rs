@@ -1,4 +1,4 @@
-//! What standard output and error of the launcher are, which the ranks are to find theirs to be.
+//! Properties of the launcher's standard output and error. Each rank gets standard streams with the same properties.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,19 +7,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// Standard output and error, in this order.
+/// Properties of standard output and error, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Ends {
-    /// Which are terminals: there, lines come when they are written.
+    /// The stream is a terminal: lines appear as they are written.
     pub terminals: [bool; 2],
-    /// Both are the same file: what a rank writes stays in its order.
+    /// Both are the same file. The output of a rank keeps its order.
     pub one: bool,
-    /// Terminals may be given colours.
+    /// The user permits colours on terminals.
     pub colours: bool,
 }
 
 impl Ends {
-    /// Those of this process.
+    /// Properties of the streams of this process.
     pub fn own() -> Ends {
         let (out, err) = (std::io::stdout(), std::io::stderr());
         let file = |fd: BorrowedFd<'_>| {
@@ -35,13 +35,13 @@ impl Ends {
         }
     }
 
-    /// Whether a label there has a colour.
+    /// Whether labels in this stream have a colour.
     pub(super) fn is_coloured(&self, is_stderr: bool) -> bool {
         self.colours && self.terminals[usize::from(is_stderr)]
     }
 }
 
-/// To this process's own standard output, or error; all of it.
+/// Writes all of `text` to this process's standard output or error.
 pub(super) fn write_own(is_stderr: bool, text: &[u8]) -> std::io::Result<()> {
     match is_stderr {
         true => write_all(std::io::stderr().as_fd(), text),
@@ -58,7 +58,7 @@ fn write_all(fd: BorrowedFd<'_>, mut text: &[u8]) -> std::io::Result<()> {
         match rustix::io::write(fd, text) {
             Ok(count) => text = &text[count..],
             Err(Errno::INTR) => {}
-            // Somebody else who has the same terminal may have made it so.
+            // Another process that shares the terminal may have set O_NONBLOCK.
             Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
             }

@@ -1,5 +1,4 @@
-//! What the ranks write and read, in threads of their own: it is passed on to who writes it, which for a part is the launcher of the whole, and
-//! from that.
+//! Threads that pass on the output of the ranks, and feed standard input to rank 0. The launcher of a part uses the launcher of the whole for both.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -20,10 +19,10 @@ use super::output::Stream;
 use unipgas_core::{Error, Result, own_thread};
 
 const WAKE: u64 = u64::MAX;
-/// A stream is not looked at again before what has been read of it has been passed on.
+/// One shot: the thread watches a stream again after it has passed on the bytes that it read.
 const ONCE: EventFlags = EventFlags::IN.union(EventFlags::ONESHOT);
 
-/// Passes on what the ranks write.
+/// Passes on the output of the ranks.
 pub(super) struct Forwarder {
     streams: Arc<Streams>,
     wake: Arc<OwnedFd>,
@@ -31,7 +30,7 @@ pub(super) struct Forwarder {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Those of all ranks.
+/// The output streams of all ranks.
 pub(super) struct Streams {
     epoll: OwnedFd,
     all: Mutex<Vec<Stream>>,
@@ -63,12 +62,12 @@ impl Forwarder {
         })
     }
 
-    /// For who writes what the ranks have written.
+    /// The streams, for the thread that reports written output.
     pub fn streams(&self) -> Arc<Streams> {
         self.streams.clone()
     }
 
-    /// `stream` reads `fd`.
+    /// Adds a stream. `stream` makes it from `fd`.
     pub fn add(&self, fd: OwnedFd, stream: impl FnOnce(OwnedFd) -> Result<Stream>) -> Result<()> {
         let mut all = self.streams.all.lock();
         let data = EventData::new_u64(all.len() as u64);
@@ -78,7 +77,7 @@ impl Forwarder {
         Ok(())
     }
 
-    /// Passes on the last words of a rank.
+    /// Passes on the last output of a rank.
     pub fn drain(&self, rank: u32) {
         let mut all = self.streams.all.lock();
         let of_rank = all.iter_mut().filter(|stream| stream.rank == rank);
@@ -89,10 +88,10 @@ impl Forwarder {
 impl Drop for Forwarder {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
-        // It only fails where it is readable anyway.
+        // Fails only if it is readable already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // Panics have been told where they happened.
+            // A panic has already been reported.
             let _ = thread.join();
         }
         let mut all = self.streams.all.lock();
@@ -101,7 +100,7 @@ impl Drop for Forwarder {
 }
 
 impl Streams {
-    /// So much of what a rank has written is not on the way any more.
+    /// Counts written output, which is no longer in flight. Closes the streams without a reader.
     pub fn written(&self, written: Written) {
         let mut all = self.all.lock();
         if written.closed != [false; 2] {
@@ -123,7 +122,7 @@ impl Streams {
 
     fn watch(&self, place: usize, stream: &Stream) {
         if let Some(fd) = stream.wants() {
-            // It has been added, and is open.
+            // Cannot fail: the descriptor is registered and open.
             let _ = epoll::modify(&self.epoll, fd, EventData::new_u64(place as u64), ONCE);
         }
     }
@@ -146,13 +145,13 @@ impl Streams {
     }
 }
 
-/// Hands standard input on to rank 0, whichever process that is, in a thread of its own.
+/// A thread that feeds standard input to rank 0, including its replacements.
 pub(super) struct Feeder(Arc<(Mutex<Meal>, Condvar)>);
 
 #[derive(Default)]
 struct Meal {
     blocks: VecDeque<Vec<u8>>,
-    /// The pipe of a process that has become rank 0.
+    /// The pipe of a new process of rank 0.
     reader: Option<ChildStdin>,
 }
 
@@ -160,7 +159,7 @@ impl Feeder {
     pub fn start(part: &Part) -> Result<Feeder> {
         let shared = Arc::new((Mutex::new(Meal::default()), Condvar::new()));
         let (meal, part) = (shared.clone(), part.clone());
-        // It may be writing to who does not read when all is over: nobody waits for it.
+        // Not joined: it may block in a write to a process that does not read.
         own_thread::start("job-input", move || feed(&meal, &part))?;
         Ok(Feeder(shared))
     }
@@ -194,7 +193,7 @@ fn feed((meal, changed): &(Mutex<Meal>, Condvar), part: &Part) {
             None => {}
             Some(block) if block.is_empty() => (ended, reader) = (true, None),
             Some(block) => {
-                // A process that has ended, or closed it, reads no more of it.
+                // A process that has ended, or has closed its input, reads no more.
                 if let Some(pipe) = &mut reader
                     && pipe.write_all(&block).is_err()
                 {

@@ -1,4 +1,4 @@
-//! What the launchers of a job on several hosts tell each other, as frames on pipes: length, kind, payload.
+//! Messages between the launchers of a job on several hosts. They are frames on pipes: length, kind, payload.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -8,60 +8,60 @@ use parking_lot::Mutex;
 use super::Exit;
 use unipgas_core::{Error, Result};
 
-/// No frame is longer.
+/// Longest payload, in bytes.
 const LONGEST: usize = 16 << 20;
 const HEAD: usize = 5;
 
-/// What is new of a rank: for [`Board::take`](unipgas_core::job::Board).
+/// News of a rank, for [`Board::take`](unipgas_core::job::Board).
 pub(super) const NEWS: u8 = 0;
-/// The end of a rank is wanted.
+/// A process wants the end of a rank.
 pub(super) const END: u8 = 1;
 /// A signal for all ranks.
 pub(super) const SIGNAL: u8 = 2;
-/// The job is to be ended.
+/// Order: end the job.
 pub(super) const END_ALL: u8 = 3;
-/// The launcher of a rank's host has ended, and tells nothing of it any more.
+/// The launcher of a rank's host has ended, so it sends no more news of the rank.
 pub(super) const LOST: u8 = 4;
-/// Which ranks are on a host, and what its launcher has to know: its first frame.
+/// First frame to a launcher: its ranks and the plan, see [`Begin`].
 pub(super) const BEGIN: u8 = 5;
-/// Another process is to be started, as this rank.
+/// Order: start a replacement process for this rank.
 pub(super) const START: u8 = 6;
-/// No process takes the place of this rank.
+/// This rank gets no replacement.
 pub(super) const GIVEN_UP: u8 = 7;
-/// No process runs any more, and none will.
+/// No process runs, and none will be started.
 pub(super) const OVER: u8 = 8;
 /// A process has ended: [`End`].
 pub(super) const ENDED: u8 = 9;
-/// A rank, and why no process could be started as it.
+/// A rank that could not be started, and the reason.
 pub(super) const CANNOT: u8 = 10;
-/// What a rank has written: the rank, a byte that is 1 for standard error, then the bytes.
+/// Output of a rank: the rank, a byte that is 1 for standard error, then the bytes.
 pub(super) const OUTPUT: u8 = 11;
-/// It has been written: [`Written`].
+/// Output has been written: [`Written`].
 pub(super) const WRITTEN: u8 = 12;
-/// Standard input of rank 0; nothing: its end.
+/// Standard input of rank 0. Empty: end of input.
 pub(super) const INPUT: u8 = 13;
-/// Rank 0 has taken it, and there is room for more.
+/// Rank 0 has taken the input, so there is room for more.
 pub(super) const TAKEN: u8 = 14;
-/// The ranks of a host have been started.
+/// The launcher has started the ranks of its host.
 pub(super) const STARTED: u8 = 15;
-/// What the ranks are doing is asked.
+/// Request for a picture of the ranks.
 pub(super) const SHOW: u8 = 16;
-/// What those of a host are doing: a [`Picture`](crate::job::Picture) as JSON.
+/// Picture of the ranks of a host: a [`Picture`](crate::job::Picture) as JSON.
 pub(super) const SHOWN: u8 = 17;
-/// What the launcher of a host says: text.
+/// Text that the launcher of the whole prints.
 pub(super) const SAID: u8 = 18;
 /// Frames of this kind and higher are the user's.
 pub const OWN: u8 = 19;
 
-/// How the process of a rank has ended.
+/// End of a rank's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
     pub rank: u32,
     pub pid: u32,
     pub exit: Exit,
-    /// It had left the job before, by a call.
+    /// The process had left the job by a call.
     pub left: bool,
-    /// Somebody has asked for its end, by a call.
+    /// Another process had asked for its end by a call.
     pub wanted: bool,
 }
 
@@ -79,7 +79,7 @@ impl End {
         bytes
     }
 
-    /// `None` for what is none.
+    /// `None`: malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<End> {
         let (words, flags) = bytes.as_chunks::<4>();
         let [rank, pid, number] = *words else {
@@ -102,16 +102,16 @@ impl End {
     }
 }
 
-/// What the launcher of a part is told first.
+/// First frame to the launcher of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Begin {
-    /// How many hosts the job has.
+    /// Number of hosts.
     pub hosts: u32,
-    /// What tells the job from others: see [`Board::everywhere`](unipgas_core::job::Board::everywhere).
+    /// Identity of the job: see [`Board::everywhere`](unipgas_core::job::Board::everywhere).
     pub job: u64,
     /// The ranks on its host.
     pub here: Vec<u32>,
-    /// What the callers of both have agreed upon.
+    /// Data for the caller, in the caller's format.
     pub plan: Vec<u8>,
 }
 
@@ -125,7 +125,7 @@ impl Begin {
         bytes
     }
 
-    /// `None` for what is none.
+    /// `None`: malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Begin> {
         let (hosts, rest) = rank_of(bytes)?;
         let (job, rest) = rest.split_first_chunk()?;
@@ -141,7 +141,7 @@ impl Begin {
     }
 }
 
-/// The first frame alone: what follows stays to be read. `None`: there is none.
+/// Reads one frame, and leaves the bytes behind it in the pipe. `None`: end of file.
 pub(super) fn first(pipe: &OwnedFd) -> Result<Option<(u8, Vec<u8>)>> {
     let cannot = |e| Error::os("cannot hear the job's other launchers", e);
     let mut frames = Frames::default();
@@ -161,13 +161,13 @@ pub(super) fn first(pipe: &OwnedFd) -> Result<Option<(u8, Vec<u8>)>> {
     }
 }
 
-/// So many bytes of a rank's standard output or error are not on the way any more.
+/// Report that bytes of a rank's standard output or error are no longer in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Written {
     pub rank: u32,
     pub is_stderr: bool,
     pub bytes: usize,
-    /// Which of standard output and error nobody reads any more.
+    /// Standard output and error: the stream has no reader any more.
     pub closed: [bool; 2],
 }
 
@@ -180,7 +180,7 @@ impl Written {
         bytes
     }
 
-    /// `None` for what is none.
+    /// `None`: malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Written> {
         let (rank, rest) = rank_of(bytes)?;
         let (bytes, flags) = rank_of(rest)?;
@@ -203,20 +203,19 @@ pub(super) fn to_output(rank: u32, is_stderr: bool, text: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Whose output it is, whether standard error, and what.
+/// Parses [`OUTPUT`]: the rank, whether it is standard error, and the bytes.
 pub(super) fn output(payload: &[u8]) -> Option<(u32, bool, &[u8])> {
     let (rank, rest) = rank_of(payload)?;
     let (is_stderr, text) = rest.split_first()?;
     Some((rank, *is_stderr != 0, text))
 }
 
-/// The rank at the beginning of a frame, and the rest.
 pub(super) fn rank_of(payload: &[u8]) -> Option<(u32, &[u8])> {
     let (rank, rest) = payload.split_first_chunk()?;
     Some((u32::from_le_bytes(*rank), rest))
 }
 
-/// One end of a pipe; its threads may send at the same time.
+/// Write end of a pipe. Several threads may send.
 #[derive(Debug)]
 pub(super) struct Sender(Mutex<std::fs::File>);
 
@@ -225,7 +224,7 @@ impl Sender {
         Sender(Mutex::new(pipe.into()))
     }
 
-    /// Errors: [`Error::Os`] where nobody reads any more.
+    /// Errors: [`Error::Os`] if the pipe has no reader. [`Error::InvalidArgument`] for a payload of more than 16 MiB.
     pub fn send(&self, kind: u8, payload: &[u8]) -> Result<()> {
         if payload.len() > LONGEST {
             return Err(Error::InvalidArgument(format!(
@@ -243,7 +242,7 @@ impl Sender {
     }
 }
 
-/// Bytes that have come, until they are frames.
+/// Received bytes that do not make a whole frame yet.
 #[derive(Debug, Default)]
 pub(super) struct Frames(Vec<u8>);
 
@@ -252,7 +251,7 @@ impl Frames {
         self.0.extend_from_slice(bytes);
     }
 
-    /// How many bytes the next one wants yet; at least one.
+    /// Missing bytes of the next frame, at least 1.
     fn missing(&self) -> usize {
         match self.0.first_chunk::<4>() {
             Some(len) => {
@@ -263,7 +262,7 @@ impl Frames {
         }
     }
 
-    /// The next whole one. Errors: [`Error::InvalidArgument`] for what can be none.
+    /// The next whole frame. Errors: [`Error::InvalidArgument`] for an impossible length.
     pub fn next(&mut self) -> Result<Option<(u8, Vec<u8>)>> {
         let Some((head, rest)) = self.0.split_at_checked(HEAD) else {
             return Ok(None);

@@ -12,10 +12,10 @@ use crate::{Exit, part};
 use unipgas_core::job::RankState;
 use unipgas_core::job::board::{Board, Told};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, its function, and sample inputs that it accepts.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// The readers of this crate.
 pub const READERS: &[Reader] = &[
     ("frames", frames, all_frames),
     ("picture", picture, pictures),
@@ -23,7 +23,7 @@ pub const READERS: &[Reader] = &[
 
 const RANKS: u32 = 4;
 
-/// What comes by a pipe, as either side hears it.
+/// Frames from a pipe, as both sides parse them.
 fn frames(bytes: &[u8]) {
     let (board, _fd) = Board::create_for(RANKS, 1).expect("a board");
     board.set_afar(2).and(board.set_afar(3)).expect("ranks");
@@ -128,7 +128,7 @@ fn all_frames() -> Vec<Vec<u8>> {
     each.into_iter().chain([all]).collect()
 }
 
-/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes. They overwrite a board of which a picture is taken.
+/// Records that overwrite a board, from which a picture is then taken. A record: offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
 fn picture(bytes: &[u8]) {
     let (board, memory) = Board::create_for(RANKS, 1).expect("a board");
     board.set_pid(0, std::process::id()).expect("a rank");
@@ -148,7 +148,7 @@ fn picture(bytes: &[u8]) {
     let _ = (picture.to_string(), picture.missing());
 }
 
-/// Each part of a board in which ranks have written.
+/// Each part of a board that ranks have written.
 fn pictures() -> Vec<Vec<u8>> {
     const PART: usize = 252;
     let (board, memory) = Board::create_for(RANKS, 1).expect("a board");

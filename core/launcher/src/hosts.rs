@@ -1,5 +1,5 @@
-//! The launchers of a job on several hosts, as the launcher of the whole sees them: it starts one on each, by a remote shell, hands on what
-//! they tell each other, and decides what becomes of the job.
+//! The part launchers of a job on several hosts, as seen by the launcher of the whole. It starts one on each host by a remote shell, relays frames between
+//! them, and decides how the job reacts to failures.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -19,11 +19,11 @@ use super::{Exit, GRACE};
 use crate::picture::Picture;
 use unipgas_core::{Error, Result, descriptor, own_thread};
 
-/// How long the remote shells have to end when the ranks have been killed.
+/// Time limit for the remote shells to end after the ranks have been killed.
 const PATIENCE: Duration = GRACE.saturating_mul(5);
 
-/// Launchers of one job, each on a host, with pipes to them. They run [`Launch`](super::Launch) with a [`Part`](super::Part) of their
-/// standard input and output. Both ignore SIGPIPE: some end before the others. Dropped, it ends them and their ranks.
+/// Part launchers of one job, one on each host, with pipes to them. They run [`Launch`](super::Launch) with a [`Part`](super::Part) on their standard input
+/// and output. Both sides must ignore SIGPIPE, since either may end first. Drop ends the launchers and their ranks.
 #[derive(Debug)]
 pub struct Hosts {
     parts: Vec<Started>,
@@ -38,21 +38,21 @@ type Frame = (u8, Vec<u8>);
 struct Started {
     host: String,
     child: Mutex<Child>,
-    /// Closed when its ranks are to be killed.
+    /// `None`, or closed: the launcher kills its ranks.
     queue: Mutex<Option<Queue<Frame>>>,
 }
 
 #[derive(Debug)]
 enum Event {
-    /// A launcher tells something.
+    /// A launcher has sent a frame.
     Frame(usize, u8, Vec<u8>),
-    /// What it tells is none of it.
+    /// A launcher has sent malformed data.
     Nonsense(usize),
-    /// It tells nothing more.
+    /// A launcher has closed its pipe.
     Closed(usize),
-    /// The ranks are to be ended.
+    /// The caller ends the ranks.
     End,
-    /// They are to be killed.
+    /// The caller kills the ranks.
     Kill,
     /// Standard input for rank 0.
     Input(Vec<u8>),
@@ -60,93 +60,93 @@ enum Event {
     Written(usize, Written),
 }
 
-/// What the launcher of the whole hears while a job runs.
+/// An event for the launcher of the whole, while a job runs.
 #[derive(Debug)]
 pub enum Told<'a> {
     /// A process has ended.
     Ended {
-        /// The number of its host.
+        /// Number of its host.
         host: usize,
         /// Its rank.
         rank: u32,
-        /// Its pid there.
+        /// Its pid on that host.
         pid: u32,
-        /// How.
+        /// Its exit status or signal.
         exit: Exit,
-        /// And what comes then.
+        /// The reaction.
         then: Then,
     },
     /// A host is lost.
     Lost {
         /// Its number.
         host: usize,
-        /// How its launcher ended, or the remote shell.
+        /// Exit status of its launcher, or of the remote shell.
         status: ExitStatus,
         /// The ranks that ran there.
         ranks: &'a [u32],
-        /// What comes then.
+        /// The reaction.
         then: Then,
     },
-    /// A host could not start a process in the place of another one.
+    /// A host could not start a replacement process.
     Cannot {
         /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         why: &'a str,
-        /// What comes then.
+        /// The reaction.
         then: Then,
     },
-    /// A rank has written something.
+    /// A rank has written output.
     Output {
-        /// The number of its host.
+        /// Number of its host.
         host: usize,
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// To standard error.
+        /// The output is from standard error.
         is_stderr: bool,
-        /// What.
+        /// The output.
         bytes: &'a [u8],
     },
-    /// The launcher on a host has something to say.
+    /// A launcher has a message to print.
     Said(&'a str),
-    /// What the ranks of a host are doing.
+    /// Picture of the ranks of a host.
     Shown {
-        /// The number of the host.
+        /// Number of the host.
         host: usize,
-        /// What.
+        /// The picture.
         picture: Picture,
     },
     /// Rank 0 has taken the input that it was given.
     Taken,
-    /// What has changed on the board of a host.
+    /// News of the ranks of a host, for the board.
     News(&'a [u8]),
-    /// What the caller of a part has sent: see [`Part::send`](super::Part::send).
+    /// Data from the caller of a part: see [`Part::send`](super::Part::send).
     Own {
-        /// The number of its host.
+        /// Number of its host.
         host: usize,
         /// The kind.
         kind: u8,
-        /// What.
+        /// The data.
         bytes: &'a [u8],
     },
 }
 
-/// What becomes of a job, while it is seen through.
+/// State of a job while it runs.
 struct Watch<'a> {
     hosts: &'a Hosts,
     course: Course,
     begun: Vec<bool>,
     open: usize,
-    /// The ranks have been killed; when those who still have to tell so are not waited for any more.
+    /// Set when the ranks have been killed: the deadline for their launchers to end.
     killed: Option<Instant>,
     failure: Option<Error>,
 }
 
 impl Hosts {
-    /// Runs the command of each host, which is named in messages: a whole command line, of a remote shell where the host is another one.
+    /// Runs the command of each host: a complete command line, which starts a remote shell if the host is another machine. Messages use the host's name.
     ///
     /// # Errors
-    /// [`Error::Os`]: one cannot be started.
+    /// [`Error::Os`] if a command cannot be started.
     pub fn start(commands: Vec<(String, Vec<OsString>)>) -> Result<Hosts> {
         let (wishes, events) = channel::unbounded();
         let mut hosts = Hosts {
@@ -155,7 +155,7 @@ impl Hosts {
             wishes,
         };
         for (host, words) in commands {
-            // Those that have been started end with `hosts`.
+            // On an error, the drop of `hosts` ends the commands already started.
             let (child, input, output) = spawn(&words)?;
             let (queue, frames) = channel::unbounded();
             let number = hosts.parts.len();
@@ -170,7 +170,6 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.parts.len()
     }
@@ -180,11 +179,11 @@ impl Hosts {
         &self.parts[number].host
     }
 
-    /// Hands on what the launchers tell each other until all have ended. Where a process or a host is lost, `rules` say what is done.
-    /// The rank that was the first to fail with no spare for it.
+    /// Relays frames between the launchers until all have ended. `rules` decide the reaction to a lost process or host. Returns the first rank that failed
+    /// without a spare.
     ///
     /// # Errors
-    /// [`Error::Unreachable`]: the launcher on a host could not be started, or makes no sense; the ranks of the others have been killed then.
+    /// [`Error::Unreachable`] if the launcher on a host could not be started, or sends malformed data. The ranks of the other hosts have then been killed.
     pub fn run(&self, rules: Rules, mut heard: impl FnMut(Told<'_>)) -> Result<Option<u32>> {
         let mut watch = Watch {
             hosts: self,
@@ -219,42 +218,42 @@ impl Hosts {
         self.tell_all(frames::SIGNAL, &signal.as_raw().to_le_bytes());
     }
 
-    /// Ends the ranks as a failure of one of them does: by SIGTERM, and SIGKILL after a while.
+    /// Ends the ranks as after a failure: SIGTERM, then SIGKILL after [`GRACE`].
     pub fn end(&self) {
         self.wish(Event::End);
     }
 
-    /// Asks what the ranks are doing: [`Told::Shown`].
+    /// Requests a picture of the ranks of each host: [`Told::Shown`].
     pub fn show(&self) {
         self.tell_all(frames::SHOW, &[]);
     }
 
-    /// Kills the ranks; their launchers end then.
+    /// Kills the ranks. Their launchers then end.
     pub fn kill(&self) {
         self.wish(Event::Kill);
     }
 
-    /// What gives rank 0 standard input; nothing: its end.
+    /// Returns a function that passes standard input to rank 0. Empty: end of input.
     pub(super) fn feeder(&self) -> impl Fn(Vec<u8>) + Send + 'static {
         let wishes = self.wishes.clone();
-        // When all is over, nobody takes it.
+        // Ignored after the end of the job.
         move |bytes| drop(wishes.send(Event::Input(bytes)))
     }
 
-    /// What is told that output of a host has been written.
+    /// Returns a function that reports written output to its host.
     pub(super) fn writer(&self) -> impl Fn(usize, Written) + Send + 'static {
         let wishes = self.wishes.clone();
-        // When all is over, no rank writes any more.
+        // Ignored after the end of the job: no rank writes any more.
         move |host, written| drop(wishes.send(Event::Written(host, written)))
     }
 
-    /// The first that a launcher is told which waits for that: see [`Part::open`](super::Part::open).
+    /// Sends the first frame to a launcher that waits for it: see [`Part::open`](super::Part::open).
     pub(super) fn begin(&self, host: usize, begin: &Begin) {
         self.tell(host, frames::BEGIN, begin.to_bytes());
     }
 
     fn wish(&self, event: Event) {
-        // It is heard as long as there are hosts.
+        // Cannot fail while `self.events` exists.
         let _ = self.wishes.send(event);
     }
 
@@ -269,7 +268,7 @@ impl Hosts {
 
     fn tell(&self, number: usize, kind: u8, payload: Vec<u8>) {
         if let Some(queue) = &*self.parts[number].queue.lock() {
-            // One that has ended has no rank to tell; why it has ended is found where it is waited for.
+            // A launcher that has ended has no ranks. `closed` handles its end.
             let _ = queue.send((kind, payload));
         }
     }
@@ -280,7 +279,7 @@ impl Hosts {
 
     fn end_shells(&self) {
         for part in &self.parts {
-            // One that has been waited for is not killed.
+            // Fails only after `wait`.
             let _ = part.child.lock().kill();
         }
     }
@@ -292,7 +291,7 @@ impl Drop for Hosts {
         let end = Instant::now() + PATIENCE;
         for part in &self.parts {
             let mut child = part.child.lock();
-            // It has been waited for already, or cannot be.
+            // Ends early if the child has been waited for, or cannot be.
             while let (Ok(None), true) = (child.try_wait(), Instant::now() < end) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -329,7 +328,7 @@ impl Watch<'_> {
         }
     }
 
-    /// `None`: it makes no sense.
+    /// `None`: the frame is invalid.
     fn hear(
         &mut self,
         host: usize,
@@ -377,7 +376,7 @@ impl Watch<'_> {
                 });
             }
             frames::SAID => heard(Told::Said(&String::from_utf8_lossy(payload))),
-            // As whatever else it tells, it says that the launcher could do its work.
+            // Its only effect is in `begun`: the launcher works, as after any frame.
             frames::STARTED => {}
             frames::TAKEN => heard(Told::Taken),
             frames::SHOWN => {
@@ -408,7 +407,7 @@ impl Watch<'_> {
             Ok(status) => status,
             Err(e) => return self.fail(Error::os("cannot wait for a remote shell", e)),
         };
-        // Nobody is to be told there any more.
+        // The launcher takes no more orders.
         *self.hosts.parts[host].queue.lock() = None;
         if self.killed.is_some() || self.course.is_over() && status.success() {
             return;
@@ -458,7 +457,7 @@ impl Watch<'_> {
     }
 }
 
-/// A remote shell that its user's terminal does not interrupt: the ranks are told.
+/// Starts a remote shell that ignores the terminal's interrupts: the ranks get these as frames.
 fn spawn(words: &[OsString]) -> Result<(Child, ChildStdin, ChildStdout)> {
     let none = || Error::InvalidArgument("no command for a host".into());
     let (program, args) = words.split_first().ok_or_else(none)?;
@@ -487,17 +486,17 @@ fn spawn(words: &[OsString]) -> Result<(Child, ChildStdin, ChildStdout)> {
     }
 }
 
-/// Writes what is queued, until the queue is closed.
+/// Writes queued frames until the queue is closed.
 fn write(pipe: ChildStdin, frames: Receiver<Frame>) -> Result<()> {
     let sender = Sender::new(OwnedFd::from(pipe));
     let mut open = Some((sender, frames));
     own_thread::start("job-tell", move || {
-        // Dropped at the end: closes the pipe.
+        // Drop at the end closes the pipe.
         let Some((sender, frames)) = open.take() else {
             return;
         };
         for (kind, payload) in frames {
-            // Who reads no more has ended.
+            // The reader has ended.
             if sender.send(kind, &payload).is_err() {
                 return;
             }
@@ -506,7 +505,7 @@ fn write(pipe: ChildStdin, frames: Receiver<Frame>) -> Result<()> {
     .map(drop)
 }
 
-/// Says what a launcher tells, until it has ended.
+/// Reports the frames of a launcher until it ends.
 fn listen(number: usize, mut pipe: ChildStdout, events: Queue<Event>) -> Result<()> {
     own_thread::start("job-hear", move || {
         let mut frames = Frames::default();
@@ -537,13 +536,13 @@ fn listen(number: usize, mut pipe: ChildStdout, events: Queue<Event>) -> Result<
     .map(drop)
 }
 
-/// A command line for a shell, which a remote shell hands to one.
+/// A command line, quoted for the shell that a remote shell runs.
 pub fn shell_line(words: &[OsString]) -> OsString {
     let quoted: Vec<OsString> = words.iter().map(|word| quoted(word)).collect();
     quoted.join(OsStr::new(" "))
 }
 
-/// As one word of a shell.
+/// `word`, quoted as one word of a shell.
 fn quoted(word: &OsStr) -> OsString {
     let mut text = vec![b'\''];
     for byte in word.as_bytes() {

@@ -1,10 +1,11 @@
-//! Two processes see a job through, so that whatever the ranks have started ends with it though one of the two is killed.
+//! Two processes supervise a job. All processes that the ranks have started end with the job, even if one of the two is killed.
 //!
-//! The *keeper* is the process that was asked to run a job. It forks the *launcher*, whose children the ranks are, and waits. Both
-//! are subreapers: a process whose parent has ended becomes the launcher's child, and the keeper's if there is no launcher any more,
-//! in whatever session and process group it is. When the keeper ends, the launcher finds their pipe closed and kills all; when the
-//! launcher ends, the ranks die with it (PR_SET_PDEATHSIG), and the keeper kills what they leave. Who kills both at once is left with
-//! what ranks have started and not waited for.
+//! The *keeper* is the process that was asked to run a job. It forks the *launcher*, which is the parent of the ranks, and waits for it. Both are
+//! subreapers. They adopt orphaned processes, in any session and process group. The launcher adopts them first, and the keeper if the
+//! launcher has ended.
+//!
+//! When the keeper ends, its pipe closes, and the launcher kills all processes. When the launcher ends, the ranks die with it (PR_SET_PDEATHSIG), and the
+//! keeper kills the remaining processes. If a user kills both at once, processes that ranks have started and not waited for stay alive.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::signals::{Inbox, signal_name};
 use super::stragglers::{Haste, end_children};
 use unipgas_core::{Error, Result, descriptor, tell};
 
-/// The launcher's end of the pipe: it is readable when the keeper has ended.
+/// The launcher's end of the pipe. It is readable when the keeper has ended.
 #[derive(Debug, Clone)]
 pub struct Keeper(Arc<OwnedFd>);
 
@@ -26,20 +27,20 @@ impl AsFd for Keeper {
     }
 }
 
-/// Carries `job` out in a child, and returns in both processes: in the child with what `job` gives, which is to be its exit status;
-/// in this one with the child's, 128 + n for signal n. The process must have one thread only.
+/// Runs `job` in a child process, and returns in both processes. In the child it returns the result of `job`, the child's exit status. In the caller it
+/// returns the exit status of the child, or 128 + n for signal n. The process must have one thread only.
 ///
 /// # Errors
-/// [`Error::Os`] when the system refuses another process; nothing has been started then.
+/// [`Error::Os`] if the system cannot start a process. Nothing has been started then.
 pub fn keep(job: impl FnOnce(Keeper) -> u8) -> Result<u8> {
     let (reader, writer) = pipe()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| Error::os("cannot adopt the ranks' children (prctl)", e))?;
-    // Before there is somebody to hand signals on to: none is lost.
+    // Before the fork, so that no signal is lost.
     let inbox = Inbox::open()?;
     let keeper = rustix::process::getpid();
     // SAFETY:
-    // - this process has one thread, so that the child is as whole as its parent.
+    // - contract of this function: the process has one thread, so no lock is held by a thread that the child lacks.
     match unsafe { libc::fork() } {
         ..0 => Err(Error::os(
             "cannot start the launcher (fork)",
@@ -47,9 +48,9 @@ pub fn keep(job: impl FnOnce(Keeper) -> u8) -> Result<u8> {
         )),
         0 => {
             drop((inbox, writer));
-            // `killall unipgas` finds one of the two.
+            // `killall unipgas` finds only one of the two processes.
             let _ = rustix::thread::set_name(c"job-launcher");
-            // A launcher that is stopped must find out, too.
+            // A stopped launcher must wake up to notice the end of the keeper.
             let _ = rustix::process::set_parent_process_death_signal(Some(Signal::CONT));
             if rustix::process::getppid() != Some(keeper) {
                 return Ok(1);
@@ -59,7 +60,7 @@ pub fn keep(job: impl FnOnce(Keeper) -> u8) -> Result<u8> {
         launcher => {
             drop(reader);
             let status = wait(Pid::from_raw(launcher), &inbox);
-            // None is there unless the launcher was killed.
+            // Children remain only if the launcher was killed.
             end_children(Haste::Kill);
             drop(writer);
             status
@@ -73,7 +74,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
         .map_err(|e| Error::os("cannot make a pipe", e))
 }
 
-/// Hands signals on until the launcher has ended; its exit status.
+/// Forwards signals until the launcher has ended. Returns its exit status.
 fn wait(launcher: Option<Pid>, inbox: &Inbox) -> Result<u8> {
     let launcher = launcher.ok_or_else(|| Error::Os("fork gave no process".into()))?;
     let ended = descriptor::process(launcher)
@@ -89,7 +90,7 @@ fn wait(launcher: Option<Pid>, inbox: &Inbox) -> Result<u8> {
         }
         let has_ended = !fds[0].revents().is_empty();
         while let Some(arrived) = inbox.next() {
-            // The terminal sends them to the launcher as well.
+            // The terminal sends its signals to the launcher as well.
             if let (false, Some(signal)) = (
                 arrived.from_terminal,
                 Signal::from_named_raw(arrived.signal),

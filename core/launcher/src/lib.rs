@@ -1,4 +1,4 @@
-//! Starting a job on this machine and seeing it through: what `unipgas run` does, as a library.
+//! Starts a job on this machine and supervises it: `unipgas run` as a library.
 
 mod course;
 mod crowd;
@@ -47,23 +47,23 @@ use unipgas_core::job::Board;
 use unipgas_core::job::board::MAX_SIZE;
 use unipgas_core::{Error, Result};
 
-/// How long processes have between SIGTERM and SIGKILL when a job is ended.
+/// Time between SIGTERM and SIGKILL when a job is ended.
 pub const GRACE: Duration = Duration::from_secs(2);
 
-/// How the ranks are spread over the machine.
+/// Placement of the ranks on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BindPolicy {
-    /// Left to the scheduler.
+    /// The scheduler decides.
     #[default]
     None,
-    /// Rank r on usable core r, starting over when there are more ranks than cores.
+    /// Rank r on usable core r. With more ranks than cores, it starts again at the first core.
     Core,
-    /// Neighbouring ranks together, in equal shares per NUMA node.
+    /// Neighbouring ranks together, in equal shares for each NUMA node.
     Numa,
 }
 
 impl BindPolicy {
-    /// As in `--bind` and the environment variable UNIPGAS_BIND.
+    /// The name for `--bind` and the environment variable UNIPGAS_BIND.
     pub fn name(self) -> &'static str {
         match self {
             BindPolicy::None => "none",
@@ -72,85 +72,86 @@ impl BindPolicy {
         }
     }
 
-    /// The one that is called so.
+    /// The policy of this name.
     pub fn named(name: &str) -> Option<Self> {
         let all = [BindPolicy::None, BindPolicy::Core, BindPolicy::Numa];
         all.into_iter().find(|policy| policy.name() == name)
     }
 }
 
-/// Where the output of the ranks goes.
+/// Destination of the ranks' output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Output {
-    /// The launcher's own standard output and error are those of the ranks.
+    /// The ranks inherit the launcher's standard output and error.
     #[default]
     Inherit,
-    /// There too, by the launcher: a line is of one rank, and of standard output or error, where these are different files.
+    /// The launcher writes it to its own standard output and error. Each line comes from one rank, and from one of the two streams if these are different
+    /// files.
     Lines,
-    /// So, and each line begins with `[rank] `.
+    /// As [`Lines`](Output::Lines), and each line begins with `[rank] `.
     Tag,
     /// Into [`RankOutcome::stdout`] and [`RankOutcome::stderr`].
     Capture,
 }
 
-/// A job to be started. Make one by [`Launch::new`] and change what should differ.
+/// A job to be started. Make one by [`Launch::new`], and change its fields.
 #[derive(Debug, Clone)]
 pub struct Launch {
     /// Number of processes, 1 to [`MAX_SIZE`].
     pub size: u32,
-    /// The program: a path, or a name that is looked for in PATH.
+    /// The program: a path, or a name to search in PATH.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Environment variables beside the inherited ones and the job's own.
+    /// Environment variables, in addition to the inherited ones and the job's own.
     pub env: Vec<(OsString, OsString)>,
-    /// UNIPGAS_BACKEND; without one the library's default.
+    /// UNIPGAS_BACKEND. `None`: the library's default.
     pub backend: Option<String>,
-    /// UNIPGAS_SEED. If there is none and the backend is `chaos`, one is drawn: see [`Outcome::seed`].
+    /// UNIPGAS_SEED. Without one, the backend `chaos` gets a random seed: see [`Outcome::seed`].
     pub seed: Option<u64>,
     /// How ranks are bound to processors.
     pub bind: BindPolicy,
-    /// Whether it is told to which ones.
+    /// Whether the launcher reports the processors of each rank.
     pub reports_bindings: bool,
-    /// Whether the other ranks go on when one has failed.
+    /// Whether the other ranks go on after a failure.
     pub keep_going: bool,
-    /// How many processes may take the places of those that fail, one after the other.
+    /// Number of processes that may replace failed ones, one after the other.
     pub spares: u32,
-    /// Where output goes.
+    /// Destination of the output.
     pub output: Output,
-    /// The directory of files that output goes to instead: `rank.N.out` and `rank.N.err`.
+    /// The directory of output files, `rank.N.out` and `rank.N.err`, which replace `output`.
     pub files: Option<PathBuf>,
-    /// What the launcher's own standard output and error are, where it passes on those of the ranks: see [`Ends::own`].
+    /// Properties of the launcher's own standard output and error, if it passes on the ranks' output: see [`Ends::own`].
     pub ends: Ends,
-    /// After this time the job is ended.
+    /// The launcher ends the job after this time.
     pub timeout: Option<Duration>,
-    /// The process that waits for this one, from [`keep`]: if it ends first, the job is killed.
+    /// The process that waits for this one, from [`keep`]. If it ends first, the launcher kills the job.
     pub keeper: Option<Keeper>,
-    /// The job is there already, and this is about one of its ranks, which is dead: `size` is not looked at.
+    /// The launch replaces one dead rank of a running job. `size` is ignored.
     pub joins: Option<Join>,
-    /// The job has ranks on other hosts, with launchers of their own: this one starts those that are here.
+    /// The job has ranks on other hosts, with launchers of their own. This launcher starts the ranks of this host.
     pub part: Option<Part>,
-    /// The launcher is a process of its own, as `unipgas run` is: standard input goes to rank 0, signals are forwarded,
-    /// failures are told on standard error, and what the ranks have started ends with the job. Off: input is empty, and
-    /// the calling process's signals and other children are left alone.
+    /// The launcher is a separate process, as `unipgas run` is. It passes standard input to rank 0, forwards signals, and reports failures on standard
+    /// error. Processes that the ranks have started end with the job. Off: input is empty, and the calling process's signals and other children are left
+    /// alone.
     pub foreground: bool,
 }
 
-/// A place in a job whose process has died.
+/// A dead rank of a running job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Join {
-    /// What the job's ranks have been told as UNIPGAS_JOB.
+    /// UNIPGAS_JOB of the job's ranks.
     pub token: String,
     /// The rank.
     pub rank: u32,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// With this exit status.
+    /// Exit with this status.
     Code(i32),
-    /// By this signal.
+    /// Death by this signal.
     Signal(i32),
 }
 
@@ -160,7 +161,7 @@ impl Exit {
         self == Exit::Code(0)
     }
 
-    /// The status that a shell would give: 128 + n for signal n.
+    /// Exit status as in a shell: 128 + n for signal n.
     pub fn status(self) -> i32 {
         match self {
             Exit::Code(code) => code,
@@ -182,41 +183,41 @@ impl fmt::Display for Exit {
     }
 }
 
-/// How one rank ended.
+/// End of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankOutcome {
-    /// Which.
+    /// The rank.
     pub rank: u32,
     /// Its process id.
     pub pid: u32,
-    /// How it ended.
+    /// End of the process.
     pub exit: Exit,
-    /// What it wrote to standard output, if that was captured.
+    /// Captured standard output.
     pub stdout: Vec<u8>,
-    /// What it wrote to standard error, if that was captured.
+    /// Captured standard error.
     pub stderr: Vec<u8>,
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// By rank; of a job on several hosts those that were on this one. Where spares have taken the places of others, those that were there last.
+    /// In ascending order of ranks. For a job on several hosts, the ranks of this host. For a replaced rank, the last process.
     pub ranks: Vec<RankOutcome>,
-    /// The rank that was the first to fail with no spare for it.
+    /// The first rank that failed without a spare.
     pub first_failure: Option<u32>,
-    /// The job was ended because its time was over.
+    /// The job was ended after its timeout.
     pub timed_out: bool,
-    /// What the ranks wrote could not be passed on (see [`Output::Lines`]).
+    /// Some output of the ranks could not be passed on (see [`Output::Lines`]).
     pub output_lost: bool,
     /// A rank has joined the job, as programs of GASPI and RCCE do.
     pub joined: bool,
-    /// The seed that the ranks were given.
+    /// The ranks' seed.
     pub seed: Option<u64>,
-    /// What the job was called.
+    /// Name of the job.
     pub job: JobMark,
 }
 
-/// A job's name. As long as it is kept no other job of this process has the same.
+/// A job's name. While it exists, no other job of this process gets the same name.
 #[derive(Debug, Clone)]
 pub struct JobMark {
     token: String,
@@ -225,7 +226,7 @@ pub struct JobMark {
 }
 
 impl JobMark {
-    /// As UNIPGAS_JOB has told it to the ranks.
+    /// The value of UNIPGAS_JOB in the ranks.
     pub fn token(&self) -> &str {
         &self.token
     }
@@ -240,12 +241,12 @@ impl PartialEq for JobMark {
 impl Eq for JobMark {}
 
 impl Outcome {
-    /// Whether every rank ended with status 0, in time.
+    /// Whether each rank ended with status 0, in time.
     pub fn success(&self) -> bool {
         self.status() == 0
     }
 
-    /// The exit status of the whole: that of the first rank that failed, 124 when the time was over first, 1 if output was lost.
+    /// Exit status of the job: status of the first failed rank; 124 if the timeout came first; 1 if output was lost.
     pub fn status(&self) -> i32 {
         match self.first_failure {
             Some(rank) => self
@@ -259,7 +260,7 @@ impl Outcome {
         }
     }
 
-    /// The status of one rank, as GPI-2's gaspi_run gives the status of rank 0. After a timeout: [`status`](Outcome::status).
+    /// Status of one rank, as GPI-2's gaspi_run returns the status of rank 0. After a timeout: [`status`](Outcome::status).
     pub fn status_of(&self, rank: u32) -> i32 {
         let one = self.ranks.iter().find(|one| one.rank == rank);
         match one.filter(|_| !self.timed_out) {
@@ -293,7 +294,7 @@ impl Outcome {
 }
 
 impl Launch {
-    /// A job of `size` processes of `program`, otherwise plain.
+    /// A job of `size` processes of `program`, with default options.
     pub fn new(size: u32, program: impl Into<OsString>) -> Launch {
         Launch {
             size,
@@ -317,18 +318,17 @@ impl Launch {
         }
     }
 
-    /// Whether it tells on standard error what becomes of the job: that of a part does not, the launcher of the whole does.
+    /// Whether it reports events of the job on standard error. A part does not: the launcher of the whole reports them.
     fn tells(&self) -> bool {
         self.foreground && self.part.is_none()
     }
 
-    /// Starts the job and returns when all of its processes have ended. The processes die with the calling *thread*, which
-    /// therefore stays here until then.
+    /// Starts the job, and returns when all of its processes have ended. The processes die with the calling *thread*, which this call blocks.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a size or program that cannot be, and for the rank of a process that has not died, [`Error::Exhausted`] and [`Error::Os`] when the
-    /// machine cannot start so many processes; those already started have been killed then. [`Error::Unreachable`]: there is no job to
-    /// [join](Launch::joins).
+    /// [`Error::InvalidArgument`] for an invalid size or program, and for a [joined](Launch::joins) rank that is alive. [`Error::Exhausted`] and
+    /// [`Error::Os`] if the machine cannot start all processes; processes already started have then been killed. [`Error::Unreachable`] if there is no job
+    /// to join.
     pub fn run(mut self) -> Result<Outcome> {
         if let Some(join) = &self.joins {
             self.size = Board::attach(&join.token)?.size();

@@ -1,4 +1,4 @@
-//! The C library as installed: where it is, and its functions by name. The laws and the benchmark call the same code as programs do.
+//! The installed C library: its path, and its functions by name. The laws and the benchmark call the same code as programs do.
 
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -21,14 +21,16 @@ const FOLDERS: [&str; 3] = [
 const INSTALLED: &str = "libunipgas.so.0";
 /// The library's name in the target directory of cargo.
 const BUILT: &str = "libunipgas_c.so";
-/// Cargo's folder of dependencies, beside the programs. A library beside the programs may be older: a build of tests leaves it alone.
+/// Cargo's folder of dependencies, beside the programs. A build of tests updates the library here only, so a library beside the programs may be older.
 const DEPENDENCIES: &str = "deps";
 
-/// The full path of the library. The first of these decides: `wish`, the value of the option `--library`; the environment variable UNIPGAS_LIB; the places
-/// where `make install` and cargo put the library of this program.
+/// The full path of the library. The first of these decides:
+/// - `wish`, the value of the option `--library`
+/// - the environment variable UNIPGAS_LIB
+/// - the places to which `make install` and cargo put the library of this program
 ///
 /// # Errors
-/// A text that says which file is missing and how to name or build one.
+/// A text with the missing file and the remedy.
 pub fn find(wish: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = wish {
         return named(path, "--library ");
@@ -58,7 +60,7 @@ fn named(path: &Path, by: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// The library of the programs in `folder`, or of tests in cargo's folder of dependencies.
+/// The library for the programs in `folder`, or for tests in cargo's folder of dependencies.
 fn beside(folder: &Path) -> Option<PathBuf> {
     let above = folder.parent().unwrap_or(folder);
     let installed = FOLDERS.map(|name| above.join(name).join(INSTALLED));
@@ -75,14 +77,14 @@ pub struct Library {
 }
 
 // SAFETY:
-// - `dlsym` may be called by any thread with any handle; the handle is used for nothing else.
+// - any thread may call `dlsym` with any handle. The handle has no other use.
 unsafe impl Send for Library {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads the library at `path`, and shows its names to no other library.
+    /// Loads the library at `path`. Its symbols are not visible to other libraries.
     ///
     /// # Errors
     /// The loader's text.
@@ -90,11 +92,11 @@ impl Library {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| format!("{}: a path has no zero byte", path.display()))?;
         // SAFETY:
-        // - dlopen takes a C string, and `name` is one; the library's initialisers run under the caller's word that `path` is a library of unipgas.
+        // - `name` is a C string. The library's initialisers run: `path` must be a library of unipgas.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let Some(handle) = NonNull::new(handle) else {
             // SAFETY:
-            // - dlerror gives null or a C string that stays until this thread calls the loader again; it is copied before.
+            // - dlerror returns null or a C string that is valid until this thread's next call of the loader. It is copied before.
             let why = unsafe {
                 let text = libc::dlerror();
                 match text.is_null() {
@@ -110,27 +112,27 @@ impl Library {
         })
     }
 
-    /// The file.
+    /// Path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The address of a function or a variable; null where the library lacks it. It stays valid.
+    /// Address of a function or a variable, or null if the library has none of this name. It stays valid.
     pub fn symbol(&self, name: &CStr) -> *mut c_void {
         // SAFETY:
-        // - dlsym takes an open handle and a C string; nobody closes the handle.
+        // - the handle is open, since no code closes it. `name` is a C string.
         unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) }
     }
 
-    /// The function of this name; `None` where the library lacks it.
+    /// The function of this name, or `None` if the library lacks it.
     ///
     /// # Safety
-    /// `F` is the type of a pointer to the function.
+    /// `F` must be the type of a pointer to the function.
     pub unsafe fn function<F: Copy>(&self, name: &CStr) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let found = self.symbol(name);
         // SAFETY:
-        // - `found` is the address of a function whose pointer type is `F`, by the caller's word; both have the same size.
+        // - contract of this call: `F` is the pointer type of the function. Both types have the same size.
         (!found.is_null()).then(|| unsafe { std::mem::transmute_copy(&found) })
     }
 }
@@ -190,7 +192,7 @@ mod tests {
         // - `int abs(int)`.
         let abs = unsafe { library.function::<unsafe extern "C" fn(i32) -> i32>(c"abs") };
         // SAFETY:
-        // - abs takes any number but the smallest.
+        // - abs takes each number but the smallest.
         assert_eq!(abs.map(|abs| unsafe { abs(-7) }), Some(7));
         assert!(library.symbol(c"unipgas_no_such_function").is_null());
     }

@@ -1,22 +1,22 @@
-//! What ranks write at the same time to one file, as lines of one rank each. A line that is not complete yet stays here until it is; if its rank writes
-//! nothing for a while, or if it is long, what there is of it goes out, and the line is *open*: it is its rank's to go on with. The others wait as long
-//! as that does so without a pause, and begin a new line then.
+//! Merges the output of ranks into one file, as lines of one rank each. An incomplete line waits here until it is complete. If its rank writes nothing for
+//! a while, or the line is long, its beginning is written. The line is then *open*: only its rank continues it. The other ranks wait while that rank writes
+//! without a pause. Then they begin a new line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// What has not been completed for so long goes out: a person who is asked something must see it.
+/// An incomplete line is written after this time: a user must see a prompt.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
-/// A line of more bytes is not kept until it is complete.
+/// A longer incomplete line is written at once.
 const KEPT: usize = 32 << 10;
-/// The others wait no longer for the end of a line.
+/// The other ranks do not wait for the end of a longer line.
 const LONGEST: usize = 4 << 20;
 
-/// What each line begins with.
+/// Prefix of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
-    /// Nothing.
+    /// No prefix.
     None,
     /// The rank.
     Plain,
@@ -26,32 +26,32 @@ pub(super) enum Label {
 
 impl Label {
     fn write(self, rank: u32, out: &mut Vec<u8>) {
-        // Writing to a vector does not fail.
+        // A write to a vector cannot fail.
         let _ = match self {
             Label::None => Ok(()),
             Label::Plain => write!(out, "[{rank}] "),
-            // Red to cyan: black and white may be what is behind the letters.
+            // Red to cyan: the background may be black or white.
             Label::Coloured => write!(out, "\x1b[{}m[{rank}]\x1b[0m ", 31 + rank % 6),
         };
     }
 }
 
-/// One file, with what is to be written there.
+/// One output file, and the text for it.
 pub(super) struct Lines {
     label: Label,
     pause: Duration,
-    /// What has come of whom, and has not gone out.
+    /// Text of each rank that has not been written.
     texts: BTreeMap<u32, Text>,
     open: Option<Open>,
-    /// Who has something for when the line ends, in this order.
+    /// Ranks that wait for the end of the open line, in this order.
     waiting: VecDeque<u32>,
-    /// What goes out now.
+    /// Bytes to write now.
     pub out: Vec<u8>,
-    /// Whose bytes those are.
+    /// The ranks of these bytes.
     pub gone: Vec<Gone>,
 }
 
-/// Bytes that are kept no longer.
+/// Bytes that have left the buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Gone {
     pub host: usize,
@@ -62,9 +62,9 @@ pub(super) struct Gone {
 struct Text {
     host: usize,
     bytes: Vec<u8>,
-    /// Since when the first of them have been here.
+    /// Start of the wait of the first bytes.
     since: Instant,
-    /// When the last ones came.
+    /// Arrival of the last bytes.
     last: Instant,
 }
 
@@ -87,7 +87,7 @@ impl Lines {
         }
     }
 
-    /// A rank has written something.
+    /// Adds output of a rank.
     pub fn add(&mut self, host: usize, rank: u32, bytes: &[u8], now: Instant) {
         let text = self.texts.entry(rank).or_insert(Text {
             host,
@@ -114,14 +114,14 @@ impl Lines {
         self.turns(now);
     }
 
-    /// When something goes out that nothing else follows.
+    /// Time of the next [`look`](Lines::look), unless more output comes first.
     pub fn next(&self) -> Option<Instant> {
         let open = self.open.as_ref().map(|open| open.since);
         let earliest = self.texts.values().map(|text| text.since).min()?;
         Some(open.map_or(earliest, |open| open.max(earliest)) + self.pause)
     }
 
-    /// Lets out what has been waiting for a while.
+    /// Releases text that has waited for the pause.
     pub fn look(&mut self, now: Instant) {
         self.turns(now);
         while self.may_begin(now)
@@ -132,7 +132,7 @@ impl Lines {
         }
     }
 
-    /// Lets out all that a rank has written.
+    /// Releases all text of a rank.
     pub fn flush(&mut self, rank: u32) {
         if self.texts.contains_key(&rank) {
             self.waiting.retain(|other| *other != rank);
@@ -141,14 +141,14 @@ impl Lines {
         }
     }
 
-    /// Whole lines of somebody else go out next.
+    /// Ends the open line, before lines from another source.
     pub fn interrupt(&mut self) {
         if self.open.is_some() {
             self.end_line();
         }
     }
 
-    /// Lets out everything, and says whether the last line has no end.
+    /// Releases all text. Returns whether the last line is incomplete.
     pub fn close(&mut self) -> bool {
         let first = std::mem::take(&mut self.waiting);
         first.into_iter().for_each(|rank| self.flush(rank));
@@ -171,7 +171,7 @@ impl Lines {
         since.is_some_and(|since| now >= since + self.pause)
     }
 
-    /// Whether somebody else than who writes the line may write.
+    /// Whether the ranks that wait for the open line may write.
     fn may_begin(&self, now: Instant) -> bool {
         let open = self.open.as_ref();
         open.is_none_or(|open| now >= open.since + self.pause)
@@ -185,7 +185,7 @@ impl Lines {
         }
     }
 
-    /// What of a rank's text can go out now does: complete lines, of the one that it has begun everything, and what is too long to be kept.
+    /// Releases the text of a rank that may be written now: complete lines, the continuation of its open line, and text too long to keep.
     fn turn(&mut self, rank: u32) {
         let Some(text) = self.texts.get(&rank) else {
             return;
@@ -202,7 +202,7 @@ impl Lines {
         }
     }
 
-    /// What goes out next is of this rank.
+    /// Ends the open line of another rank.
     fn begin(&mut self, rank: u32) {
         if self.open.as_ref().is_some_and(|open| open.rank != rank) {
             self.end_line();
@@ -214,7 +214,7 @@ impl Lines {
         self.open = None;
     }
 
-    /// At most `count` bytes of a rank, which is the one that has begun the line, if one is open.
+    /// Releases at most `count` bytes of a rank. An open line must be of this rank.
     fn put(&mut self, rank: u32, count: usize) {
         let Some(text) = self.texts.get_mut(&rank) else {
             return;
@@ -300,12 +300,12 @@ mod tests {
         assert_eq!(page.wait(), "name? ");
         assert_eq!(page.lines.next(), None);
         assert_eq!(page.add(0, "thanks\n"), "thanks\n");
-        // Who has something to say meanwhile begins a line.
+        // Output of another rank begins a new line.
         page.add(0, "age? ");
         assert_eq!(page.wait(), "age? ");
         assert_eq!(page.add(1, "x\n"), "\nx\n");
         assert_eq!(page.add(0, "thanks\n"), "thanks\n");
-        // Two questions: two lines.
+        // Two prompts: two lines.
         page.add(0, "p");
         page.add(1, "q");
         assert_eq!(page.wait(), "p\nq");
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(page.add(0, &long), long);
         assert_eq!(page.add(0, "y\nz"), "y\nb\nc\n");
         assert_eq!(page.wait(), "z");
-        // But not for ever.
+        // The wait is limited.
         assert_eq!(page.add(0, &long), long);
         assert_eq!(page.add(1, "b\n"), "");
         assert_eq!(page.wait(), "\nb\n");

@@ -1,5 +1,5 @@
-//! What ranks write, when it does not simply go through: it is taken from them as it is written, and a rank that writes more waits, as it would at
-//! a terminal.
+//! Output of ranks, unless they inherit the launcher's streams. The launcher reads it as it is written. Limited buffers slow down a rank that writes
+//! faster, as a terminal does.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,28 +10,28 @@ use super::Part;
 use super::printer::Print;
 use unipgas_core::{Error, Result};
 
-/// Bytes of a stream that have been read and not yet written.
+/// Most bytes of a stream that have been read and not yet written.
 const ON_THE_WAY: usize = 64 << 10;
 
-/// Where it goes.
+/// Destination of a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Sink {
-    /// It is kept.
+    /// [`Stream::into_bytes`].
     Kept,
-    /// To who writes it.
+    /// The thread that writes the launcher's output.
     Printer(Sender<Print>),
-    /// To the launcher of the whole, which does.
+    /// The launcher of the whole, which writes it.
     Whole(Part),
 }
 
-/// One end of a rank's standard output or error.
+/// The launcher's end of a rank's standard output or error.
 pub(super) struct Stream {
     pub rank: u32,
     pub is_stderr: bool,
     file: Option<std::fs::File>,
     sink: Sink,
     on_the_way: usize,
-    /// What is kept.
+    /// Bytes for [`Sink::Kept`].
     bytes: Vec<u8>,
 }
 
@@ -53,18 +53,18 @@ impl Stream {
         self.bytes
     }
 
-    /// What to wait at, if more of it may be read.
+    /// The descriptor to wait for, if more bytes may be in flight.
     pub fn wants(&self) -> Option<BorrowedFd<'_>> {
         let file = self.file.as_ref().filter(|_| self.on_the_way < ON_THE_WAY);
         file.map(AsFd::as_fd)
     }
 
-    /// Takes what there is, but not more than may be on the way.
+    /// Reads available bytes, up to the limit of bytes in flight.
     pub fn pump(&mut self) {
         while self.wants().is_some() && self.read() {}
     }
 
-    /// Takes all that there is: the last words of a rank. That is not without end: a process that it has left behind may write there, too.
+    /// Reads the last output of a rank. The number of reads is limited, since a process that the rank has left behind may write without end.
     pub fn drain(&mut self) {
         for _ in 0..64 {
             if !self.read() {
@@ -73,25 +73,25 @@ impl Stream {
         }
     }
 
-    /// Takes what is left and closes.
+    /// Reads the rest, and closes.
     pub fn finish(&mut self) {
         self.drain();
         self.shut();
     }
 
-    /// Nobody reads any more.
+    /// Closes the stream. Later writes of the rank fail.
     pub fn shut(&mut self) {
         self.file = None;
     }
 
-    /// Of so many bytes at most that have been written some are this stream's: how many.
+    /// Assigns at most `bytes` written bytes to this stream. Returns the number assigned.
     pub fn count_written(&mut self, bytes: usize) -> usize {
         let own = bytes.min(self.on_the_way);
         self.on_the_way -= own;
         own
     }
 
-    /// Whether something was read.
+    /// Whether more bytes may be available.
     fn read(&mut self) -> bool {
         let mut block = [0u8; 16 * 1024];
         let Some(file) = &mut self.file else {
@@ -104,7 +104,7 @@ impl Stream {
             }
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => true,
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => false,
-            // The end; of a terminal it is an error.
+            // End of file. A terminal reports it as an error.
             Ok(0) | Err(_) => {
                 self.shut();
                 false
@@ -130,7 +130,7 @@ impl Stream {
         };
         match passed {
             true => self.on_the_way += bytes.len(),
-            // Nothing is read any more: closing lets the rank know.
+            // The destination has no reader. The close tells the rank.
             false => self.shut(),
         }
     }

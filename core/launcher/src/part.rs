@@ -1,4 +1,4 @@
-//! A launcher that has some of a job's ranks on its host, and tells the launchers of the others what becomes of them.
+//! The launcher of the ranks on one host, which sends their news to the launchers of the other hosts.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,12 +15,12 @@ use unipgas_core::job::Board;
 use unipgas_core::job::board::Told;
 use unipgas_core::{Error, Result, own_thread};
 
-/// Which ranks are on this host, and the pipes by which the launcher of the whole talks to this one: see [`Hosts`](super::Hosts). When the
-/// one that is read ends, the ranks here are killed.
+/// The ranks on this host, and the pipes to the launcher of the whole: see [`Hosts`](super::Hosts). At the end of the input pipe, the ranks here are
+/// killed.
 #[derive(Debug, Clone)]
 pub struct Part {
     hosts: u32,
-    /// What tells the whole from others, where that is known.
+    /// Identity of the job, if known.
     job: Option<u64>,
     here: Vec<u32>,
     input: Arc<OwnedFd>,
@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The ranks `here`, ascending, of a job on so many hosts.
+    /// The ranks `here`, ascending, of a job on `hosts` hosts.
     pub fn new(hosts: u32, here: Vec<u32>, input: OwnedFd, output: OwnedFd) -> Part {
         Part {
             hosts,
@@ -39,10 +39,10 @@ impl Part {
         }
     }
 
-    /// As the launcher of the whole says first, with what else it says: see [`Launch::run_on`](super::Launch::run_on).
+    /// A part as the launcher of the whole describes it in its first frame, and the plan in that frame: see [`Launch::run_on`](super::Launch::run_on).
     ///
     /// # Errors
-    /// [`Error::Unreachable`]: it does not.
+    /// [`Error::Unreachable`] without a valid first frame.
     pub fn open(input: OwnedFd, output: OwnedFd) -> Result<(Part, Vec<u8>)> {
         let none = || Error::Unreachable("the launcher of the whole says nothing".into());
         let (kind, payload) = frames::first(&input)?.ok_or_else(none)?;
@@ -55,21 +55,20 @@ impl Part {
         Ok((part, begin.plan))
     }
 
-    /// The ranks on this host, at first.
+    /// The ranks that start on this host.
     pub fn here(&self) -> &[u32] {
         &self.here
     }
 
-    /// Tells the launcher of the whole something of the caller's own, of a kind from [`OWN`](frames::OWN) on, after what has been told
-    /// before.
+    /// Sends data of the caller to the launcher of the whole, after all frames sent before. `kind` is [`OWN`](frames::OWN) or higher.
     ///
     /// # Errors
-    /// [`Error::Os`] where it has ended; [`Error::InvalidArgument`] for 16 MiB and more.
+    /// [`Error::Os`] if it has ended. [`Error::InvalidArgument`] for more than 16 MiB.
     pub fn send(&self, kind: u8, bytes: &[u8]) -> Result<()> {
         self.output.send(kind, bytes)
     }
 
-    /// Without one to tell, the other pipe is closed, too, and that ends the job: here and below.
+    /// Write errors are ignored, here and below. If the launcher of the whole has ended, the input pipe closes too, which ends the job.
     pub(super) fn tell_started(&self) {
         let _ = self.send(frames::STARTED, &[]);
     }
@@ -88,13 +87,12 @@ impl Part {
         self.send(frames::OUTPUT, &frames::to_output(rank, is_stderr, text))
     }
 
-    /// What the launcher of the whole is to say.
+    /// Text for the launcher of the whole to print.
     pub(super) fn say(&self, text: &str) {
         let _ = self.send(frames::SAID, text.as_bytes());
     }
 
     pub(super) fn tell_picture(&self, picture: &Picture) {
-        // With nobody to tell, the other pipe is closed, too, and that ends the job.
         if let Ok(text) = serde_json::to_vec(picture) {
             let _ = self.send(frames::SHOWN, &text);
         }
@@ -105,31 +103,31 @@ impl Part {
     }
 }
 
-/// What the launcher of the whole asks for.
+/// A request of the launcher of the whole.
 pub(super) enum Asked {
-    /// The end of this rank.
+    /// End this rank.
     End(u32),
-    /// This signal for all.
+    /// Send this signal to all ranks.
     Signal(i32),
-    /// What the ranks here are doing.
+    /// Send a picture of the ranks here.
     Show,
-    /// The end of the job.
+    /// End the job.
     EndAll,
-    /// Another process, as this rank.
+    /// Start a replacement process for this rank.
     Start(u32),
-    /// Nobody takes the place of this rank: it has failed.
+    /// The rank has failed, and gets no replacement.
     GivenUp(u32),
-    /// Nothing more: no process of the job runs any more.
+    /// Last request: no process of the job runs.
     Over,
     /// Output of a rank has been written.
     Written(Written),
-    /// Input for rank 0.
+    /// Pass this input to rank 0.
     Input(Vec<u8>),
-    /// Everything at once: it has ended, or makes no sense.
+    /// Kill all ranks: the launcher of the whole has ended, or sends malformed data.
     Kill,
 }
 
-/// A board kept the same as those of the other hosts.
+/// A board that exchanges news with the boards of the other hosts.
 pub(super) struct Mirror {
     board: Arc<Board>,
     over: Arc<AtomicBool>,
@@ -137,8 +135,8 @@ pub(super) struct Mirror {
     heard: Arc<Heard>,
 }
 
-/// What has been asked for, and not yet been done. It is read by a thread of its own, which waits for nothing else: two launchers that both
-/// have much to tell would wait for each other.
+/// Requests that have not been carried out. A separate thread reads them and waits for nothing else. Otherwise two launchers with full pipes could
+/// deadlock.
 struct Heard {
     asked: Mutex<Vec<Asked>>,
     bell: OwnedFd,
@@ -173,7 +171,7 @@ impl Mirror {
         Ok(mirror)
     }
 
-    /// The thread ends with the pipe, or with all: nobody waits for it.
+    /// Starts the reading thread. It ends with the pipe, or after the last request, and is not joined.
     fn hear(&mut self, part: &Part) -> Result<()> {
         let (board, heard, input) = (self.board.clone(), self.heard.clone(), part.input.clone());
         own_thread::start("job-orders", move || {
@@ -186,7 +184,7 @@ impl Mirror {
                     .iter()
                     .any(|one| matches!(one, Asked::Kill | Asked::Over));
                 heard.asked.lock().extend(asked);
-                // It only fails where it is readable anyway.
+                // Fails only if it is readable already.
                 let _ = rustix::io::write(&heard.bell, &1u64.to_ne_bytes());
                 if last {
                     return;
@@ -196,20 +194,20 @@ impl Mirror {
         .map(drop)
     }
 
-    /// Is readable when something is [asked](Mirror::asked) for.
+    /// Readable if [`asked`](Mirror::asked) has requests.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.heard.bell.as_fd()
     }
 
     pub fn asked(&self) -> Vec<Asked> {
         let mut count = [0; 8];
-        // Before looking: what comes now rings again.
+        // Before the requests are taken: a later request rings again.
         let _ = rustix::io::read(&self.heard.bell, &mut count);
         std::mem::take(&mut *self.heard.asked.lock())
     }
 }
 
-/// Whole frames; `None`: there are no more, or they make no sense.
+/// Reads whole frames. `None`: end of file, or malformed data.
 fn read_frames(input: &OwnedFd, frames: &mut Frames) -> Option<Vec<(u8, Vec<u8>)>> {
     let mut block = [0; 64 << 10];
     match rustix::io::read(input, &mut block) {
@@ -225,7 +223,7 @@ fn read_frames(input: &OwnedFd, frames: &mut Frames) -> Option<Vec<(u8, Vec<u8>)
     Some(whole)
 }
 
-/// What is news goes to the board.
+/// Converts frames to requests. News goes to the board.
 pub(super) fn understand(board: &Board, frames: Vec<(u8, Vec<u8>)>) -> Vec<Asked> {
     let mut asked = Vec::new();
     for (kind, payload) in frames {
@@ -255,18 +253,18 @@ impl Drop for Mirror {
         self.over.store(true, Ordering::Release);
         self.board.nudge_mirror();
         if let Some(teller) = self.teller.take() {
-            // Panics have been told where they happened.
+            // A panic has already been reported.
             let _ = teller.join();
         }
     }
 }
 
-/// Tells what is new of the ranks here, and whose end is wanted elsewhere, until all is over.
+/// Sends news of the ranks here, and wanted ends of ranks elsewhere, until `over` is set.
 fn tell(board: &Board, part: &Part, over: &AtomicBool) {
     let mut told: BTreeMap<u32, Told> = BTreeMap::new();
     let mut wanted = vec![false; board.size() as usize];
     loop {
-        // Before looking whether all is over: what comes after that ends the sleep.
+        // Before `over` is read: a change after this line ends the sleep.
         let seen = board.news();
         let last = over.load(Ordering::Acquire);
         let mut send = || -> Result<()> {
@@ -286,7 +284,7 @@ fn tell(board: &Board, part: &Part, over: &AtomicBool) {
             }
             Ok(())
         };
-        // With nobody to tell, the other pipe is closed, too, and that ends the job.
+        // The launcher of the whole has ended. The input pipe closes too, which ends the job.
         if send().is_err() || last {
             return;
         }

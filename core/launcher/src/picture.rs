@@ -1,5 +1,4 @@
-//! What the ranks of a job are doing, as somebody sees who asks: who waits in which call, for whom and since when, who does not wait, and who waits for
-//! each other.
+//! A snapshot of the ranks of a job, for users. It shows running ranks, waits (call, awaited ranks, time), and deadlocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,44 +12,44 @@ use unipgas_core::job::{Board, RankState};
 use unipgas_core::tally::{Counts, QueueCounts};
 use unipgas_core::waits::{NAMED, Waiting};
 
-/// The most ranks that are listed one by one.
+/// Longest list of single ranks.
 const LISTED: usize = 64;
 
-/// What a rank is doing.
+/// State of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The rank.
     pub rank: u32,
-    /// Its process.
+    /// Its pid.
     pub pid: u32,
-    /// The program, as the kernel names it: at most 15 bytes.
+    /// The program, as named by the kernel: at most 15 bytes.
     #[serde(default)]
     pub program: String,
-    /// Where it runs, on another host.
+    /// Its host, if another one.
     pub host: Option<String>,
-    /// What its process does.
+    /// State of its process.
     pub doing: Doing,
-    /// Threads of it that wait in calls, the longest first.
+    /// Its threads that wait in calls, the longest wait first.
     pub waits: Vec<Waiting>,
-    /// What it has done so far.
+    /// Its counters.
     pub counts: Counts,
 }
 
-/// What a process does.
+/// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Doing {
-    /// It has not begun.
+    /// It has not started.
     Absent,
-    /// It has a processor, or could use one.
+    /// It runs, or is ready to run.
     Runs,
     /// It sleeps.
     Sleeps,
-    /// It has been stopped by a signal, or a debugger.
+    /// A signal or a debugger has stopped it.
     Stopped,
     /// It has left the job.
     Left,
-    /// It has ended without leaving.
+    /// It has ended without leaving the job.
     Dead,
 }
 
@@ -68,13 +67,13 @@ impl fmt::Display for Doing {
 }
 
 impl Seen {
-    /// Of a rank on this host.
+    /// State of a rank on this host.
     fn look(board: &Board, rank: u32) -> Seen {
         let pid = board.pid(rank).unwrap_or(0);
         let doing = match board.state(rank).unwrap_or(RankState::Absent) {
             RankState::Finalized => Doing::Left,
             RankState::Dead => Doing::Dead,
-            // Programs of uTofu need not join.
+            // Programs of uTofu may run without joining.
             RankState::Absent if pid == 0 => Doing::Absent,
             RankState::Absent | RankState::Joined => of_process(pid),
         };
@@ -94,13 +93,13 @@ impl Seen {
     }
 }
 
-/// Empty where there is no such process.
+/// Name of the program. Empty: no such process.
 fn program_of(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 
-/// What the kernel says of it.
+/// State of the process in the kernel.
 fn of_process(pid: u32) -> Doing {
     match descriptor::state_in(&descriptor::stat_of(pid).unwrap_or_default()) {
         Some('S' | 'D' | 'I') => Doing::Sleeps,
@@ -110,15 +109,15 @@ fn of_process(pid: u32) -> Doing {
     }
 }
 
-/// What all of them are doing.
+/// State of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
-    /// Ascending.
+    /// In ascending order.
     pub ranks: Vec<Seen>,
 }
 
 impl Picture {
-    /// Of those that are on this host.
+    /// State of the ranks on this host.
     pub fn look(board: &Board) -> Picture {
         let here = (0..board.size()).filter(|rank| board.is_afar(*rank) == Ok(false));
         Picture {
@@ -126,7 +125,7 @@ impl Picture {
         }
     }
 
-    /// Adds what another host tells.
+    /// Adds the picture of another host.
     pub fn join(&mut self, host: &str, other: Picture) {
         let there = other.ranks.into_iter().map(|seen| Seen {
             host: Some(host.into()),
@@ -136,8 +135,7 @@ impl Picture {
         self.ranks.sort_by_key(|seen| seen.rank);
     }
 
-    /// Ranks that wait for each other, each for the next one and the last for the first: none of them goes on. Only of those of which one thread waits, and
-    /// which are not stopped.
+    /// Ranks that wait for each other in a cycle. It considers ranks that are not stopped, and of which one thread waits for one rank.
     pub fn cycle(&self) -> Option<Vec<u32>> {
         let next: BTreeMap<u32, u32> = (self.ranks.iter())
             .filter(|seen| seen.doing != Doing::Stopped)
@@ -146,7 +144,7 @@ impl Picture {
                 _ => None,
             })
             .collect();
-        // Those from which no cycle is reached.
+        // Ranks from which no cycle is reachable.
         let mut done = BTreeSet::new();
         for first in next.keys() {
             let mut way = Vec::new();
@@ -167,7 +165,7 @@ impl Picture {
         None
     }
 
-    /// Queues in which something is under way while their ranks wait, by rank.
+    /// Queues with operations in flight, of ranks that wait.
     pub fn under_way(&self) -> impl Iterator<Item = (u32, &QueueCounts)> {
         let waits = self.ranks.iter().filter(|seen| !seen.waits.is_empty());
         waits.flat_map(|seen| {
@@ -176,7 +174,8 @@ impl Picture {
         })
     }
 
-    /// For each call in which ranks wait for the same ones, themselves among those: who of those that are seen is not in it.
+    /// Calls in which ranks wait for a set of ranks that includes themselves, each with the missing ranks. Missing ranks are in the set and in the
+    /// picture, but not in the call.
     pub fn missing(&self) -> Vec<(String, Vec<u32>)> {
         let mut calls: BTreeMap<(&str, &[u32]), BTreeSet<u32>> = BTreeMap::new();
         for seen in &self.ranks {
@@ -255,10 +254,11 @@ fn seconds(span: Duration) -> String {
 }
 
 impl Picture {
-    /// A table for terminals, and below it what is wrong, as far as that can be seen. With what the ranks do a second, where that is known.
+    /// A table for terminals, and below it the deadlocks and missing ranks that the picture shows. With `rates`, it has columns for operations and bytes a
+    /// second.
     pub fn table(&self, rates: Option<&Rates>) -> String {
         let mut text = String::new();
-        // Writing to a string cannot fail.
+        // A write to a string cannot fail.
         let _ = self.write(&mut text, rates);
         text
     }
@@ -303,7 +303,7 @@ impl Picture {
                     (call, Doing::Stopped) => format!("{} (stopped)", call.escape_debug()),
                     (call, _) => call.escape_debug().to_string(),
                 };
-                // They are those of the process, and told once.
+                // The rates are of the process, so only its first row shows them.
                 let rates = rates.map(|rates| match nth {
                     0 => rates.of(seen.rank),
                     _ => Default::default(),
@@ -463,7 +463,7 @@ mod tests {
     #[test]
     fn ranks_are_listed_shortly() {
         assert_eq!(listed(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9, 10");
-        // What a rank has written that has gone wild.
+        // A rank may have overwritten its list.
         assert_eq!(listed(&[u32::MAX, 0]), "4294967295, 0");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes what the ranks write, and what the launcher says of them, in a thread of its own: whoever reads it may be slow, or have stopped.
+//! A thread that writes the output of the ranks and the messages of the launcher. It may block on a slow reader.
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use super::{GRACE, Keeper, Launch, Output};
 use unipgas_core::leave_unfinished;
 use unipgas_core::{Error, Result, own_thread};
 
-/// What is to be written.
+/// A request to the thread.
 #[derive(Debug)]
 pub(super) enum Print {
     Output {
@@ -26,21 +26,21 @@ pub(super) enum Print {
         is_stderr: bool,
         bytes: Vec<u8>,
     },
-    /// What the launcher says, after all that these ranks have written.
+    /// A message of the launcher. It comes after all earlier output of these ranks.
     Said(String, Vec<u32>),
     Over,
 }
 
-/// The thread that writes.
+/// Handle of the thread.
 pub(super) struct Printer {
     print: Sender<Print>,
-    /// Is readable when all has been written.
+    /// Readable when all output has been written.
     done: Arc<OwnedFd>,
     lost: Arc<AtomicBool>,
 }
 
 impl Printer {
-    /// `written` is told what has been written, and of which host it was.
+    /// The thread calls `written` for written output, with the number of its host.
     pub fn start(
         launch: &Launch,
         written: impl Fn(usize, Written) + Send + 'static,
@@ -59,7 +59,7 @@ impl Printer {
             if let Some(pages) = pages.take() {
                 pages.write(&printed);
             }
-            // It only fails where it is readable anyway.
+            // Fails only if it is readable already.
             let _ = rustix::io::write(&done, &1u64.to_ne_bytes());
         })?;
         Ok(printer)
@@ -70,12 +70,12 @@ impl Printer {
     }
 
     pub fn print(&self, print: Print) {
-        // The thread is there until it is told that all is over.
+        // Cannot fail before `Print::Over`.
         let _ = self.print.send(print);
     }
 
-    /// Waits until all has been written: as long as somebody waits for the job, if there is a `limit` for so long, and for [`GRACE`] when a signal has
-    /// come. Whether output was lost.
+    /// Waits until all output has been written. The wait ends early at the end of the keeper, after `limit`, or [`GRACE`] after a signal that does not ask
+    /// for a picture. Returns whether output was lost.
     pub fn finish(
         self,
         inbox: Option<&Inbox>,
@@ -95,14 +95,14 @@ impl Printer {
             let keeper = keeper.map(AsFd::as_fd);
             let others = keeper.into_iter().chain(inbox.map(Inbox::fd));
             fds.extend(others.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            // Interrupted: everything is looked at again.
+            // After an interrupt, all conditions are checked again.
             let _ = poll(&mut fds, timeout.as_ref());
             let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
             if is_ready(0) {
                 return self.lost.load(Ordering::Acquire);
             }
             if keeper.is_some() && is_ready(1) || left.is_some_and(|left| left.is_zero()) {
-                // Nothing is said of it: whoever does not read may be who would read that.
+                // No message: its reader may be the reader that is stuck.
                 return true;
             }
             while let Some(arrived) = inbox.and_then(Inbox::next) {
@@ -114,7 +114,7 @@ impl Printer {
     }
 }
 
-/// Standard output and error, or the file that both are.
+/// Standard output and error, or the one file for both.
 struct Pages {
     lines: Vec<Lines>,
     closed: [bool; 2],
@@ -148,7 +148,7 @@ impl Pages {
         }
     }
 
-    /// Writes what comes, until all is over.
+    /// Writes requests until the last one.
     fn write(mut self, printed: &Receiver<Print>) {
         loop {
             let next = self.lines.iter().filter_map(Lines::next).min();
@@ -180,7 +180,7 @@ impl Pages {
         usize::from(is_stderr).min(self.lines.len() - 1)
     }
 
-    /// Writes what can go out now.
+    /// Writes text that may be written now.
     fn put(&mut self) {
         for page in 0..self.lines.len() {
             let text = std::mem::take(&mut self.lines[page].out);
@@ -203,7 +203,7 @@ impl Pages {
         }
     }
 
-    /// A reader that has gone, such as `head`, has read enough, and the ranks are told. A device that is full may have room again.
+    /// A broken pipe, such as after `head`, closes the streams of the ranks. Other errors, such as a full device, may be temporary.
     fn fail(&mut self, page: usize, error: &std::io::Error) {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             match self.lines.len() {
@@ -218,7 +218,7 @@ impl Pages {
         }
     }
 
-    /// With standard error closed there is nobody to tell.
+    /// Write errors are ignored: standard error may be closed.
     fn say(&mut self, text: &str, ranks: &[u32]) {
         for lines in &mut self.lines {
             ranks.iter().for_each(|rank| lines.flush(*rank));

@@ -1,4 +1,4 @@
-//! The processes of a job: starting them, sending them signals.
+//! Starts the processes of a job, and sends them signals.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
@@ -19,32 +19,32 @@ use crate::topology::{Binding, Topology, cpu_set};
 use unipgas_core::job::Board;
 use unipgas_core::{Error, Result, descriptor};
 
-/// The process that is a rank.
+/// The process of a rank.
 pub(super) struct Process {
     pub rank: u32,
     pub child: Child,
     pub pidfd: OwnedFd,
     pub exit: Option<Exit>,
-    /// What it writes to standard output and error, where that is passed on.
+    /// Read ends of its standard output and error, if the launcher passes these on.
     outputs: [Option<OwnedFd>; 2],
 }
 
 impl Process {
-    /// The other ends of its standard output and error, where they are passed on; once.
+    /// Takes the read ends of its standard output and error.
     pub fn outputs(&mut self) -> [Option<OwnedFd>; 2] {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Sends a signal, unless the process has been reaped, or the signal [is for the launcher](asks).
+    /// Sends a signal. Ignored after the process has been reaped, and for a signal that [asks the launcher](asks) unless the process handles it.
     pub fn signal(&self, signal: Signal) {
         let wanted = !asks(signal.as_raw()) || self.catches(signal);
         if self.exit.is_none() && wanted {
-            // It can only fail because the process has just ended by itself.
+            // Fails only if the process has just ended.
             let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
         }
     }
 
-    /// Whether it has a handler for the signal, or waits for it.
+    /// Whether it has a handler for the signal, or blocks it, as for sigwait.
     fn catches(&self, signal: Signal) -> bool {
         let name = format!("/proc/{}/status", self.child.id());
         let Ok(Some(status)) = descriptor::proc_text(&name) else {
@@ -70,7 +70,7 @@ impl Process {
     }
 }
 
-/// What every rank is started with.
+/// Data for the start of each rank.
 pub(super) struct Starter<'a> {
     launch: &'a Launch,
     path: PathBuf,
@@ -82,7 +82,7 @@ pub(super) struct Starter<'a> {
 }
 
 impl<'a> Starter<'a> {
-    /// `mask` is the signal mask that the ranks are to have, and `open_files` their limit.
+    /// `mask` is the ranks' signal mask, and `open_files` their limit.
     pub fn new(
         launch: &'a Launch,
         board: &Arc<Board>,
@@ -103,7 +103,7 @@ impl<'a> Starter<'a> {
         })
     }
 
-    /// To which processors a rank is bound, for people.
+    /// Text: the processors of a rank.
     pub fn binding(&self, rank: u32) -> String {
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
@@ -116,7 +116,7 @@ impl<'a> Starter<'a> {
         format!("rank {rank} on {host} is bound to {word} {}", listed(&all))
     }
 
-    /// How many of `ranks` have to share what they are bound to one by one, if some do: those, and the cores.
+    /// With [`BindPolicy::Core`] and shared cores: the number of ranks, and of their cores.
     pub fn crowding(&self, ranks: &[u32]) -> Option<(usize, usize)> {
         if self.launch.bind != BindPolicy::Core {
             return None;
@@ -187,7 +187,7 @@ impl<'a> Starter<'a> {
         let (mask, open_files, launcher) = (self.mask, self.open_files, self.launcher);
         let prepare = move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The launcher may have died before the line above took effect.
+            // The launcher may have died before the call above took effect.
             if rustix::process::getppid() != launcher {
                 return Err(std::io::Error::from_raw_os_error(libc::ESRCH));
             }
@@ -195,15 +195,15 @@ impl<'a> Starter<'a> {
                 rustix::thread::sched_setaffinity(None, cpus)?;
             }
             rustix::process::setrlimit(Resource::Nofile, open_files)?;
-            // A shell ignores these for what it starts in the background; the launcher forwards them, and gaspi_proc_kill means the
-            // first.
+            // A shell ignores these signals in background jobs, and children inherit that. The ranks must take them: the launcher forwards both, and
+            // gaspi_proc_kill sends SIGINT.
             for signal in [libc::SIGINT, libc::SIGQUIT] {
                 // SAFETY:
-                // - sets a disposition; allowed between fork and exec.
+                // - `signal` only sets a disposition, and is allowed between fork and exec.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
             }
             // SAFETY:
-            // - `mask` is an initialised set, and the old one is not asked for.
+            // - `mask` is an initialised set, and a null old set is allowed.
             match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
@@ -232,7 +232,7 @@ impl<'a> Starter<'a> {
 }
 
 impl Starter<'_> {
-    /// Limits are named with what raises them.
+    /// The error of a failed start. It names an exhausted limit and its remedy.
     fn cannot_start(&self, rank: u32, error: &std::io::Error) -> Error {
         let size = self.launch.size;
         let limit = match error.raw_os_error() {
@@ -252,7 +252,7 @@ impl Starter<'_> {
     }
 }
 
-/// Both ends of a rank's standard output or error: of a terminal if it is to be one, and if there are any left; else of a pipe.
+/// Both ends of a rank's standard output or error. A terminal if requested and available, else a pipe.
 fn output_end(is_terminal: bool) -> Result<(OwnedFd, OwnedFd)> {
     if let (true, Ok(ends)) = (is_terminal, terminal()) {
         return Ok(ends);
@@ -266,7 +266,7 @@ fn output_end(is_terminal: bool) -> Result<(OwnedFd, OwnedFd)> {
     })
 }
 
-/// Both ends of a terminal that changes nothing of what is written: ours, and that of a process.
+/// Both ends of a raw terminal, which does not change the text: the launcher's end, and the process's end.
 fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{OptionalActions, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize};
@@ -280,14 +280,14 @@ fn terminal() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let mut modes = tcgetattr(&its)?;
     modes.make_raw();
     tcsetattr(&its, OptionalActions::Now, &modes)?;
-    // As wide as ours, if there is one here.
+    // Copies the size of the launcher's own terminal, if any.
     if let Ok(size) = tcgetwinsize(std::io::stdout()) {
         tcsetwinsize(&its, size)?;
     }
     Ok((ours, its))
 }
 
-/// Makes room for the descriptors that watching the job takes. Returns the limit as it was, for the ranks.
+/// Raises the limit of open files to the number that a job needs. Returns the old limit, for the ranks.
 pub(super) fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
     let each = match (&launch.output, &launch.part) {
@@ -318,7 +318,7 @@ pub(super) fn raise_open_files(launch: &Launch) -> Result<Rlimit> {
     Ok(before)
 }
 
-/// What a process writes goes there. `again`: after what another one has written. Errors: [`Error::InvalidArgument`].
+/// Opens a rank's output file. `again`: keeps the output of an earlier process. Errors: [`Error::InvalidArgument`].
 fn output_file(directory: &Path, rank: u32, kind: &str, again: bool) -> Result<File> {
     let path = directory.join(format!("rank.{rank}.{kind}"));
     let cannot = |e| Error::InvalidArgument(format!("cannot write {}: {e}", path.display()));
@@ -326,13 +326,13 @@ fn output_file(directory: &Path, rank: u32, kind: &str, again: bool) -> Result<F
     if !again {
         File::create(&path).map_err(cannot)?;
     }
-    // Whatever the process starts writes behind it.
+    // Append mode: output of the process's children does not overwrite its own.
     (OpenOptions::new().append(true).create(true))
         .open(&path)
         .map_err(cannot)
 }
 
-/// The processors of each rank; nothing where nothing is bound.
+/// The processors of each rank. Empty: no rank is bound.
 fn spread(policy: BindPolicy, size: u32) -> Result<Vec<CpuSet>> {
     if policy == BindPolicy::None {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The program of a job: which file it is, and whether this machine can start it.
+//! The program of a job: its file, and whether this machine can start it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use object::elf::{EM_386, EM_AARCH64, EM_ARM, EM_X86_64};
 
-/// Why a program cannot be started.
+/// Reason why a program cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProgramError {
-    /// There is no such file; a shell exits with 127 then.
+    /// No such file. A shell exits with 127.
     NotFound(String),
-    /// The file cannot be executed; a shell exits with 126 then.
+    /// The file is not executable. A shell exits with 126.
     NotExecutable(String),
 }
 
@@ -28,10 +28,10 @@ impl fmt::Display for ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// The file that `program` stands for, found as a shell finds it: in PATH if it has no slash.
+/// The file of `program`. A name without a slash is searched in PATH, as by a shell.
 ///
 /// # Errors
-/// Each with one line that says what is wrong.
+/// One line with the reason.
 pub fn find_program(program: &OsStr) -> Result<PathBuf> {
     let shown = program.to_string_lossy();
     if program.as_bytes().contains(&b'/') {
@@ -72,15 +72,15 @@ fn executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Whether this machine has what the program needs to start: its kind of processor, or the interpreter of a script. What a file of another kind is, a shell
-/// would be asked, and take for its own.
+/// Checks that this machine can start the program: its processor architecture, or the interpreter of a script. A file of another kind passes, since a shell
+/// would run it as its own script.
 ///
 /// # Errors
 /// As [`find_program`].
 pub fn check_program(path: &Path) -> Result<()> {
     let shown = path.display();
     let mut head = Vec::new();
-    // Who may not read it may still execute it.
+    // A file without read permission may be executable.
     let read = File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
     if read.is_err() {
         return Ok(());
@@ -106,12 +106,12 @@ pub fn check_program(path: &Path) -> Result<()> {
     }
 }
 
-/// What the kernel reads of a script.
+/// Bytes of a script that the kernel reads.
 const HEAD: u64 = 256;
-/// Where an ELF file names its processor.
+/// Position of the processor architecture in an ELF file.
 const MACHINE: std::ops::Range<usize> = 18..20;
 
-/// Whether an ELF file that begins like this is for other processors.
+/// Whether this is the head of an ELF file for another processor architecture.
 fn is_for_others(head: &[u8]) -> bool {
     let own: &[u16] = match std::env::consts::ARCH {
         "x86_64" => &[EM_X86_64.0, EM_386.0],
@@ -123,7 +123,7 @@ fn is_for_others(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF") && machine.is_some_and(|machine| !own.contains(&machine))
 }
 
-/// Whether the kernel may have been told of emulators (binfmt_misc).
+/// Whether the kernel may have emulators (binfmt_misc).
 fn kernel_has_others() -> bool {
     let told = std::fs::read_dir("/proc/sys/fs/binfmt_misc");
     told.is_ok_and(|all| {

@@ -1,13 +1,13 @@
-//! A word about a start that takes long.
+//! A message about a slow start.
 
 use std::time::{Duration, Instant};
 
 use unipgas_core::job::Board;
 
-/// How long nothing is said, and between two words.
+/// Time before the first message, and between messages.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Watches ranks join. Programs that join no job, and those of which some ranks never do, hear little of it.
+/// Watches the ranks join. There is no message for programs that join no job, and none while the number of joined ranks stays the same.
 pub(super) struct Progress {
     /// `None`: all have joined.
     next: Option<Instant>,
@@ -22,12 +22,12 @@ impl Progress {
         }
     }
 
-    /// When to ask for [`news`](Progress::news) again.
+    /// Time of the next call of [`news`](Progress::news).
     pub fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// How many ranks have joined so far, if that is worth a word now.
+    /// Number of ranks that have joined, if a message is due.
     pub fn news(&mut self, board: &Board, now: Instant) -> Option<u32> {
         if self.next.is_none_or(|next| now < next) {
             return None;

@@ -1,4 +1,4 @@
-//! How much the ranks of a job do, between two looks at them.
+//! Operations and bytes a second of the ranks, between two pictures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use unipgas_core::tally::Counts;
 pub struct Rates(BTreeMap<u32, [f64; 2]>);
 
 impl Rates {
-    /// Of processes that were there both times, `span` apart.
+    /// Rates of the processes in both pictures, which are `span` apart.
     pub fn between(earlier: &Picture, later: &Picture, span: Duration) -> Rates {
         let before: BTreeMap<_, &Counts> = (earlier.ranks.iter())
             .map(|seen| ((seen.rank, seen.pid), &seen.counts))
@@ -31,14 +31,14 @@ impl Rates {
         Rates(rates.collect())
     }
 
-    /// For people; empty where nothing is known.
+    /// Text for users. Empty: unknown.
     pub(super) fn of(&self, rank: u32) -> [String; 2] {
         let rates = self.0.get(&rank).copied();
         rates.map_or_else(Default::default, |rates| rates.map(short))
     }
 }
 
-/// Three digits, with a prefix of the SI.
+/// Three digits, with an SI prefix.
 pub fn short(value: f64) -> String {
     let mut value = value;
     for prefix in ["", " k", " M", " G", " T"] {

@@ -1,11 +1,11 @@
-//! Signals that the launcher gets and hands on.
+//! Signals that the launcher receives and forwards.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use unipgas_core::{Error, Result};
 
-/// Two interrupts closer than this are one that came on two ways.
+/// Two interrupts within this time are one keypress that came by two ways.
 pub(super) const ONE_KEYPRESS: Duration = Duration::from_millis(100);
 
 const FORWARDED: [i32; 6] = [
@@ -44,12 +44,12 @@ pub fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// Whether it asks the launcher what the ranks are doing. Such a signal goes to the processes that take it, and ends no other.
+/// Whether the signal asks the launcher for a picture of the ranks. The launcher forwards it only to processes that handle it, so it ends no other.
 pub(super) fn asks(signal: i32) -> bool {
     matches!(signal, libc::SIGUSR1 | libc::SIGQUIT)
 }
 
-/// Whether it asks the job to end.
+/// Whether the signal asks the job to end.
 pub(super) fn ends(signal: i32) -> bool {
     matches!(signal, libc::SIGHUP | libc::SIGINT | libc::SIGTERM)
 }
@@ -57,14 +57,14 @@ pub(super) fn ends(signal: i32) -> bool {
 /// A signal that arrived.
 pub(super) struct Arrived {
     pub signal: i32,
-    /// It came from the terminal, which sends it to the ranks as well: they are in the same process group.
+    /// The terminal sent it. The ranks got it too, since they are in the same process group.
     pub from_terminal: bool,
 }
 
-/// While this lives, the signals that the launcher forwards are blocked in this thread and read from a descriptor.
+/// Blocks the signals that the launcher forwards in this thread, and reads them from a descriptor. Drop restores the mask.
 pub(super) struct Inbox {
     fd: OwnedFd,
-    /// A shell ignores them for what a script starts in the background: the terminal's are not for that, others' are.
+    /// A shell ignores these signals in background jobs of a script. Then the launcher drops them if they come from the terminal.
     not_from_terminal: Vec<i32>,
     before: libc::sigset_t,
 }
@@ -75,7 +75,7 @@ impl Inbox {
         let is_shells = |signal: &i32| matches!(*signal, libc::SIGINT | libc::SIGQUIT);
         let (ignored, mut taken): (Vec<i32>, Vec<i32>) =
             FORWARDED.into_iter().partition(|signal| ignored(*signal));
-        // What else the launcher was told to ignore (nohup) stays ignored.
+        // Other ignored signals (nohup) stay ignored.
         let not_from_terminal: Vec<i32> = ignored.into_iter().filter(is_shells).collect();
         taken.extend(&not_from_terminal);
         for signal in taken {
@@ -96,7 +96,7 @@ impl Inbox {
             return Err(Error::os("cannot take signals (signalfd)", error));
         }
         // SAFETY:
-        // - just made, and owned by nobody else.
+        // - signalfd has just returned the descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Inbox {
             fd,
@@ -105,7 +105,7 @@ impl Inbox {
         })
     }
 
-    /// The mask as it was, which the ranks are to have.
+    /// The signal mask before, for the ranks.
     pub fn mask_before(&self) -> libc::sigset_t {
         self.before
     }
@@ -127,7 +127,7 @@ impl Inbox {
             let info: libc::signalfd_siginfo =
                 unsafe { std::ptr::read_unaligned(raw.as_ptr().cast()) };
             let signal = info.ssi_signo as i32;
-            // Of a hangup the kernel tells the leader of the session alone.
+            // The kernel sends a hangup to the session leader only, so the launcher forwards it.
             let from_terminal = info.ssi_code == libc::SI_KERNEL && signal != libc::SIGHUP;
             if !(from_terminal && self.not_from_terminal.contains(&signal)) {
                 return Some(Arrived {

@@ -1,4 +1,4 @@
-//! Ending what ranks have started and left behind: it has become a child of this process, which has no others.
+//! Ends processes that ranks have started and left. This process has adopted them, and has no other children.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,20 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use super::GRACE;
 use unipgas_core::descriptor;
 
-/// How children are ended.
+/// Kinds of ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Haste {
-    /// They are asked to, and killed after [`GRACE`].
+    /// SIGTERM, and SIGKILL after [`GRACE`].
     Ask,
-    /// They are killed.
+    /// SIGKILL.
     Kill,
 }
 
-/// Ends and reaps all children, and the children of those, which become this process's.
+/// Ends and reaps all children. Their children become this process's, and end, too.
 pub(super) fn end_children(haste: Haste) {
     let start = Instant::now();
     let mut pause = Duration::from_micros(500);
     loop {
-        // Reap all that have ended.
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
@@ -34,7 +33,7 @@ pub(super) fn end_children(haste: Haste) {
         } else {
             Signal::KILL
         };
-        // Something that the kernel cannot kill must not keep the launcher.
+        // A process that the kernel cannot kill must not block the launcher.
         if start.elapsed() > 2 * GRACE {
             return;
         }

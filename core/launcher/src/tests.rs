@@ -5,7 +5,7 @@ use unipgas_core::job::{Job, RankState};
 
 const PART: &str = "UNIPGAS_TEST_PART";
 
-/// A job whose ranks run the test of this name once more, in which [`is_rank`] then holds.
+/// A job in which each rank runs the test `test` again, with [`is_rank`] true.
 fn job_of(test: &str, size: u32) -> Launch {
     let mut launch = Launch::new(size, std::env::current_exe().unwrap());
     launch.args = ["--exact", &format!("tests::{test}"), "--nocapture"]
@@ -35,7 +35,7 @@ fn survivors_learn_of_a_death_at_once() {
         let job = Job::from_env().unwrap();
         let own = job.bootstrap();
         match job.rank() {
-            // Leaves in order, and is not counted as dead.
+            // Leaves properly, so it does not count as dead.
             0 => own.leave().unwrap(),
             1 => {
                 rustix::process::kill_process(
@@ -147,7 +147,7 @@ fn an_end_that_another_rank_wants_is_no_failure() {
         let own = job.bootstrap();
         match job.rank() {
             0 => {
-                // It may be started later than this one runs.
+                // Rank 1 may not have started yet.
                 until(|| own.end(1).is_ok());
                 until(|| own.state(1) == Ok(RankState::Dead));
                 own.leave().unwrap();

@@ -1,7 +1,7 @@
 //! The machine as hwloc sees it: processing units, cores, packages, NUMA nodes, caches; and binding to them.
 //!
-//! This is the only module that uses hwloc2. Some of that crate's calls are unsound (see `clippy.toml`, which forbids
-//! them; printing a `TopologyObject` with `Display` is another); what is needed here is copied out of hwloc once.
+//! Only this module uses hwloc2. Some calls of that crate are unsound: `clippy.toml` forbids them. `Display` of a `TopologyObject` is unsound too. This
+//! module copies its data out of hwloc once.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use unipgas_core::descriptor::Reserved;
 use unipgas_core::numa::current_affinity;
 use unipgas_core::{Error, Result};
 
-/// What a process is tied to.
+/// The processors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Binding {
-    /// Nothing: the scheduler decides.
+    /// No binding: the scheduler decides.
     None,
     /// The processing units of one core, by its index among [`Topology::usable_cores`].
     Core(usize),
@@ -32,7 +32,7 @@ pub struct NumaNode {
     pub pus: Vec<u32>,
 }
 
-/// The machine, as far as this process may use it under its control group.
+/// The part of the machine that this process's control group allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// The system's numbers of all processing units (hardware threads), ascending.
@@ -52,13 +52,13 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Reads the machine. Takes milliseconds: not for start-up paths that do not need it. With the environment variable
-    /// `HWLOC_SYNTHETIC` hwloc describes the machine named there instead.
+    /// Reads the machine. It takes milliseconds, so a start-up path should not call it without need. With the environment variable `HWLOC_SYNTHETIC` hwloc
+    /// describes the machine given there.
     ///
     /// # Errors
-    /// [`Error::Os`] when hwloc cannot read the machine.
+    /// [`Error::Os`] if hwloc cannot read the machine.
     pub fn load() -> Result<Topology> {
-        // It keeps the root directory open, and more for a while.
+        // hwloc keeps the root directory open, and more descriptors for a short time.
         let _reserved = Reserved::take();
         let topology = hwloc2::Topology::new()
             .ok_or_else(|| Error::Os("hwloc cannot read this machine".into()))?;
@@ -86,7 +86,7 @@ impl Topology {
         }
         for pu in objects(ObjectType::PU) {
             pus.push(pu.os_index());
-            // A unit may be near several nodes (fast and large memory): its home is the first of them.
+            // A unit may be near several nodes (fast and large memory). It belongs to the first of them.
             let home = pu.nodeset().and_then(|set| members(&set).first().copied());
             let node = nodes
                 .iter()
@@ -130,8 +130,8 @@ impl Topology {
         })
     }
 
-    /// The cores that have a processing unit in the calling thread's affinity, reduced to those units; all cores when the
-    /// affinity names none of them (a synthetic machine).
+    /// The cores that have a processing unit in the calling thread's affinity, reduced to those units. All cores, if the affinity has none of them (a
+    /// synthetic machine).
     pub fn usable_cores(&self) -> Vec<Vec<u32>> {
         self.usable(self.cores.iter())
     }
@@ -163,7 +163,7 @@ impl Topology {
     /// The processing units of a binding; `None` for [`Binding::None`].
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a core or node that the machine does not have.
+    /// [`Error::InvalidArgument`] for a core or node that does not exist.
     pub fn cpus_of(&self, binding: Binding) -> Result<Option<Vec<u32>>> {
         let (groups, index, what) = match binding {
             Binding::None => return Ok(None),
@@ -204,11 +204,11 @@ impl fmt::Display for Topology {
     }
 }
 
-/// Ties the calling thread, and the threads and processes that it starts from now on, to a core or NUMA node. Called
-/// first thing in a process, this binds the process.
+/// Binds the calling thread to a core or NUMA node. Threads and processes that it starts later inherit the binding. A call before other threads start binds the
+/// whole process.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for a core or node that the machine does not have, [`Error::Os`] when the system refuses.
+/// [`Error::InvalidArgument`] for a core or node that does not exist. [`Error::Os`] if the system refuses.
 pub fn bind_self(binding: Binding) -> Result<()> {
     match Topology::load()?.cpus_of(binding)? {
         None => Ok(()),
@@ -217,10 +217,10 @@ pub fn bind_self(binding: Binding) -> Result<()> {
     }
 }
 
-/// The system's form of a list of processing units.
+/// A list of processing units as a set for system calls.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for units beyond what the system call's fixed set holds.
+/// [`Error::Exhausted`] for a unit beyond the fixed size of the set.
 pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -235,7 +235,7 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> Result<CpuSet> {
     Ok(set)
 }
 
-/// The members of a set, ascending. A set without an end (hwloc's "everything") has none.
+/// The members of a set, ascending. An infinite set (hwloc's "everything") gives an empty list.
 fn members(set: &Bitmap) -> Vec<u32> {
     let Ok(last) = u32::try_from(set.last()) else {
         return Vec::new();
@@ -274,7 +274,7 @@ mod tests {
         let topology = Topology::load().unwrap();
         for node in topology.nodes {
             let mut found = unipgas_core::numa::processors(node.os_index).unwrap();
-            // hwloc leaves out what the control group excludes.
+            // hwloc omits units that the control group excludes.
             found.retain(|pu| topology.pus.contains(pu));
             assert_eq!(found, node.pus, "node {}", node.os_index);
         }
@@ -296,7 +296,7 @@ mod tests {
         .unwrap();
     }
 
-    /// Describes itself in a second process, on the machine that `HWLOC_SYNTHETIC` names.
+    /// Runs the test in a second process, on the machine that `HWLOC_SYNTHETIC` names. Returns true in that process.
     fn on_machine(machine: &str, test: &str) -> bool {
         if std::env::var_os("HWLOC_SYNTHETIC").is_some() {
             return true;

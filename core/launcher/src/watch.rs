@@ -1,4 +1,4 @@
-//! The life of a job: one thread, one epoll, from the first process to the last.
+//! The life of a job, from the first process to the last: one thread with one epoll.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -34,43 +34,43 @@ struct Job<'a> {
     board: Arc<Board>,
     starter: Starter<'a>,
     epoll: OwnedFd,
-    /// The ranks that are started here, ascending.
+    /// The ranks that start here, ascending.
     here: Vec<u32>,
-    /// Of a job on several hosts.
+    /// For a job on several hosts.
     abroad: Option<Abroad<'a>>,
-    /// Their processes, and those that have taken their places.
+    /// Processes of the ranks, and their replacements.
     processes: Vec<Process>,
     spares: u32,
-    /// What they write, where it is kept.
+    /// Captured output.
     streams: Vec<Stream>,
-    /// Where it is passed on.
+    /// Passes output on.
     forwarder: Option<Forwarder>,
-    /// By this launcher.
+    /// Writes output, if this launcher is not a part.
     printer: Option<Printer>,
     running: usize,
     first_failure: Option<u32>,
     timed_out: bool,
     /// A signal has asked the job to end.
     asked_to_end: bool,
-    /// The ranks have been told to end; when what is left is killed.
+    /// Set while the ranks end: the time to kill the remaining ones.
     ending: Option<Instant>,
     first_interrupt: Option<Instant>,
     progress: Option<Progress>,
     crowd: Crowd,
-    /// The keeper has been killed.
+    /// The keeper or the launcher of the whole has ended.
     deserted: bool,
     /// A rank has joined the job.
     joined: bool,
     output_lost: bool,
 }
 
-/// What a part has to do with the launcher of the whole.
+/// The connection of a part to the launcher of the whole.
 struct Abroad<'a> {
     part: &'a Part,
     mirror: Mirror,
-    /// What rank 0 reads, unless output is captured.
+    /// Standard input of rank 0, unless output is captured.
     feeder: Option<Feeder>,
-    /// Nothing more will be asked for.
+    /// No more requests will come.
     over: bool,
 }
 
@@ -87,13 +87,13 @@ impl<'a> Abroad<'a> {
 }
 
 pub(super) fn run(launch: &Launch) -> Result<Outcome> {
-    // Starting the ranks is part of the job's time.
+    // The start of the ranks is part of the timeout.
     let end = launch
         .timeout
         .and_then(|limit| Instant::now().checked_add(limit));
     let _reserved = Reserved::take();
     let open_files = raise_open_files(launch)?;
-    // The descriptor is what the ranks open; whoever gets the outcome keeps it.
+    // The ranks open the board by this descriptor. The outcome keeps it open.
     let (board, descriptor) = match &launch.joins {
         Some(join) => (Board::attach(&join.token)?, None),
         None => {
@@ -183,7 +183,7 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
         let keeper = launch.keeper.as_ref().filter(|_| !job.deserted);
         job.output_lost = printer.finish(inbox.as_ref(), keeper, patience);
     }
-    // The last of the ranks here is told before anything that the caller tells.
+    // Drop sends the last news of the ranks before any later frame of the caller.
     job.abroad = None;
     let name = JobMark {
         token: job.board.token(),
@@ -192,7 +192,6 @@ pub(super) fn run(launch: &Launch) -> Result<Outcome> {
     seen_through.map(|()| job.outcome(name))
 }
 
-/// Cores that this process may use.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(usize::MAX, usize::from)
 }
@@ -229,7 +228,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Of a job that another launcher has started.
+    /// Replaces a rank of a job that another launcher has started.
     fn take_place(&mut self, rank: u32) -> Result<()> {
         if self.board.is_afar(rank)? {
             return Err(Error::InvalidArgument(format!(
@@ -242,7 +241,7 @@ impl Job<'_> {
         })
     }
 
-    /// Gives the pid.
+    /// Returns the pid.
     fn start_rank(&mut self, rank: u32) -> Result<u32> {
         let mut process = self.starter.start(rank)?;
         self.running += 1;
@@ -283,7 +282,7 @@ impl Job<'_> {
         self.abroad.as_ref()?.feeder.as_ref()
     }
 
-    /// The process that is `rank`, or was it last.
+    /// The present or last process of `rank`.
     fn process_of(&self, rank: u32) -> Option<&Process> {
         self.processes
             .iter()
@@ -350,7 +349,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Says what the ranks are doing.
+    /// Prints a picture of the ranks.
     fn show(&self) {
         let picture = Picture::look(&self.board).to_string();
         self.say(format_args!(
@@ -360,7 +359,7 @@ impl Job<'_> {
     }
 
     fn pump(&mut self, index: usize) {
-        // An end of file also makes the descriptor readable; closing it takes it out of the epoll.
+        // End of file also makes the descriptor readable. Its close removes it from the epoll.
         self.streams[index].pump();
     }
 
@@ -390,14 +389,14 @@ impl Job<'_> {
         }
     }
 
-    /// The launcher of the whole wants something.
+    /// Carries out requests of the launcher of the whole.
     fn hear(&mut self) {
         let asked = self.abroad.as_ref().map(|abroad| abroad.mirror.asked());
         for asked in asked.into_iter().flatten() {
             match asked {
                 Asked::End(rank) => {
                     if let Some(process) = self.process_of(rank) {
-                        // The rank is one of the board's.
+                        // Cannot fail: the rank is on the board.
                         let _ = self.board.want_end(rank);
                         process.signal(Signal::INT);
                     }
@@ -415,7 +414,7 @@ impl Job<'_> {
                     }
                 }
                 Asked::EndAll => self.end_all(),
-                // Else the whole learns that this host is lost.
+                // If deserted, the launcher of the whole learns that this host is lost.
                 Asked::Start(rank) if !self.deserted => self.take_in(rank),
                 Asked::Start(_) => {}
                 Asked::GivenUp(rank) => {
@@ -443,9 +442,9 @@ impl Job<'_> {
         }
     }
 
-    /// Another process is started as a rank, which was here or on a host that is lost.
+    /// Starts a process for a rank that was here, or on a lost host.
     fn take_in(&mut self, rank: u32) {
-        // The ranks are the board's.
+        // Cannot fail: the rank is on the board.
         let _ = self.board.set_here(rank);
         if let Err(at) = self.here.binary_search(&rank) {
             self.here.insert(at, rank);
@@ -468,18 +467,18 @@ impl Job<'_> {
         self.running -= 1;
         // A pidfd of a reaped process stays readable.
         let _ = epoll::delete(&self.epoll, &self.processes[place].pidfd);
-        // The rank is one of the board's, here and below.
+        // Cannot fail, here and below: the rank is on the board.
         let _ = self.board.set_ended(rank);
         let state = self.board.state(rank);
         self.joined |= state != Ok(RankState::Absent);
         let left_properly = state == Ok(RankState::Finalized) && matches!(exit, Exit::Code(_));
         if left_properly {
-            // Somebody may be waiting for its next life cycle.
+            // A process may wait for the rank's next life cycle.
             self.board.ring();
         } else {
             let _ = self.board.mark_dead(rank);
         }
-        // Its last words come before the line that says how it ended.
+        // The last output of a rank comes before the message about its end.
         let streams = self.streams.iter_mut();
         let of_rank = streams.filter(|stream| stream.rank == rank);
         of_rank.for_each(Stream::drain);
@@ -488,10 +487,10 @@ impl Job<'_> {
         }
         if let Some(abroad) = &self.abroad {
             if self.deserted {
-                // Its ranks are lost with this host.
+                // The launcher of the whole counts the ranks of a lost host.
                 return;
             }
-            // What comes then, the launcher of the whole decides.
+            // The launcher of the whole decides the reaction.
             return abroad.part.tell_end(End {
                 rank,
                 pid,
@@ -522,10 +521,10 @@ impl Job<'_> {
         }
     }
 
-    /// Starts a spare in the place of a dead rank, of whose end `failed` tells.
+    /// Starts a spare for a dead rank. `failed` is the message about its end. Returns whether the rank is replaced.
     fn replace(&mut self, rank: u32, failed: &str) -> bool {
         match self.start_again(rank) {
-            // Somebody has started a process by hand.
+            // A user has started a process for the rank.
             Ok(None) => true,
             Ok(Some(pid)) => {
                 self.spares -= 1;
@@ -543,7 +542,7 @@ impl Job<'_> {
         }
     }
 
-    /// Its pid; `None`: the rank is not dead.
+    /// Starts a dead rank again, and returns the pid. `None`: the rank is not dead.
     fn start_again(&mut self, rank: u32) -> Result<Option<u32>> {
         let wanted = self.board.end_is_wanted(rank);
         if !self.board.begin_again(rank)? {
@@ -559,10 +558,10 @@ impl Job<'_> {
         started.map(Some)
     }
 
-    /// Nobody waits for the job any more.
+    /// Kills the ranks: the process that waits for the job has ended.
     fn desert(&mut self) {
         if let Some(keeper) = self.launch.keeper.as_ref().filter(|_| !self.deserted) {
-            // It stays readable.
+            // The descriptor stays readable.
             let _ = epoll::delete(&self.epoll, keeper);
         }
         self.deserted = true;
@@ -573,7 +572,7 @@ impl Job<'_> {
 
     fn end_all(&mut self) {
         self.signal_all(Signal::TERM);
-        // A stopped process takes SIGTERM only when it goes on.
+        // A stopped process takes SIGTERM only after SIGCONT.
         self.signal_all(Signal::CONT);
         self.ending = Instant::now().checked_add(GRACE);
     }
@@ -584,7 +583,7 @@ impl Job<'_> {
             .for_each(|process| process.signal(signal));
     }
 
-    /// For the way out after an error.
+    /// For an error return.
     fn kill_all(&mut self) {
         self.signal_all(Signal::KILL);
         for process in &mut self.processes {
@@ -619,7 +618,7 @@ impl Job<'_> {
         ));
     }
 
-    /// Says what concerns this host alone; who has a part of a job says it through the launcher of the whole.
+    /// Prints a message about this host only. A part sends it to the launcher of the whole.
     fn report(&self, text: std::fmt::Arguments<'_>) {
         match &self.abroad {
             Some(abroad) => abroad.part.say(&text.to_string()),
@@ -631,7 +630,7 @@ impl Job<'_> {
         self.say_after(text, &[]);
     }
 
-    /// After what these ranks have written.
+    /// Prints a message after all earlier output of these ranks.
     fn say_after(&self, text: std::fmt::Arguments<'_>, ranks: &[u32]) {
         match &self.printer {
             _ if !self.launch.tells() => {}

@@ -1,4 +1,4 @@
-//! The launcher of a job on several hosts: it sees the job through as [`Launch::run`] does on one.
+//! The launcher of a job on several hosts. It supervises the job as [`Launch::run`] does on one host.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,29 +24,29 @@ use crate::picture::Picture;
 use unipgas_core::job::Board;
 use unipgas_core::{Error, Result, own_thread};
 
-/// Bytes of standard input that are on the way at a time.
+/// Bytes of standard input in flight.
 const BLOCK: usize = 64 << 10;
-/// Who has not told by then what its ranks are doing is left out.
+/// Time limit for the hosts' pictures. The report omits later ones.
 const LATEST: Duration = Duration::from_secs(1);
 
-/// A host, and which ranks begin there.
+/// A host, and the ranks that start on it.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Its name, for messages.
     pub host: String,
     /// The ranks, ascending.
     pub here: Vec<u32>,
-    /// What starts the launcher there, which begins with [`Part::open`](super::Part::open): a whole command line.
+    /// A complete command line that starts the launcher there. The launcher must call [`Part::open`](super::Part::open) first.
     pub command: Vec<OsString>,
 }
 
-/// What has come out, in the end.
+/// Result of the job.
 struct Seen {
     ranks: Vec<RankOutcome>,
     first_failure: Option<u32>,
 }
 
-/// What the threads of a launcher share.
+/// State that the threads of a launcher share.
 struct Shared<'a> {
     launch: &'a Launch,
     hosts: &'a Hosts,
@@ -58,20 +58,20 @@ struct Shared<'a> {
     shown: Mutex<Shown>,
 }
 
-/// What the hosts have told of what their ranks are doing, since that was asked.
+/// Pictures of the hosts since the last request.
 #[derive(Default)]
 struct Shown {
     pictures: BTreeMap<usize, Picture>,
-    /// When it is said at the latest, whoever has told then.
+    /// Time to print the pictures, complete or not. `None`: no request.
     until: Option<Instant>,
 }
 
 impl Launch {
-    /// Runs the job on these hosts, whose launchers are given `plan`: what they have to know to start the ranks there. Its options for
-    /// output and the environment are theirs. What they send of their callers' own goes to `heard`, with the number of the place.
+    /// Runs the job on the hosts of `places`. Each launcher gets `plan`, the data that it needs to start its ranks. The launchers apply the options for
+    /// output and environment themselves. `heard` gets the data from callers of parts, with the number of the place.
     ///
     /// # Errors
-    /// As [`run`](Launch::run); [`Error::Unreachable`]: the launcher on a host could not be started.
+    /// As [`run`](Launch::run). [`Error::Unreachable`] if the launcher on a host could not be started.
     pub fn run_on(
         &self,
         places: &[Place],
@@ -83,7 +83,7 @@ impl Launch {
         for rank in 0..self.size {
             board.set_afar(rank)?;
         }
-        // Before there is another thread.
+        // Before other threads start.
         let inbox = Inbox::open()?;
         let commands = places
             .iter()
@@ -119,7 +119,7 @@ impl Launch {
         let seen = std::thread::scope(|scope| {
             let watching = scope.spawn(|| shared.watch(&inbox, &over));
             let seen = shared.see(rules, &taken, &mut heard);
-            // It only fails where it is readable anyway.
+            // Fails only if it is readable already.
             let _ = rustix::io::write(&over, &1u64.to_ne_bytes());
             let _ = watching.join();
             seen
@@ -144,7 +144,7 @@ impl Launch {
     }
 }
 
-/// Errors: a rank that is at no place, or at two.
+/// The host of each rank. Errors: [`Error::InvalidArgument`] for a rank on no host, or on two.
 fn homes(size: u32, places: &[Place]) -> Result<Vec<usize>> {
     let mut homes = vec![None; size as usize];
     for (number, place) in places.iter().enumerate() {
@@ -169,7 +169,7 @@ impl Shared<'_> {
         self.say_after(text, &[]);
     }
 
-    /// After what these ranks have written.
+    /// Prints a message after all earlier output of these ranks.
     fn say_after(&self, text: String, ranks: &[u32]) {
         self.printer.print(Print::Said(text, ranks.to_vec()));
     }
@@ -213,7 +213,7 @@ impl Shared<'_> {
                     &[rank],
                 );
                 if rank == 0 {
-                    // What the old one has not taken, it never will.
+                    // The old process takes no more input.
                     let _ = taken.send(());
                 }
             }
@@ -259,7 +259,7 @@ impl Shared<'_> {
             Told::Said(text) => self.say(text.into()),
             Told::Shown { host, picture } => self.hear_of(host, picture),
             Told::Taken => {
-                // Standard input may be over.
+                // Fails if standard input has ended.
                 let _ = taken.send(());
             }
             Told::News(news) => {
@@ -273,7 +273,7 @@ impl Shared<'_> {
         })
     }
 
-    /// Asks what the ranks are doing.
+    /// Requests pictures of the ranks.
     fn show(&self) {
         let mut shown = self.shown.lock();
         if shown.until.is_none() {
@@ -292,7 +292,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Says what has been told, where it is late.
+    /// Prints the pictures if they are late.
     fn say_if(&self, is_late: impl Fn(Option<Instant>) -> bool) {
         let mut shown = self.shown.lock();
         if is_late(shown.until) {
@@ -323,7 +323,7 @@ impl Shared<'_> {
         self.say_after(format!("{what}{then}"), ranks);
     }
 
-    /// Signals, the end of the time, and of who waits for the job; a word about a start that takes long.
+    /// Handles signals, the timeout, the end of the keeper, and messages about a slow start.
     fn watch(&self, inbox: &Inbox, over: &OwnedFd) {
         let mut end = self
             .launch
@@ -343,7 +343,7 @@ impl Shared<'_> {
             fds.extend(
                 keeper.map(|keeper| PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)),
             );
-            // Interrupted: everything is looked at again.
+            // After an interrupt, all conditions are checked again.
             let _ = poll(&mut fds, timeout.as_ref());
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
@@ -372,7 +372,7 @@ impl Shared<'_> {
             let is_late = |at: Option<Instant>| at.is_some_and(|at| now >= at);
             self.say_if(is_late);
             if is_late(end) && !self.timed_out.swap(true, Ordering::AcqRel) {
-                // They tell what they are doing before they end.
+                // The ranks send their pictures before they end.
                 self.show();
                 end = Instant::now().checked_add(LATEST);
                 let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
@@ -386,7 +386,7 @@ impl Shared<'_> {
         }
     }
 
-    /// The processes are in no process group of the terminal.
+    /// The terminal does not signal the ranks, since they are on other hosts.
     fn hand_on(&self, signal: i32, first_interrupt: &mut Option<Instant>) {
         if signal == libc::SIGINT {
             let now = Instant::now();
@@ -421,10 +421,10 @@ fn to_timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Reads standard input for rank 0, a block at a time: the next one when something comes from who is given.
+/// Reads standard input for rank 0, one block at a time. A message to the returned sender requests the next block.
 fn feed(give: impl Fn(Vec<u8>) + Send + 'static) -> Result<Sender<()>> {
     let (taken, more) = channel::unbounded();
-    // It may be reading when all is over: nobody waits for it.
+    // Not joined: it may still be reading at the end of the job.
     own_thread::start("job-input", move || {
         let mut block = vec![0; BLOCK];
         loop {
@@ -432,7 +432,7 @@ fn feed(give: impl Fn(Vec<u8>) + Send + 'static) -> Result<Sender<()>> {
             match std::io::stdin().lock().read(&mut block) {
                 Ok(n @ 1..) => give(block[..n].to_vec()),
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-                // At the end, and where there is none.
+                // At the end of the input, or without one.
                 Ok(0) | Err(_) => return give(Vec::new()),
             }
             if more.recv().is_err() {
@@ -443,7 +443,7 @@ fn feed(give: impl Fn(Vec<u8>) + Send + 'static) -> Result<Sender<()>> {
     Ok(taken)
 }
 
-/// Who reads from a terminal in the background is stopped.
+/// Waits, since the kernel stops a background process that reads from its terminal.
 fn wait_for_foreground() {
     let stdin = std::io::stdin();
     while let Ok(group) = rustix::termios::tcgetpgrp(&stdin)

@@ -1,4 +1,4 @@
-//! Texts of /proc and /sys, which tell of names that programs and users choose.
+//! Texts of /proc and /sys. They hold names that programs and users choose.
 
 use crate::user_memory::maps::Mapping;
 

@@ -1,5 +1,5 @@
-//! An interrupt signal for the process of a rank. On this host the bootstrap sends it; to another one goes an active message, and the process
-//! there interrupts itself, so that what it has installed for that signal runs as with a signal from outside.
+//! An interrupt signal for the process of a rank. The bootstrap sends it on this host. For another host, an active message asks the process there to
+//! interrupt itself. Its handlers for the signal run as for a signal from outside.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::transport::{Handler, Life};
 use crate::world::World;
 use crate::{Deadline, Error, Result};
 
-/// What the place of the messages is published as.
+/// Published name of the region for the messages.
 const NAME: &str = "interrupt";
 /// The message.
 const INTERRUPT: &[u8] = b"interrupt";
-/// The handler's refusals: it is no such message; the signal cannot be sent.
+/// Refusals of the handler: the message is unknown; the signal cannot be sent.
 const NO_SUCH: u32 = 1;
 const CANNOT: u32 = 2;
 
-/// Takes the message.
+/// Handles the message.
 struct Interrupted(Arc<dyn Bootstrap>);
 
 impl Handler for Interrupted {
@@ -37,12 +37,12 @@ impl Handler for Interrupted {
     }
 }
 
-/// Tells the ranks of other hosts, if there are any, where this process takes the message.
+/// Publishes the region for the message, if the job has several hosts.
 pub(crate) fn listen(engine: &Engine, job: &Job, life_cycle: u32) -> Result<Option<Region>> {
     if !job.bootstrap().spans_hosts() {
         return Ok(None);
     }
-    // Nothing is ever written there, but who may not write may send no message.
+    // Peers never write there, but an active message needs the right to write.
     let region = engine.allocate(64, Rights::WRITE)?;
     region.handle_from_afar(Arc::new(Interrupted(job.shared_bootstrap().clone())))?;
     job.publish(NAME, life_cycle, region.key().as_bytes())?;
@@ -50,11 +50,11 @@ pub(crate) fn listen(engine: &Engine, job: &Job, life_cycle: u32) -> Result<Opti
 }
 
 impl World {
-    /// Interrupts the process of `rank` and waits until it has ended. One that goes on nevertheless is interrupted again by the next call.
+    /// Interrupts the process of `rank`, and waits until it has ended. The next call interrupts a process that still runs again.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for the own rank, and for one that the job does not have; [`Error::Timeout`]: it has not ended yet;
-    /// [`Error::Unreachable`], [`Error::Refused`] where the signal cannot be sent.
+    /// [`Error::InvalidArgument`] for the own rank, or if the job has no such rank. [`Error::Timeout`] if it has not ended yet. [`Error::Unreachable`],
+    /// [`Error::Refused`] if the signal cannot be sent.
     pub fn end(&self, rank: u32, deadline: Deadline) -> Result<()> {
         if rank == self.rank() || rank >= self.size() {
             return Err(Error::InvalidArgument(format!(
@@ -76,7 +76,7 @@ impl World {
 
     fn interrupt_afar(&self, rank: u32, deadline: Deadline) -> Result<()> {
         match self.told(rank, deadline) {
-            // Whoever ends at once does not answer.
+            // A process that ends at once does not answer.
             Err(Error::PeerDead | Error::RankDead(_)) => Ok(()),
             other => other,
         }

@@ -1,4 +1,4 @@
-//! How a job begins: launcher, board, bootstrap, and the machine it finds.
+//! Start of a job: launcher, board, bootstrap, and the topology of the machine.
 
 pub mod bootstrap;
 #[cfg(all(any(test, fuzzing), not(loom)))]

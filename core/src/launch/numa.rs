@@ -1,4 +1,4 @@
-//! NUMA nodes and processors as the kernel lists them. The launcher asks hwloc, which the libraries do not link.
+//! NUMA nodes and processors, from the kernel's lists. Only the launcher uses hwloc, since the libraries do not link it.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::{Error, Result, descriptor};
 const NODES: &str = "/sys/devices/system/node";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// The processing units of the NUMA node with the system's number `node`, ascending; none if there is no such node, or if it is memory
-/// only. A machine that lists no nodes has one, 0.
+/// The processing units of the NUMA node with the system's number `node`, ascending. Empty: no such node, or a node with memory only. A machine that lists
+/// no nodes has one, 0.
 ///
 /// # Errors
-/// [`Error::Os`] when /sys cannot be read, or says what nobody understands.
+/// [`Error::Os`] if /sys cannot be read, or is malformed.
 pub fn processors(node: u32) -> Result<Vec<u32>> {
     let list = if Path::new(NODES).exists() {
         Path::new(NODES).join(format!("node{node}/cpulist"))
@@ -34,7 +34,7 @@ pub fn processors(node: u32) -> Result<Vec<u32>> {
     }
 }
 
-/// No kernel has so many processors.
+/// Limit of the number of processors, above each kernel's.
 const MOST: usize = 1 << 16;
 
 /// A list such as `0-3,8`.

@@ -1,4 +1,4 @@
-//! What the completion queue tells, and when it can be slept at.
+//! The completion queue: its events, and the descriptor to sleep on.
 
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
@@ -7,55 +7,55 @@ use unipgas_libfabric_sys::*;
 
 use super::{Fabric, call};
 
-/// fi_errno(3): there is an error to be read.
+/// fi_errno(3): the queue has an error entry.
 const FI_EAVAIL: isize = 259;
-/// Completions that are read at once.
+/// Completions per read.
 const AT_ONCE: usize = 16;
 
-/// What the completion queue tells.
+/// An event of the completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The operation with this context has ended well; so many bytes, if it has received.
+    /// The operation with this context has succeeded. `len`: bytes received, for a receive.
     Ended {
-        /// As it was posted.
+        /// Context of the operation.
         context: usize,
         /// Bytes.
         len: usize,
     },
-    /// Somebody has written here, with this data; a receive buffer has been used up for it where there is a context.
+    /// A peer has written here, with this data. With a context, the write has used up a receive buffer.
     Written {
         /// The data.
         data: u64,
-        /// Of the buffer, or 0.
+        /// Context of the buffer, or 0.
         context: usize,
     },
-    /// The operation with this context has ended badly.
+    /// The operation with this context has failed.
     Failed {
-        /// As it was posted; 0 if the provider does not know.
+        /// Context of the operation; 0 if the provider does not know it.
         context: usize,
-        /// Of fi_errno(3).
+        /// Error number of fi_errno(3).
         error: i32,
     },
 }
 
 impl Fabric {
-    /// Can be read when the queue has something to tell, if [`may_sleep`](Fabric::may_sleep) has said so before. `None`: the provider has no such
-    /// thing, and must be asked from time to time.
+    /// Readable when the queue has an entry, if [`may_sleep`](Fabric::may_sleep) was true before. `None`: the provider has no descriptor, and the
+    /// caller must poll from time to time.
     pub fn events(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY:
-        // - the queue's, which lives as long as `self`.
+        // - the descriptor of the queue, which lives as long as `self`.
         self.events.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// Whether nothing is left to be read, so that whoever sleeps on the descriptor is woken by what comes.
+    /// Whether the queue is empty, so that a new entry makes the descriptor readable.
     pub fn may_sleep(&self) -> bool {
         if self.events.is_none() {
-            // Some crash where there is nothing to sleep on.
+            // Some providers crash in fi_trywait without a descriptor.
             return true;
         }
         let mut queues = [self.cq.cast::<fid>()];
         // SAFETY:
-        // - an array of one object, which is open.
+        // - an array of one open object.
         let status = unsafe {
             call!(
                 (*self.fabric).ops,
@@ -68,11 +68,11 @@ impl Fabric {
         status != -(libc::EAGAIN as isize)
     }
 
-    /// What has happened since, in order; whether there may be more.
+    /// Reports a bounded number of entries, in order. Returns whether there may be more.
     pub fn read(&self, mut tell: impl FnMut(Event)) -> bool {
         let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; AT_ONCE];
         // SAFETY:
-        // - room for so many entries of the queue's format.
+        // - the array has room for `AT_ONCE` entries in the format of the queue.
         let read = unsafe {
             call!(
                 (*self.cq).ops,
@@ -88,10 +88,10 @@ impl Fabric {
         let read = usize::try_from(read).unwrap_or(0);
         for entry in &entries[..read] {
             // SAFETY:
-            // - the provider has filled so many.
+            // - the provider has filled in `read` entries.
             let entry = unsafe { entry.assume_init_ref() };
             let context = entry.op_context.addr();
-            // Some say at both ends that there was data.
+            // Some providers set the flag at both ends of a write.
             let with_data = entry.flags & FI_REMOTE_CQ_DATA != 0;
             let by_peer = entry.flags & FI_RMA != 0 && entry.flags & FI_WRITE == 0;
             tell(
@@ -117,7 +117,7 @@ impl Fabric {
     #[cold]
     fn read_error(&self, mut tell: impl FnMut(Event)) -> bool {
         // SAFETY:
-        // - an entry of zeros is one: no room for more to be told.
+        // - zeros are a valid entry: it has no room for error data.
         let mut entry: fi_cq_err_entry = unsafe { std::mem::zeroed() };
         // SAFETY:
         // - the entry lives through the call.

@@ -1,7 +1,7 @@
-//! The objects of libfabric that one process has: a domain, an endpoint, a completion queue, an address vector. Here C ends.
+//! The libfabric objects of a process: a domain, an endpoint, a completion queue, an address vector. Only this module calls their C functions.
 //!
-//! `traits`: what is different from provider to provider; `completion`: what the queue tells; `posting`: the calls that post operations;
-//! `registration`: memory that the provider knows.
+//! `traits`: properties of the provider; `completion`: events of the queue; `posting`: the calls that post operations; `registration`: registered
+//! memory.
 
 mod completion;
 mod posting;
@@ -23,12 +23,12 @@ pub use traits::Traits;
 use crate::choice::Info;
 use crate::library::Library;
 
-/// The longest name of an endpoint.
+/// Maximum length of an endpoint's name.
 const NAME: usize = 64;
-/// Operations that may be under way, of each kind. Some providers keep memory for the most that they can have: tens of megabytes.
+/// Operations in flight, of each kind. Some providers allocate memory for their maximum: tens of megabytes.
 const QUEUE: usize = 256;
 
-/// A call through a table of functions, all of which a provider fills: what it does not have gives -FI_ENOSYS.
+/// Calls a function of a table. Providers fill in all entries: unsupported functions return -FI_ENOSYS.
 macro_rules! call {
     ($table:expr, $function:ident $(, $argument:expr)*) => {{
         crate::library::enter();
@@ -45,25 +45,25 @@ pub struct Fabric {
     av: *mut fid_av,
     cq: *mut fid_cq,
     ep: *mut fid_ep,
-    /// Writes that have ended.
+    /// Counts completed writes.
     written: *mut fid_cntr,
-    /// What it is like.
+    /// Properties of the provider.
     pub traits: Traits,
-    /// As peers put it into their address vectors.
+    /// Name of the endpoint, for the address vectors of peers.
     pub name: Vec<u8>,
     events: Option<RawFd>,
     info: Info,
 }
 
 // SAFETY:
-// - the objects were asked for with FI_THREAD_SAFE: any thread may call any function.
+// - the objects are opened with FI_THREAD_SAFE: any thread may call any function.
 unsafe impl Send for Fabric {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Fabric {}
 
 impl Fabric {
-    /// Opens what `info` describes. Errors: [`Error::Unreachable`]: which call has failed, and why.
+    /// Opens the objects for `info`. Errors: [`Error::Unreachable`] with the failed call and its error.
     pub fn open(info: Info) -> Result<Self> {
         let library = Library::get().map_err(Error::Unreachable)?;
         let mut info = info;
@@ -82,7 +82,7 @@ impl Fabric {
             events: None,
             info,
         };
-        // What has been opened is closed when `fabric` is dropped.
+        // Drop of `fabric` closes the open objects also after an error.
         library.with_defaults(|| fabric.open_all())?;
         Ok(fabric)
     }
@@ -90,7 +90,7 @@ impl Fabric {
     fn open_all(&mut self) -> Result<()> {
         let info = self.info.as_ptr();
         // SAFETY:
-        // - the info is complete, and outlives the objects; each object is used once it is there, which a status of 0 says.
+        // - the info is complete and outlives the objects. Each object is used only after a status of 0, when it exists.
         // - attributes live through the call.
         unsafe {
             let status =
@@ -149,7 +149,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Nobody reads the counter. With it, rxm knows whose a write is that has failed: without, of one that is taken in the call and tells no end, it gives the
+    /// The counter is never read. With it, rxm names the right operation when a write fails. Without it, a failed unsignaled inline write reports the
     /// context of another operation (tcp, 1.17).
     unsafe fn count_writes(&mut self) {
         // SAFETY:
@@ -172,7 +172,7 @@ impl Fabric {
         }
     }
 
-    /// With a descriptor to sleep on, if the provider has that.
+    /// Opens the queue, with a descriptor to sleep on if the provider has one.
     unsafe fn open_queue(&mut self) -> Result<()> {
         // SAFETY:
         // - as in `open_all`.
@@ -180,7 +180,7 @@ impl Fabric {
             let mut attributes: fi_cq_attr = std::mem::zeroed();
             attributes.format = FI_CQ_FORMAT_DATA;
             attributes.wait_obj = FI_WAIT_FD;
-            // Some count one for each operation that may be under way.
+            // Some providers need one entry for each operation in flight.
             attributes.size = self.info.tx_attr().size + self.info.rx_attr().size;
             let domain = (*self.domain).ops;
             let mut open = |attributes: &mut fi_cq_attr| {
@@ -218,28 +218,28 @@ impl Fabric {
         }
     }
 
-    /// Its table of functions can be replaced.
+    /// Tests replace its table of functions.
     #[cfg(test)]
     pub fn endpoint(&self) -> *mut fid_ep {
         self.ep
     }
 
-    /// What an error number means.
+    /// Text of an error number.
     pub fn text(&self, error: i32) -> String {
         self.library.text(error)
     }
 
-    /// Of libfabric.
+    /// Release of libfabric.
     pub fn release(&self) -> (u32, u32) {
         self.library.release()
     }
 
-    /// Where the domain is.
+    /// Interface of the domain.
     pub fn interface(&self) -> String {
         self.info.interface()
     }
 
-    /// Another endpoint's number. Errors: [`Error::Unreachable`] for what is no name of this kind of fabric.
+    /// Inserts an endpoint into the address vector; returns its number. Errors: [`Error::Unreachable`] if the provider refuses the name.
     pub fn insert(&self, name: &[u8]) -> Result<u64> {
         if name.len() != self.name.len() {
             return Err(Error::Unreachable(
@@ -248,7 +248,7 @@ impl Fabric {
         }
         let mut number = FI_ADDR_NOTAVAIL;
         // SAFETY:
-        // - as many bytes as the names of this fabric have; the number is written in the call.
+        // - `name` has the length of names of this fabric. The call writes the number.
         let inserted = unsafe {
             call!(
                 (*self.av).ops,
@@ -269,10 +269,10 @@ impl Fabric {
         }
     }
 
-    /// Nobody speaks to the endpoint with this number any more.
+    /// Removes the endpoint with this number, which is no longer used.
     pub fn remove(&self, mut number: u64) {
         // SAFETY:
-        // - a number that `insert` has given, which is read in the call.
+        // - a number from `insert`. Only the call reads it.
         let removed = unsafe { call!((*self.av).ops, remove, self.av, &raw mut number, 1, 0) };
         if removed != 0 {
             let why = self.text(removed as i32);
@@ -280,20 +280,20 @@ impl Fabric {
         }
     }
 
-    /// The provider uses nobody's memory any more. Nothing can be posted after that.
+    /// Closes the endpoint: the provider no longer uses memory of operations. Nothing can be posted afterwards.
     pub fn stop(&mut self) {
         // SAFETY:
-        // - open or null, and null from now on.
+        // - open or null, and null afterwards.
         unsafe { close(std::mem::replace(&mut self.ep, null_mut()).cast()) };
     }
 }
 
 /// # Safety
-/// Null, or an open object that nobody uses any more.
+/// `object` is null, or an open object that is no longer used.
 unsafe fn close(object: *mut fid) {
     if !object.is_null() {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         let status = unsafe { call!((*object).ops, close, object) };
         if status != 0 {
             tracing::debug!("ofi: an object of libfabric's is not closed: {status}");
@@ -313,7 +313,7 @@ impl Drop for Fabric {
         ];
         for object in objects {
             // SAFETY:
-            // - each is open or null; what depends on one is closed before.
+            // - each is open or null. Dependent objects are closed first.
             unsafe { close(object) };
         }
     }

@@ -8,10 +8,10 @@ use unipgas_libfabric_sys::*;
 use super::{Fabric, call};
 
 impl Fabric {
-    /// Receives into the buffer. Errors: as [`posted`].
+    /// Posts a receive into the buffer. Errors: as [`posted`].
     ///
     /// # Safety
-    /// `len` bytes at `into` are valid, and nobody else's, until the end of the operation is told, or `self` is dropped.
+    /// `len` bytes at `into` are valid, and used by no other code, until the completion, or until `self` is dropped.
     pub unsafe fn receive(
         &self,
         into: *mut u8,
@@ -20,7 +20,7 @@ impl Fabric {
         context: usize,
     ) -> Result<()> {
         // SAFETY:
-        // - the caller's word; contexts are addresses, which are not looked at.
+        // - contract of this function. The provider does not access memory at a context.
         posted(unsafe {
             call!(
                 (*self.ep).msg,
@@ -35,10 +35,10 @@ impl Fabric {
         })
     }
 
-    /// Sends. Errors: as [`posted`].
+    /// Posts a send. Errors: as [`posted`].
     ///
     /// # Safety
-    /// `len` bytes at `from` are valid, and stay as they are, until the end of the operation is told.
+    /// `len` bytes at `from` are valid and unchanged until the completion.
     pub unsafe fn send(
         &self,
         from: *const u8,
@@ -63,18 +63,18 @@ impl Fabric {
         })
     }
 
-    /// Writes, and ends when the bytes are there. Errors: as [`posted`].
+    /// Posts a signaled write, which completes when the bytes are at the target. Errors: as [`posted`].
     ///
     /// # Safety
-    /// `len` bytes at `from` are valid, and stay as they are, until the end of the operation is told, or this returns if `inline`.
+    /// `len` bytes at `from` are valid and unchanged until the completion. With `inline`: until this returns.
     pub unsafe fn write(&self, from: *const u8, len: usize, at: Far, how: How) -> Result<()> {
         let told = FI_COMPLETION | FI_DELIVERY_COMPLETE;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { self.post_write(from, len, at, how, told) }
     }
 
-    /// Writes; of the end nobody is told, but of a failure. Errors: as [`posted`].
+    /// Posts an unsignaled write: only a failure produces an event. Errors: as [`posted`].
     ///
     /// # Safety
     /// As for [`write`](Fabric::write).
@@ -86,7 +86,7 @@ impl Fabric {
         how: How,
     ) -> Result<()> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         unsafe { self.post_write(from, len, at, how, 0) }
     }
 
@@ -125,17 +125,17 @@ impl Fabric {
             flags |= FI_REMOTE_CQ_DATA;
         }
         // SAFETY:
-        // - the message and what it leads to live through the call, the bytes by the caller's word.
+        // - the message and its parts live through the call. Contract of the callers: the bytes are valid.
         posted(unsafe { call!((*self.ep).rma, writemsg, self.ep, &raw const message, flags) })
     }
 
-    /// Reads. Errors: as [`posted`].
+    /// Posts a read. Errors: as [`posted`].
     ///
     /// # Safety
-    /// `len` bytes at `into` are valid, and nobody else's, until the end of the operation is told.
+    /// `len` bytes at `into` are valid, and used by no other code, until the completion.
     pub unsafe fn read_from(&self, into: *mut u8, len: usize, at: Far, how: How) -> Result<()> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this function.
         posted(unsafe {
             call!(
                 (*self.ep).rma,
@@ -156,28 +156,28 @@ impl Fabric {
 /// A place in a peer's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Far {
-    /// The peer's number.
+    /// Number of the peer in the address vector.
     pub peer: u64,
-    /// There, or the offset.
+    /// Address at the peer, or offset in the registration.
     pub address: u64,
-    /// Of the registration.
+    /// Key of the registration.
     pub key: u64,
 }
 
-/// How an access goes.
+/// Parameters of an access.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// Of the local memory.
+    /// Descriptor of the local memory.
     pub desc: *mut c_void,
-    /// Told at its end.
+    /// Context of the completion.
     pub context: usize,
-    /// Goes to the target's completion queue.
+    /// Data for the target's completion queue.
     pub data: Option<u64>,
-    /// The source is taken in the call.
+    /// The call copies the source.
     pub inline: bool,
 }
 
-/// What a call that posts an operation has said. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Unsupported`], [`Error::Os`].
+/// Result of a call that posts an operation. Errors: [`Error::NotNow`], and all errors of [`failure`].
 fn posted(status: isize) -> Result<()> {
     match -status as i32 {
         0 => Ok(()),
@@ -186,7 +186,7 @@ fn posted(status: isize) -> Result<()> {
     }
 }
 
-/// Why an operation has failed, of which fi_errno(3) says this.
+/// The error for a number of fi_errno(3).
 pub fn failure(error: i32) -> Error {
     match error {
         libc::ECONNREFUSED

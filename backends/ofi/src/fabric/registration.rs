@@ -1,4 +1,4 @@
-//! Memory that the provider knows.
+//! Memory registered with the provider.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -10,7 +10,8 @@ use unipgas_libfabric_sys::*;
 use super::{Fabric, call, close};
 
 impl Fabric {
-    /// Registers memory under `key`, where the provider has no keys of its own. Errors: [`Error::Exhausted`].
+    /// Registers memory. `key` applies if the provider does not choose keys. Errors: [`Error::Exhausted`]; [`Error::Unreachable`] if the endpoint
+    /// refuses it.
     ///
     /// # Safety
     /// `len` bytes at `base` are valid until the registration is dropped.
@@ -46,7 +47,7 @@ impl Fabric {
         };
         let mut mr = null_mut();
         // SAFETY:
-        // - the attributes live through the call; the memory by the caller's word.
+        // - the attributes live through the call. Contract of this function: the memory is valid.
         unsafe {
             let status = call!(
                 (*self.domain).mr,
@@ -76,7 +77,7 @@ impl Fabric {
     }
 }
 
-/// Memory that the provider knows.
+/// Memory registered with the provider.
 pub struct Registration {
     mr: *mut fid_mr,
 }
@@ -89,17 +90,17 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// As an operand.
+    /// Descriptor for operands.
     pub fn desc(&self) -> *mut c_void {
         // SAFETY:
-        // - open.
+        // - the registration is open.
         unsafe { (*self.mr).mem_desc }
     }
 
-    /// As peers name it.
+    /// Key for peers.
     pub fn key(&self) -> u64 {
         // SAFETY:
-        // - open.
+        // - the registration is open.
         unsafe { (*self.mr).key }
     }
 }
@@ -107,7 +108,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         // SAFETY:
-        // - open, and this one's.
+        // - the registration is open, and has no other owner.
         unsafe { close(self.mr.cast()) };
     }
 }

@@ -1,25 +1,25 @@
-//! What is different from provider to provider.
+//! Properties of a provider.
 
 use unipgas_libfabric_sys::*;
 
 use crate::choice::Info;
 
-/// What is different from provider to provider.
+/// Properties of a provider.
 #[derive(Debug, Clone)]
 pub struct Traits {
     /// The provider's name.
     pub provider: String,
-    /// The most bytes that it takes in the call.
+    /// Maximum number of bytes that a call copies.
     pub inject: usize,
-    /// The longest transfer.
+    /// Maximum length of a transfer.
     pub longest: usize,
-    /// Operations that may be under way.
+    /// Maximum number of operations in flight.
     pub depth: usize,
-    /// Bytes of the data that goes with a write.
+    /// Bytes of the data that a write carries to the target's completion queue.
     pub data: usize,
     /// Operands need a registration.
     pub local: bool,
-    /// Remote memory is named by its address there, not by an offset.
+    /// Accesses use the address at the target. False: they use the offset in the registration.
     pub addresses: bool,
     /// Bits of a key that this process chooses.
     pub key_bits: u32,
@@ -27,15 +27,15 @@ pub struct Traits {
     pub own_keys: bool,
     /// Registrations belong to an endpoint.
     pub by_endpoint: bool,
-    /// What is sent comes after what was written before, and is seen there.
+    /// A message arrives after earlier writes, and their bytes are visible then.
     pub send_after_write: bool,
-    /// A write comes after what was written before, however long both are.
+    /// Writes of any length take effect in order.
     pub write_after_write: bool,
-    /// A read sees what was written before, however long both are.
+    /// A read of any length sees earlier writes.
     pub read_after_write: bool,
-    /// Nobody need be told of the end of each write: one that comes later says for those before it that they have come.
+    /// Writes may be unsignaled: a later signaled write confirms them.
     pub gathers: bool,
-    /// Writes that carry data use up a receive buffer.
+    /// Writes with data use up a receive buffer.
     pub data_takes_buffer: bool,
 }
 
@@ -63,7 +63,7 @@ impl Traits {
             send_after_write,
             write_after_write,
             read_after_write,
-            // Operations that need memory of their own for the provider have to tell when that is free.
+            // Operations with provider memory in their context must be signaled: their completion frees it.
             gathers: write_after_write
                 && read_after_write
                 && send_after_write

@@ -1,4 +1,4 @@
-//! Messages: sent with what rides along, and heard.
+//! Messages: sends, with held-back pieces before them, and receives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,21 +17,21 @@ use crate::operations::{Sender, What};
 use crate::riders::{self, Boarding, Rides};
 use crate::wire::{self, Head, Opening};
 
-/// Messages of one conversation that may be on their way: who does not take what he is sent must not keep others from being heard.
+/// Maximum number of messages in flight per conversation. A peer that does not receive must not use up the send buffers.
 const SENT_TO_ONE: usize = 32;
 
-/// No more are told that they are refused while so many others have something to say to begin.
+/// Refusals are not sent while this number of conversations waits for room for a first message.
 const REFUSED: usize = 64;
-/// Whoever cannot be told in this time is not.
+/// Time in which a refusal may wait for room.
 const REFUSAL: Duration = Duration::from_secs(5);
 
 impl Net {
-    /// The most bytes of a stream in a message.
+    /// Maximum number of stream bytes in a message.
     pub fn body(&self) -> usize {
         MESSAGE.min(self.fabric.traits.longest) - size_of::<Head>()
     }
 
-    /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and those of the provider.
+    /// Sends a message of conversation `of`. Errors: [`Error::NotNow`], and errors of the provider.
     pub fn send(&self, of: &Conversation, head: &Head, body: &[u8]) -> Result<()> {
         let (number, to) = (of.number, &of.with.name);
         let by = (number, &of.under_way, to);
@@ -40,7 +40,7 @@ impl Net {
             return self.send_parts(by, [head, body, &[]]);
         };
         if riders.bytes().len() + head.len() + body.len() > self.body() {
-            // They go ahead by themselves; none come before the message has left, too.
+            // One message has no room for both: the held-back pieces leave first, in a message of their own.
             self.send_parts(by, [riders.bytes(), &[], &[]])?;
             riders.gone();
             return self.send_parts(by, [head, body, &[]]);
@@ -71,7 +71,7 @@ impl Net {
         for part in parts {
             debug_assert!(len + part.len() <= MESSAGE);
             // SAFETY:
-            // - the buffer is this call's, and holds that much.
+            // - this call has taken the buffer. The callers pass parts that fit into it.
             unsafe {
                 at.wrapping_add(len)
                     .copy_from_nonoverlapping(part.as_ptr(), part.len());
@@ -79,7 +79,7 @@ impl Net {
             len += part.len();
         }
         // SAFETY:
-        // - the buffer is the provider's until the end of the operation.
+        // - the provider owns the buffer until the completion.
         let sent = unsafe {
             self.fabric
                 .send(at, len, self.send.desc(), to.number, context)
@@ -92,7 +92,7 @@ impl Net {
         sent
     }
 
-    /// A piece of a stream may leave with the next message to that process. False: it does not wait.
+    /// Holds back a piece of a stream until the next message to the same process. False: the piece must leave now.
     pub fn hold(&self, of: &Conversation, head: Head, body: &[u8]) -> bool {
         if self.body() < riders::MOST {
             return false;
@@ -107,26 +107,26 @@ impl Net {
                 to: to.clone(),
             });
             if !self.holds.swap(true, Ordering::AcqRel) {
-                // Somebody looks within a beat, also where the program does not.
+                // The progress thread then looks within a beat, even if the program does not.
                 self.driver.more_in_time();
             }
         }
         rides != Rides::No
     }
 
-    /// A piece that was not held has left.
+    /// Notes that a piece that was not held back has left.
     pub fn has_left(&self, of: &Conversation) {
         of.with.name.riders.passed(self.turn());
     }
 
-    /// Which one it is; never 0.
+    /// Number of the current round of progress; never 0.
     fn turn(&self) -> u32 {
         self.turns.load(Ordering::Relaxed) | 1
     }
 
-    /// Those who have waited long enough leave. `late`: all.
+    /// Begins a round of progress. Pieces that were held back long enough leave. `late`: all pieces leave.
     pub(super) fn let_leave(&self, late: bool) {
-        // Two threads at once may count as one.
+        // Concurrent calls may count as one.
         let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
         self.turns.store(turns, Ordering::Relaxed);
         if !self.holds.load(Ordering::Acquire) {
@@ -165,7 +165,7 @@ impl Net {
     pub(super) fn post(&self, buffer: usize) {
         let context = self.operations.begin(What::Receive(buffer));
         // SAFETY:
-        // - the buffer is the provider's until the end of the operation.
+        // - the provider owns the buffer until the completion.
         let posted = unsafe {
             self.fabric.receive(
                 self.receive.at(buffer),
@@ -187,7 +187,7 @@ impl Net {
 
     pub(super) fn hear(&self, buffer: usize, len: usize) {
         // SAFETY:
-        // - the provider has given the buffer back, with so many bytes in it.
+        // - the completion has returned the buffer, with `len` bytes in it.
         let message =
             unsafe { std::slice::from_raw_parts(self.receive.at(buffer), len.min(MESSAGE)) };
         if self.understand(message).is_none() {
@@ -241,7 +241,7 @@ impl Net {
         }
     }
 
-    /// Who does not know the secret is told so, unless many others are.
+    /// Sends a refusal to a peer with a wrong secret, unless too many first messages wait.
     fn refuse(&self, with: Whom, theirs: Theirs) -> Option<()> {
         if self.mute.lock().len() >= REFUSED {
             return None;
@@ -255,7 +255,7 @@ impl Net {
         Some(())
     }
 
-    /// Somebody begins a conversation.
+    /// Handles a request to begin a conversation.
     fn greet(&self, body: &[u8]) -> Option<()> {
         let (opening, _) = wire::split::<Opening>(body)?;
         let address = opening.address.get(..opening.len as usize)?;

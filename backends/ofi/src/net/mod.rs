@@ -1,4 +1,4 @@
-//! This process's part of the fabric: its messages, and what comes of its operations.
+//! The messages and completions of this process.
 
 mod messages;
 mod progress;
@@ -29,103 +29,104 @@ use crate::operations::Operations;
 use crate::wire::{Opening, PROTOCOL};
 use crate::word::Words;
 
-/// Messages that the provider can take at once, from whomever.
+/// Receives that are posted at once, for all peers.
 const RECEIVED: usize = 256;
-/// Messages that may be on their way from here; their memory is touched when it is first needed.
+/// Maximum number of messages in flight. The kernel provides their memory on first use.
 const SENT: usize = 512;
 
-/// The part.
+/// The network of this process.
 pub struct Net {
-    // In the order in which they are dropped: nobody uses the memory of what comes later once the endpoint is closed.
+    // Fields are dropped in this order: registrations before `fabric`. `drop` closes the endpoint first, so the provider no longer uses memory of
+    // operations.
     receive: Buffers,
     send: Buffers,
-    /// Where peers ask for the ends of what they have written.
+    /// Target of the signaled writes by which peers confirm unsignaled ones.
     pub landing: Landing,
-    /// Those that peers notify by.
+    /// Words that peers notify.
     pub words: Arc<Words>,
-    /// Memory that operations may be at, where the provider has to know it.
+    /// Registered local memory, if the provider needs registered operands.
     pub operands: Arc<Operands>,
-    /// What the provider has.
+    /// The libfabric objects.
     pub fabric: Fabric,
     _give_back: GiveBack,
-    /// What it does.
+    /// Operations in flight.
     pub operations: Operations,
-    /// Itself.
+    /// This object.
     pub me: Weak<Net>,
     conversations: RwLock<Slab<Arc<Conversation>>>,
     guests: Mutex<VecDeque<Accepted>>,
-    /// Where peers are asked for the ends of what was written there, by their tags.
+    /// Landings of peers, by tag.
     pub landings: RwLock<HashMap<u32, Far>>,
     /// Endpoints in the address vector.
     pub names: Names,
-    /// Peers that are no more there.
+    /// Peers that have departed.
     pub departed: Departed,
-    /// Those that have something to say to begin, for which there was no room.
+    /// Conversations that wait for room for their first message.
     mute: Mutex<Vec<Arc<Conversation>>>,
-    /// Receives that the provider has not taken.
+    /// Receive buffers that the provider has refused.
     unposted: Mutex<Vec<usize>>,
-    /// There are such ones, or mute ones.
+    /// `unposted` or `mute` may have entries.
     waits: AtomicBool,
     reading: Mutex<()>,
-    /// Conversations that wait for room.
+    /// Number of conversations that wait for room.
     blocked: AtomicUsize,
-    /// An access has found no room, and none has since.
+    /// The last access found no room.
     full: AtomicBool,
     driver: Arc<Driver>,
-    /// Something has come by a conversation, or one has ended.
+    /// A conversation that this process began has received bytes or ended.
     streams: AtomicBool,
-    /// Something has come by one that a peer has begun.
+    /// A conversation that a peer began has received bytes or ended.
     guests_call: AtomicBool,
-    /// A turn is to begin.
+    /// A turn of the agent is due.
     turn_calls: AtomicBool,
     /// Accesses have ended.
     ended: AtomicBool,
     lifeline: Option<Lifeline>,
-    /// Who says it may begin a conversation.
+    /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
     pub provider: u32,
-    /// How peers reach this process.
+    /// Address of this process, for peers.
     pub address: Vec<u8>,
-    /// Where that is, for people.
+    /// Description of the network, for error texts.
     pub here: Here,
-    /// Somebody has been told that lifelines do not answer.
+    /// The user has been warned that a lifeline does not answer.
     pub deaf_told: AtomicBool,
-    /// Conversations whose [riders](crate::riders::Riders) are to leave soon, each with its peer's endpoint.
+    /// Conversations with [held-back pieces](crate::riders::Riders), one per endpoint.
     held: Mutex<Vec<Held>>,
     holds: AtomicBool,
-    /// How often this has been moved on.
+    /// Rounds of progress.
     turns: AtomicU32,
     owner: Arc<Owner>,
 }
 
-/// By whom riders leave, if no message does.
+/// The conversation that sends the held-back pieces of an endpoint.
 struct Held {
     number: u32,
     under_way: Arc<AtomicUsize>,
     to: Arc<Name>,
 }
 
-/// What providers had, tens of megabytes in small pieces, goes back to the system: the allocator keeps it if something above it is in use.
+/// Returns freed memory of the provider to the system: tens of megabytes in small pieces. The allocator keeps it while memory above it is in use.
 struct GiveBack;
 
 impl Drop for GiveBack {
     fn drop(&mut self) {
         #[cfg(target_env = "gnu")]
         // SAFETY:
-        // - any thread may call it at any time; it gives back what nobody has.
+        // - any thread may call it at any time. It returns only free memory.
         unsafe {
             libc::malloc_trim(0);
         }
     }
 }
 
-/// A number that nobody guesses.
+/// A random number that peers cannot guess.
 pub fn key() -> Result<u64> {
     Ok(u64::from_ne_bytes(random()?))
 }
 
 impl Net {
-    /// Opens what `info` describes, and is ready to be spoken to. Errors: [`Error::Unreachable`], [`Error::Os`].
+    /// Opens the objects of `info`, and posts receives. Errors: [`Error::Unreachable`], [`Error::Os`], [`Error::Exhausted`].
     pub fn open(info: Info, owner: Arc<Owner>) -> Result<Arc<Self>> {
         let ip = info.address().filter(|ip| !ip.is_unspecified());
         let here = Here {
@@ -203,17 +204,17 @@ impl Net {
         Ok(net)
     }
 
-    /// What the provider calls some memory of this process, where it has to be told.
+    /// Descriptor of some registered memory, for operands without bytes.
     pub fn registered(&self) -> *mut c_void {
         self.send.desc()
     }
 
-    /// Where peers see whether this process is there.
+    /// The port that shows peers whether this process lives.
     pub fn lifeline(&self) -> Option<&Lifeline> {
         self.lifeline.as_ref()
     }
 
-    /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`].
+    /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Conversation>> {
         let to = Address::decode(address).ok_or_else(|| {
             let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
@@ -246,7 +247,7 @@ impl Net {
 
     fn introduce(&self, new: Arc<Conversation>) {
         if !new.introduce(self) {
-            // As when the provider connects first.
+            // The provider may connect first, for example.
             self.blocked(true);
             self.mute.lock().push(new);
             self.waits.store(true, Ordering::Release);
@@ -273,9 +274,9 @@ impl Net {
         Ok(new)
     }
 
-    /// Nothing comes for it any more.
+    /// Removes an ended conversation: its messages are ignored.
     pub fn forget(&self, ended: &Conversation) {
-        // Perhaps it was this one that took nothing. Others say so again.
+        // This peer may have caused the lack of room. Otherwise the next access notes it again.
         self.note_room(true);
         let mut conversations = self.conversations.write();
         let number = ended.number as usize;
@@ -287,12 +288,12 @@ impl Net {
         }
     }
 
-    /// The next one that a peer has begun.
+    /// The next conversation that a peer has begun.
     pub fn accept(&self) -> Option<Accepted> {
         self.guests.lock().pop_front()
     }
 
-    /// Whoever has this tag is lost.
+    /// The provider does not reach the endpoint with this tag: its conversations end.
     pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
             if one.with.name.tag == tag {
@@ -303,7 +304,7 @@ impl Net {
         self.guests_call.store(true, Ordering::Release);
     }
 
-    /// All conversations end, and peers learn of it, unless they take nothing for so long.
+    /// Ends all conversations. Waits until the messages to peers have left, or until the deadline.
     pub fn close(&self, deadline: Deadline) {
         let all: Vec<_> = {
             let conversations = self.conversations.read();
@@ -326,7 +327,7 @@ impl Drop for Net {
         if *self.holds.get_mut() {
             self.driver.fewer(1);
         }
-        // What comes while it closes its connections crashes ofi_rxm of 1.17: it puts the buffers back for a connection that is gone.
+        // Messages that arrive while ofi_rxm 1.17 closes its connections make it crash: it puts their buffers back for a freed connection.
         while self.fabric.read(drop) {}
         self.fabric.stop();
     }

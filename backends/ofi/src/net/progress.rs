@@ -1,4 +1,4 @@
-//! What comes of operations, and what waits for room.
+//! Completions, and operations that wait for room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use crate::fabric::{Event, failure};
 use crate::gathered;
 use crate::operations::What;
 
-/// Whether it was set; it is not any more. Most are not, and are looked at often.
+/// Clears a flag and returns its old value. Loads first, since most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
 impl Net {
-    /// A conversation waits for room, or no longer. No event tells of that; so the progress thread looks from time to time.
+    /// Notes that a conversation waits for room, or no longer waits. No event reports room, so the progress thread polls from time to time.
     pub fn blocked(&self, more: bool) {
         match more {
             true => {
@@ -31,20 +31,20 @@ impl Net {
         }
     }
 
-    /// What has come of posting an access.
+    /// Handles the result of posting an access.
     pub fn posted(&self, context: usize, result: Result<()>) -> Result<()> {
         self.note_room(result != Err(Error::NotNow));
         if result.is_err()
             && let What::Access(ticket) = self.operations.end(context)
             && ticket.link().stream().watch()
         {
-            // Perhaps there will never be room, since nobody is there any more.
+            // If the peer is dead, there may never be room: look at it.
             self.owner.watch_silence();
         }
         result
     }
 
-    /// What has come of an access of whose end nobody is told.
+    /// Handles the result of posting an unsignaled write.
     pub fn written_untold(&self, result: Result<()>) -> Result<()> {
         self.note_room(result != Err(Error::NotNow));
         result
@@ -61,7 +61,7 @@ impl Net {
         }
     }
 
-    /// Whether anything waits that no event tells of.
+    /// Whether work is due that no event reports.
     pub fn needs_beats(&self) -> bool {
         let waits = [&self.waits, &self.full, &self.holds];
         self.fabric.events().is_none()
@@ -74,8 +74,8 @@ impl Net {
         self.blocked.load(Ordering::Acquire) > 0
     }
 
-    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all conversations afterwards; `alone`: the program does not look at the
-    /// network, so that what is held back leaves.
+    /// Handles completions, unless another thread does. `turn`: the agent then looks at all conversations. `alone`: the program does not make
+    /// progress, so held-back pieces leave.
     pub fn progress(&self, turn: bool, alone: bool) -> News {
         self.let_leave(alone);
         if let Some(_reading) = self.reading.try_lock() {
@@ -88,12 +88,12 @@ impl Net {
         News {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
-            // Where there was no room there may be now.
+            // Accesses without room are retried.
             ended: taken(&self.ended) || self.full.load(Ordering::Relaxed),
         }
     }
 
-    /// What there was no room for.
+    /// Retries receives and first messages that found no room.
     fn try_again(&self) {
         if !taken(&self.waits) {
             return;
@@ -147,7 +147,7 @@ impl Net {
                 What::Free => {}
             },
             Event::Failed { context, error } => match self.operations.end(context) {
-                // As when the endpoint closes.
+                // For example, the endpoint is being closed.
                 What::Receive(buffer) => self.is_unposted(buffer),
                 What::Send(buffer, sender) => {
                     self.send.give_back(buffer);
@@ -169,7 +169,7 @@ impl Net {
 
     fn fail(&self, ticket: Ticket, error: Error) {
         if error == Error::PeerDead {
-            // The agent learns that the stream has ended, and then all that is under way there ends.
+            // The agent sees the end of the stream, and then ends all operations to the peer.
             ticket.link().stream().end();
             self.streams.store(true, Ordering::Release);
             self.guests_call.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Answers that leave with what goes to the same process next.
+//! Answers leave with the next message to the same process.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
     come(&*asks, b"one two ", &still);
     come(&*hears, b"reply", &still);
 
-    // What is longer than a message with them goes after them.
+    // One message has no room for both, so the answer leaves first.
     assert_eq!(answers.push_along(b"three "), Ok(6));
     let long = vec![7; two.body()];
     assert_eq!(replies.push(&long), Ok(long.len()));
@@ -63,13 +63,13 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
     come(&*asks, b"three ", &still);
     come(&*hears, &long, &still);
 
-    // What follows in the same stream comes after them.
+    // Later bytes of the same stream come after the answer.
     assert_eq!(answers.push_along(b"four "), Ok(5));
     assert_eq!(answers.push(b"five"), Ok(4));
     assert_eq!(sent(), before + 4);
     come(&*asks, b"four five", &still);
 
-    // Nothing follows: it leaves when the program has looked at the network for a while.
+    // Without a follow-up the answer leaves after some rounds of progress.
     assert_eq!(answers.push_along(b"six"), Ok(3));
     two.progress(false, false);
     assert_eq!(sent(), before + 4);
@@ -78,7 +78,7 @@ fn an_answer_leaves_with_what_follows_it_or_by_itself() {
     });
     assert_eq!(sent(), before + 5);
 
-    // The progress thread does not wait; and where nothing followed nothing is held back.
+    // The progress thread does not wait. After answers without a follow-up, none is held back.
     for nth in 6..9 {
         assert_eq!(answers.push_along(b"seven"), Ok(5));
         two.progress(true, true);

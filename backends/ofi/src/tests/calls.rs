@@ -1,4 +1,4 @@
-//! What an operation costs: calls of the provider, counted in its tables.
+//! Cost of operations: calls of the provider, counted in its tables.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,14 +15,14 @@ use unipgas_libfabric_sys::*;
 use super::strangers::place;
 use crate::fabric::Fabric;
 
-/// Calls that a thread has made.
+/// Calls of a thread.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Calls {
-    /// Of writes whose ends nobody is told of.
+    /// Unsignaled writes.
     untold: usize,
-    /// Of writes that have a completion each.
+    /// Signaled writes.
     completed: usize,
-    /// Of messages.
+    /// Messages.
     sent: usize,
 }
 
@@ -45,7 +45,7 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, message: *const fi_msg_rma, flags
     });
     let (table, _) = PROVIDERS.get().unwrap();
     // SAFETY:
-    // - as it was called.
+    // - contract of this function, which has the same arguments.
     unsafe { (table.writemsg)(ep, message, flags) }
 }
 
@@ -60,19 +60,19 @@ unsafe extern "C" fn send(
     count(|calls| calls.sent += 1);
     let (_, table) = PROVIDERS.get().unwrap();
     // SAFETY:
-    // - as it was called.
+    // - contract of this function, which has the same arguments.
     unsafe { (table.send)(ep, bytes, len, desc, to, context) }
 }
 
-/// Messages that this thread has sent by what is [counted].
+/// Messages that this thread has sent by [`counted`] fabrics.
 pub fn sent() -> usize {
     CALLS.get().sent
 }
 
-/// Counts the calls of `fabric` from now on.
+/// Counts calls of `fabric` after this call.
 pub fn counted(fabric: &Fabric) {
     // SAFETY:
-    // - the endpoint is open, and no other thread writes by it; all endpoints of the provider have one table.
+    // - the endpoint is open, and no other thread posts to it. All endpoints of the provider share one table.
     unsafe {
         let ep = fabric.endpoint();
         let (rma, msg) = *PROVIDERS.get_or_init(|| (*(*ep).rma, *(*ep).msg));
@@ -110,7 +110,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         };
         loop {
             // SAFETY:
-            // - taken in the call.
+            // - the bytes are copied in the call.
             match unsafe { channel.put_notify(src, at(0), 8, notice, flags, 0) } {
                 Err(Error::NotNow) => _ = one.progress(),
                 posted => return assert_eq!(posted, Ok(Outcome::Pending)),
@@ -119,10 +119,10 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
     };
     let word = |offset: usize| {
         // SAFETY:
-        // - in bounds and aligned, and as long there as the memory.
+        // - in bounds and aligned. The memory outlives the word.
         unsafe { AtomicU32::from_ptr(memory.base().wrapping_add(offset).cast()) }
     };
-    // The connection is made: from then on there is room.
+    // Connects first: afterwards there is room.
     put(1);
     let ended = |how: &dyn Fn(&mut usize)| {
         let mut ends = 0;
@@ -146,10 +146,10 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         };
         assert_eq!(CALLS.get(), expected);
     }
-    // Nobody asks for more.
+    // No further completion is requested.
     let ends = ended(&|ends| channel.report(&mut |end| *ends += usize::from(end.result.is_ok())));
     assert_eq!(ends, 64);
-    // Completion says that it is there; the notice comes when its owner looks.
+    // Completion means visible data. The notice takes effect when the owner makes progress.
     assert_eq!(word(0).load(Ordering::Acquire), 65);
     while word(LEN - 4).load(Ordering::Acquire) != 65 {
         two.progress();
@@ -162,7 +162,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
         ..Calls::default()
     };
     assert_eq!(CALLS.get(), alone);
-    // Who waits for it asks once.
+    // A caller that waits requests one completion.
     ended(&|ends| channel.poll(&mut |_| *ends += 1));
     let asked = Calls {
         completed: 1,
@@ -171,7 +171,7 @@ fn a_put_with_notice_is_one_call_and_one_of_many_has_a_completion() {
     assert_eq!(CALLS.get(), asked);
 }
 
-/// Messages of two processes, whichever of their threads has sent them.
+/// Messages of two processes, from all their threads.
 static SENDS: AtomicUsize = AtomicUsize::new(0);
 
 unsafe extern "C" fn send_of_any(
@@ -185,7 +185,7 @@ unsafe extern "C" fn send_of_any(
     SENDS.fetch_add(1, Ordering::SeqCst);
     let (_, table) = PROVIDERS.get().unwrap();
     // SAFETY:
-    // - as it was called.
+    // - contract of this function, which has the same arguments.
     unsafe { (table.send)(ep, from, len, desc, to, context) }
 }
 
@@ -209,7 +209,7 @@ fn a_fetch_add_is_a_question_and_an_answer() {
     for place in [&one, &two] {
         let ep = place.net.fabric.endpoint();
         // SAFETY:
-        // - the endpoint is open; other threads see the one table or the other, and both stay; all endpoints of the provider have one.
+        // - the endpoint is open. Other threads see one table or the other, and both stay. All endpoints of the provider share one table.
         unsafe {
             let (_, msg) = *PROVIDERS.get_or_init(|| (*(*ep).rma, *(*ep).msg));
             let send = send_of_any;
@@ -220,7 +220,7 @@ fn a_fetch_add_is_a_question_and_an_answer() {
     for nth in 1..=MANY {
         assert_eq!(endpoint.fetch_add(&asking, word, 1), Ok(nth as u64));
     }
-    // The owner answers before the asker knows.
+    // The owner's answer comes before the operation ends.
     assert_eq!(SENDS.load(Ordering::SeqCst), 2 * MANY);
 }
 
@@ -234,7 +234,7 @@ fn a_short_put_with_a_record_is_one_message() {
     let memory = two.allocate(4096, Rights::FULL).unwrap();
     let records = two.allocate(len, Rights::FULL).unwrap();
     // SAFETY:
-    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    // - zeroed memory of enough bytes, which outlives the reader. There is no other reader.
     let mut reader = unsafe {
         inbox::initialise_zeroed(records.base(), PLACES).unwrap();
         InboxReader::attach(records.base(), records.len()).unwrap()
@@ -244,7 +244,7 @@ fn a_short_put_with_a_record_is_one_message() {
     let (region, inbox) = (import(&memory.key()), import(&records.key()));
     let channel = one.open_channel().unwrap();
     counted(&one.net.fabric);
-    // More lines than one, whose ends come last.
+    // Several lines, which must become visible in order.
     let bytes = [7u8; 1000];
     let src = Local {
         ptr: bytes.as_ptr().cast_mut(),
@@ -261,7 +261,7 @@ fn a_short_put_with_a_record_is_one_message() {
     let (to, flags) = ((&inbox).into(), Flags::LINES | Flags::ORDERED);
     CALLS.set(Calls::default());
     // SAFETY:
-    // - so many bytes are there.
+    // - `bytes` has this length.
     let put = unsafe { channel.put_deliver(src, dst, bytes.len(), to, record, flags, 9) };
     assert_eq!(put, Ok(Outcome::Pending));
     let expected = Calls {
@@ -278,7 +278,7 @@ fn a_short_put_with_a_record_is_one_message() {
     assert_eq!(ends, [(9, Ok(()))]);
     assert_eq!(reader.take(), Some(record));
     // SAFETY:
-    // - in bounds, and nobody writes there any more.
+    // - in bounds, and no longer written.
     let come = unsafe { std::slice::from_raw_parts(memory.base().wrapping_add(100), bytes.len()) };
     assert_eq!(come, bytes);
 }

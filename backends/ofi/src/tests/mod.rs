@@ -1,4 +1,4 @@
-//! Endpoints of two processes, played by two fabrics of one.
+//! Endpoints of two processes: two fabrics of one process.
 
 mod along;
 mod calls;
@@ -12,7 +12,7 @@ use unipgas_core::region::Rights;
 use crate::choice::{Wish, choose};
 use crate::fabric::{Event, Fabric, Far, How};
 
-/// Those that need no special hardware.
+/// Providers without special hardware.
 const PROVIDERS: [&str; 3] = ["tcp", "udp", "sockets"];
 
 fn fabric(provider: &str) -> Option<Fabric> {
@@ -35,7 +35,7 @@ fn pairs() -> impl Iterator<Item = (Fabric, Fabric)> {
         .filter_map(|provider| fabric(provider).zip(fabric(provider)))
 }
 
-/// Posts until there is room, and moves both on meanwhile.
+/// Posts until there is room, with progress of both fabrics meanwhile.
 fn insist(
     fabrics: [&Fabric; 2],
     events: &mut [Vec<Event>; 2],
@@ -97,7 +97,7 @@ fn writes_carry_a_word_and_reads_see_what_was_written() {
             };
             let len = if round % 3 == 0 { 0 } else { 8 };
             // SAFETY:
-            // - the source lives until the end of the operation.
+            // - the source lives until the completion.
             insist(both, &mut events, || unsafe {
                 one.write((&raw const round).cast(), len, far, how)
             });
@@ -115,7 +115,7 @@ fn writes_carry_a_word_and_reads_see_what_was_written() {
             events = [vec![], vec![]];
             let mut landing = 0u64;
             // SAFETY:
-            // - the landing lives until the end of the operation.
+            // - the landing lives until the completion.
             insist(both, &mut events, || unsafe {
                 one.read_from((&raw mut landing).cast(), 8, far, How { context, ..PLAIN })
             });

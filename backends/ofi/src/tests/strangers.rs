@@ -1,4 +1,4 @@
-//! Who is not of this job, or of this release, or not there; and what is not here.
+//! Peers of another job, of another release, or dead; and missing providers and interfaces.
 
 use unipgas_core::Error;
 use unipgas_core::transport::Transport;
@@ -7,7 +7,7 @@ use crate::Ofi;
 use crate::address::Address;
 use crate::choice::{Wish, choose};
 
-/// `None`: there is no libfabric here.
+/// `None`: libfabric is not installed.
 pub fn place() -> Option<Ofi> {
     let wish = Wish {
         provider: Some("tcp".into()),
@@ -19,7 +19,7 @@ pub fn place() -> Option<Ofi> {
     Some(Ofi::open(info, None).unwrap())
 }
 
-/// What is said to who connects to `address` with a byte of it changed.
+/// The error of a connection to `address` with a changed byte.
 fn refusal(one: &Ofi, address: &[u8], at: usize) -> String {
     let mut wrong = address.to_vec();
     wrong[at] ^= 1;
@@ -58,13 +58,13 @@ fn who_has_gone_is_not_asked_again() {
     let address = two.address();
     one.connect(&address).unwrap();
     drop(two);
-    // Until its farewell has come it seems to be there.
+    // The process seems to live until its farewell arrives.
     let secret = Address::decode(&address).unwrap().secret;
     while one.net.departed.why(&secret).is_none() {
         let _ = one.connect(&address);
     }
     assert_eq!(one.connect(&address).map(drop), Err(Error::PeerDead));
-    // Nothing is sent.
+    // The call sends no message.
     assert_eq!(one.net.reach(&address).map(drop), Err(Error::PeerDead));
 }
 

@@ -1,4 +1,4 @@
-//! Hosts that do not answer, and processes that do not whose hosts do.
+//! Hosts that do not answer, and stopped processes with hosts that do.
 
 use std::process::Command;
 use std::sync::mpsc;
@@ -17,7 +17,7 @@ fn tcp() -> Options {
     }
 }
 
-/// How many calls to `port` nobody has answered.
+/// Number of connection requests to `port` without an answer.
 fn unanswered(port: u16) -> usize {
     let to = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
@@ -30,7 +30,7 @@ fn unanswered(port: u16) -> usize {
 
 #[test]
 fn who_does_not_answer_a_call_is_dead_and_others_are_reached_meanwhile() {
-    // As many as have room there have called, and wait: nobody hears the next one.
+    // The backlog is full, so the kernel drops further connection requests.
     let played = Played::open(true);
     listen(&played.0.socket, 0).unwrap();
     let address = played.0.address.clone();
@@ -78,12 +78,12 @@ fn a_process_that_has_stopped_is_not_dead() {
     node.memory = node.transport.allocate(1 << 20, Rights::FULL).unwrap();
     let played = Played::open(true);
     let (region, mut end) = played.known_to(&node, 1 << 20);
-    // More than the kernels on the way keep.
+    // More bytes than the kernels on the way buffer.
     let puts = 0..32;
     for context in puts.clone() {
         node.put(&region, 1 << 20, Flags::empty(), context);
     }
-    // Not a limit: time for a mistake.
+    // Not a limit: time in which a wrong detection would show.
     std::thread::sleep(Duration::from_secs(12));
     assert_eq!(node.connect(&played.0.address).life(), Life::Alive);
     for context in puts {
@@ -97,17 +97,17 @@ fn a_process_that_has_stopped_is_not_dead() {
     }
 }
 
-/// Makes this thread one of another host, which `ip` tells how to reach others. False: this cannot be done here.
+/// Moves this thread to a new network namespace, and sets it up with `ip`. False: this is not possible here.
 fn become_host(ip: &[&str]) -> bool {
     // SAFETY:
-    // - from now on this thread has a network of its own; nothing else changes.
+    // - this thread gets its own network namespace. Nothing else changes.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return false;
     }
     ip.iter().all(|line| tell(line))
 }
 
-/// Runs `ip`, on this thread's host.
+/// Runs `ip` in the network namespace of this thread.
 fn tell(line: &str) -> bool {
     let done = Command::new("ip").args(line.split_whitespace()).status();
     done.is_ok_and(|status| status.success())
@@ -157,7 +157,7 @@ fn a_host_that_vanishes_is_noticed_with_work_under_way_and_without() {
         let ((peer, region), (other, kept)) = (import(&node), import(&idle));
         end.send(()).unwrap();
         has_vanished.recv().unwrap();
-        // One sends into the void at once, the other one says nothing.
+        // One node sends at once, the other one is idle.
         node.put(&region, 8, Flags::empty(), 1);
         assert_eq!(node.next_end(), (1, Err(Error::PeerDead)));
         assert_eq!(peer.life(), Life::Dead);

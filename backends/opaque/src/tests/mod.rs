@@ -1,4 +1,4 @@
-//! What goes over the streams, against processes that are played here: they say what a test has them say, or nothing.
+//! Tests of the streams. Mock processes send the messages of a test, or none.
 
 mod hosts;
 mod peers;
@@ -21,16 +21,16 @@ use crate::stream::{self, Listener};
 use crate::{Opaque, Options};
 
 const LEN: usize = 4096;
-/// That of the one region which a played process has.
+/// Place of the only region of a mock process.
 const PLACE: Place = Place {
     slot: 3,
     generation: 5,
     offset: 0,
 };
-/// For what will happen: it only ends a test that hangs.
+/// Limit for events that must happen. It only ends a test that hangs.
 const LIMIT_SECONDS: i64 = 60;
 
-/// Waits until `socket` can be read.
+/// Waits until `socket` is readable.
 fn await_input(socket: impl AsFd) {
     let limit = Timespec {
         tv_sec: LIMIT_SECONDS,
@@ -40,7 +40,7 @@ fn await_input(socket: impl AsFd) {
     assert_eq!(poll(&mut polled, Some(&limit)), Ok(1), "nothing comes");
 }
 
-/// A process with everything that there is.
+/// A complete process.
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
@@ -77,7 +77,7 @@ impl Node {
         assert!(len <= self.memory.len());
         let to = Remote { region, offset: 0 };
         // SAFETY:
-        // - the source is as long, and outlives the operation: whoever drops it waits for all ends.
+        // - contract of `Channel::put`: the memory has `len` bytes, and stays mapped until the transport is dropped, which ends all operations.
         let posted = unsafe { self.channel.put(self.local(), to, len, flags, context) };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
@@ -94,7 +94,7 @@ impl Node {
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
-    /// How the next operation ends.
+    /// Context and result of the next completion.
     fn next_end(&self) -> (u64, Result<()>) {
         let mut next = None;
         let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
@@ -109,21 +109,21 @@ impl Node {
         next.expect("there is one")
     }
 
-    /// Two processes of which one reaches the other go on.
+    /// Checks that this process reaches the owner of `region`.
     fn reaches(&self, region: &RemoteRegion) {
         self.put(region, 8, Flags::ORDERED, 0);
         assert_eq!(self.next_end(), (0, Ok(())));
     }
 }
 
-/// One end of a stream, which is played.
+/// The test's end of a stream.
 struct End {
     socket: OwnedFd,
     incoming: Vec<u8>,
 }
 
 impl End {
-    /// Has connected to `node`, and said nothing; what a peer would say.
+    /// Connects to `node` without a greeting. Also returns the greeting that a peer would send.
     fn silent(node: &impl Listens) -> (End, [u8; HELLO]) {
         let own = Listener::open(false).unwrap().address;
         let (socket, secret) = stream::reach(&node.address()).unwrap();
@@ -131,7 +131,7 @@ impl End {
         (End { socket, incoming }, greeting(&secret, &own))
     }
 
-    /// A peer of `node`.
+    /// Connects to `node` with a greeting.
     fn greeted(node: &impl Listens) -> End {
         let (end, greeting) = End::silent(node);
         end.say(&greeting);
@@ -159,7 +159,7 @@ impl End {
         self.say(&bytes);
     }
 
-    /// The next message, and what goes ahead of it.
+    /// The next message and its head.
     fn next<H: bytemuck::Pod>(&mut self) -> (H, Vec<u8>) {
         let mut ended = Ok(());
         loop {
@@ -175,7 +175,7 @@ impl End {
         }
     }
 
-    /// What comes back for the request with this number, the only one.
+    /// The answer to the only request in progress, which has this number.
     fn next_answer(&mut self, number: u64) -> Answer {
         let (head, message) = self.next::<u64>();
         assert_eq!(head, number);
@@ -189,7 +189,7 @@ impl End {
         }
     }
 
-    /// A peer that has this is served.
+    /// Checks that the node serves this peer.
     fn is_served(&mut self) {
         let place = Place { slot: 99, ..PLACE };
         self.ask(7, &Request::Import { place });
@@ -197,7 +197,7 @@ impl End {
     }
 }
 
-/// Whom a played peer can connect to.
+/// A process that mock peers can connect to.
 trait Listens {
     fn address(&self) -> Vec<u8>;
 }
@@ -208,7 +208,7 @@ impl Listens for Node {
     }
 }
 
-/// A process that is played, and that others connect to.
+/// A mock process that accepts connections.
 struct Played(Listener);
 
 impl Played {
@@ -216,7 +216,7 @@ impl Played {
         Played(Listener::open(tcp).unwrap())
     }
 
-    /// The next who connects, after his greeting.
+    /// Accepts the next connection, and checks its greeting.
     fn accept(&self) -> End {
         await_input(&self.0.socket);
         let mut end = End {
@@ -233,7 +233,7 @@ impl Played {
         end
     }
 
-    /// Of its region.
+    /// Key of its region.
     fn key() -> Vec<u8> {
         let mut key = Vec::new();
         key.extend(PLACE.slot.to_le_bytes());
@@ -241,14 +241,14 @@ impl Played {
         key
     }
 
-    /// What it tells of it.
+    /// Its answer to an import of the region.
     fn told(len: usize) -> Answer {
         let mut told = (len as u64).to_le_bytes().to_vec();
         told.extend(Rights::FULL.bits().to_le_bytes());
         Answer::Done(told)
     }
 
-    /// `node` imports its region.
+    /// Lets `node` import its region.
     fn known_to(&self, node: &Node, len: usize) -> (RemoteRegion, End) {
         let peer = node.connect(&self.0.address);
         std::thread::scope(|scope| {
@@ -262,7 +262,7 @@ impl Played {
 }
 
 impl End {
-    /// The number of a request for the played region.
+    /// The number of the next request, which must import the mock region.
     fn next_import(&mut self) -> u64 {
         let (head, message) = self.next::<Envelope>();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Peers that are slow, or refuse, and what that means for others.
+//! Slow and refusing peers, and their effect on others.
 
 use unipgas_core::Error;
 use unipgas_core::agent::wire::LONGEST;
@@ -16,10 +16,10 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
     let slow = Played::open(false);
     let (region, mut end) = slow.known_to(&node, LEN);
     node.get(&region, 8, 1);
-    // Nothing has been asked of this one.
+    // This peer has no request in progress.
     node.put(&there, 8, Flags::ORDERED, 2);
     assert_eq!(node.next_end(), (2, Ok(())));
-    // This one waits, and what is posted behind it, but nobody else does.
+    // This operation waits, and so does the next one to the same peer. Operations to other peers do not.
     node.put(&region, 8, Flags::ORDERED, 3);
     node.put(&region, 8, Flags::empty(), 4);
     node.put(&there, 8, Flags::empty(), 5);
@@ -80,7 +80,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
 fn what_no_frame_carries_is_refused_and_harms_nobody() {
     let node = Node::open(Options::default());
     let limits = node.transport.capabilities().limits;
-    // With comparands.
+    // Comparands double the length.
     assert!(2 * limits.largest <= LONGEST);
     let played = Played::open(false);
     let (region, mut end) = played.known_to(&node, 8 << 30);
@@ -90,7 +90,7 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     };
     for len in [limits.largest + 1, LONGEST + 1, (4 << 30) + 8] {
         // SAFETY:
-        // - refused before the source, which is not so long, is looked at.
+        // - the call refuses the length before it reads the shorter source.
         let put = unsafe { node.channel.put(node.local(), to, len, Flags::empty(), 1) };
         assert_eq!(put, Err(Error::Unsupported), "{len}");
         // SAFETY:

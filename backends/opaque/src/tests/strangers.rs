@@ -1,4 +1,4 @@
-//! Who connects without being a peer, or is one and makes no sense.
+//! Connections of strangers, and peers that send wrong messages.
 
 use std::os::unix::net::UnixStream;
 
@@ -8,7 +8,7 @@ use unipgas_core::streams::Home;
 use super::*;
 use crate::network::Sockets;
 
-/// A process that others reach, and one that reaches it.
+/// A process, and a second process that has connected to it.
 fn two() -> (Node, Node, RemoteRegion) {
     let node = Node::open(Options::default());
     let other = Node::open(Options::default());
@@ -24,7 +24,7 @@ fn nobody_is_served_who_does_not_know_the_secret() {
     end.say(&greeting);
     end.await_end();
     other.reaches(&region);
-    // It is that bit.
+    // The changed bit was the cause.
     End::greeted(&node).is_served();
 }
 
@@ -34,7 +34,7 @@ fn who_says_nothing_makes_room_for_others() {
     let (first, greeting) = End::silent(&node);
     first.say(&greeting[1..]);
     let mut peers: Vec<_> = (0..5).map(|_| End::greeted(&node)).collect();
-    // As many as may stay.
+    // As many silent connections as a process keeps.
     let silent: Vec<_> = (0..512).map(|_| End::silent(&node).0).collect();
     first.await_end();
     peers.push(End::greeted(&node));
@@ -81,7 +81,7 @@ fn regions_are_imported_whole() {
         end.ask(2, &Request::Import { place });
         assert!(matches!(end.next_answer(2), Answer::Failed(_)));
     }
-    // The end of what has been imported is said once.
+    // The owner reports the end of an imported region once.
     let Node {
         channel,
         memory,
@@ -127,7 +127,7 @@ impl Listens for Home {
     }
 }
 
-/// Takes turns until `end` can be read.
+/// Takes turns until `end` is readable.
 fn drive_until_heard(home: &Home, end: &End) {
     let can_be_read = |end: &End| {
         let mut polled = [PollFd::new(&end.socket, PollFlags::IN)];
@@ -139,7 +139,7 @@ fn drive_until_heard(home: &Home, end: &End) {
     }
 }
 
-/// Takes turns until nothing calls for another one.
+/// Takes turns until no turn is due.
 fn drive_until_rest(home: &Home) {
     let limit = Deadline::after(Duration::from_secs(LIMIT_SECONDS as u64));
     let mut polled = [PollFd::new(home, PollFlags::IN)];
@@ -149,7 +149,7 @@ fn drive_until_rest(home: &Home) {
     }
 }
 
-/// Takes every descriptor that is free.
+/// Uses up all free descriptors.
 fn take_all() -> Vec<OwnedFd> {
     let (one, _) = UnixStream::pair().unwrap();
     let mut all: Vec<OwnedFd> =
@@ -162,7 +162,7 @@ fn take_all() -> Vec<OwnedFd> {
 fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
     let alone = std::thread::spawn(|| {
         // SAFETY:
-        // - from now on this thread has descriptors of its own; it closes only what it opens.
+        // - this thread gets its own descriptor table. It closes only descriptors that it opens.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
         let home = Home::open(
             Arc::new(Sockets::open(Options::default(), Arc::default()).unwrap()),
@@ -177,7 +177,7 @@ fn without_a_descriptor_a_guest_waits_and_nobody_spins() {
         taken.pop();
         drive_until_heard(&home, &peer);
         assert!(matches!(peer.next_answer(7), Answer::Failed(_)));
-        // Who says nothing goes before others have to wait.
+        // A silent connection is closed before others have to wait.
         drop(taken);
         let (silent, _) = End::silent(&home);
         drive_until_rest(&home);

@@ -1,4 +1,4 @@
-//! Threads that wait move the network on themselves.
+//! Waiting threads make progress themselves.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -7,7 +7,7 @@ use unipgas_core::driver::{Driven, Driver, Waits};
 
 use super::*;
 
-/// Keeps the progress thread until it is told to go.
+/// Occupies the progress thread until the test ends it.
 struct Keeps {
     kept: SyncSender<()>,
     go: Mutex<Receiver<()>>,
@@ -20,7 +20,7 @@ impl Driven for Keeps {
     }
 }
 
-/// Looks of both sides at the network for one read: bytes of a socket are there when the call that sends them returns.
+/// Looks of both sides at the network per read. Bytes of a socket are readable when the sending call returns.
 const LOOKS: usize = 4;
 
 #[test]

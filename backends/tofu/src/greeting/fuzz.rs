@@ -1,4 +1,4 @@
-//! Cards of strangers, answers on this process's cards, and the rings that they tell of.
+//! Cards of peers, answers on own cards, and the rings that they describe.
 
 use super::*;
 use crate::edata::About;
@@ -17,7 +17,7 @@ fn end() -> End {
     }
 }
 
-/// A card of a stranger's, then what has come later: numbers of messages that have been read.
+/// A card of a peer, and then its read positions.
 pub(crate) fn card(bytes: &[u8]) {
     let Some((said, rest)) = bytes.split_at_checked(size_of::<Said>()) else {
         return;
@@ -28,7 +28,7 @@ pub(crate) fn card(bytes: &[u8]) {
     }
 }
 
-/// An answer on a card, and the same.
+/// An answer on a card, and then read positions.
 pub(crate) fn answer(bytes: &[u8]) {
     let Some((answer, rest)) = bytes.split_at_checked(size_of::<Answer>()) else {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn answer(bytes: &[u8]) {
     }
 }
 
-/// Messages to the ring of a peer who says this of it.
+/// Writes messages to the ring that a peer describes. `read`: its read positions.
 fn write_to(end: End, read: &[u8]) {
     let len = end.len as usize;
     let mut out = Outbox::new(len, end.promised as usize, end.first);
@@ -57,7 +57,7 @@ fn write_to(end: End, read: &[u8]) {
     }
 }
 
-/// A word that ends a message, and where a notice says that it ends.
+/// Trailers of messages, and offsets of notices.
 pub(crate) fn notice(bytes: &[u8]) {
     let (words, _) = bytes.as_chunks();
     for word in words.iter().map(|word| u64::from_le_bytes(*word)) {

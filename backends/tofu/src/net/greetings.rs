@@ -1,4 +1,4 @@
-//! How streams begin here and at peers: greetings, and the answers to them.
+//! The begin of streams, here and at peers: greetings and their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,18 +14,18 @@ use crate::greeting::{Fetched, Greeted, Stranger, Verdict, places};
 use crate::lanes::Ends;
 use crate::vcq::Vcq;
 
-/// What a stranger waits for, for which there was no room.
+/// Work of a greeting that found no room.
 pub(super) enum Mute {
-    /// A card, or a place in the TOQ, to be greeted by.
+    /// Greet the peer of the stream with this number. Needs a card and a place in the TOQ.
     Greet(u32),
-    /// His card is to be fetched: his VCQ, and which it is.
+    /// Fetch a card: VCQ of the peer, and number of the card.
     Fetch(u64, u32),
-    /// His answer.
+    /// Answer a card.
     Answer(Fetched, Option<Arc<Conversation>>),
 }
 
 impl Net {
-    /// Something of a stranger's, at once where there is room.
+    /// Does work of a greeting; retries later if there is no room.
     pub(super) fn try_again(&self, what: Mute) {
         if let Some(later) = self.speak(what) {
             self.mute.lock().push(later);
@@ -33,7 +33,7 @@ impl Net {
         }
     }
 
-    /// Does it; what there is no room for comes back.
+    /// Does the work. Returns it if there is no room.
     pub(super) fn speak(&self, what: Mute) -> Option<Mute> {
         match what {
             Mute::Greet(number) => self.greet(number),
@@ -62,7 +62,7 @@ impl Net {
         None
     }
 
-    /// At the peer's door, with this card.
+    /// Puts a word at the peer's door for this card.
     pub(super) fn knock(&self, one: &Conversation, card: u32) -> Result<()> {
         let (target, nothing) = (&one.target, [0u8; 8]);
         let door = target.desk + places::door(card);
@@ -70,13 +70,13 @@ impl Net {
             let about = (About::Greeting.to(target.number), flags | NOTICE);
             let bytes = (nothing.as_ptr(), nothing.len());
             // SAFETY:
-            // - so many bytes are there.
+            // - `nothing` has `nothing.len()` bytes.
             unsafe { vcq.put_piggyback(target.route, bytes, door, about, data_of(target)) }
         };
         self.post(target, knock, || Ends::Greeted(one.number))
     }
 
-    /// The peer has not answered this stream's greeting.
+    /// Repeats an unanswered greeting.
     pub fn greet_again(&self, number: u32) {
         let card = self
             .cards
@@ -98,14 +98,14 @@ impl Net {
         let at = target.desk + places::card(card);
         let get = |vcq: &Vcq, flags| {
             // SAFETY:
-            // - the block is kept until the end.
+            // - the block lives until completion.
             unsafe { vcq.get(target.route, (into, at), len, flags, data_of(&target)) }
         };
         match self.post(&target, get, || Ends::Fetched(fetched)) {
             Ok(()) => None,
             Err(Error::NotNow) => Some(Mute::Fetch(from, card)),
             Err(error) => {
-                // He says it again.
+                // The peer repeats its greeting.
                 self.tell_of(&error);
                 None
             }
@@ -123,7 +123,7 @@ impl Net {
         let put = |vcq: &Vcq, flags| {
             let about = (About::Answer.to(target.number), flags | NOTICE);
             // SAFETY:
-            // - the block is kept until the end.
+            // - the block lives until completion.
             unsafe { vcq.put(target.route, (answer, at), len, about, data_of(&target)) }
         };
         let mut kept = Some(fetched);
@@ -156,12 +156,12 @@ impl Net {
         self.turn_calls.store(true, Ordering::Release);
     }
 
-    /// The next one that a peer has begun.
+    /// The next stream that a peer has begun.
     pub fn accept(&self) -> Option<Accepted> {
         self.guests.lock().pop_front()
     }
 
-    /// Who begins a stream has said so.
+    /// Handles a fetched greeting.
     pub(super) fn is_greeted(&self, mut fetched: Fetched) {
         let (verdict, begun) = match fetched.read(self.address.vcq) {
             Greeted::Nobody => {
@@ -183,7 +183,7 @@ impl Net {
                 };
                 fetched.from = target.clone();
                 match self.begun_with(&stranger) {
-                    // He has not had the answer, or not yet.
+                    // The answer is lost, or still in flight.
                     Some(known) => (Verdict::Accepted(known.own_end()), None),
                     None => self.welcome(&stranger, target),
                 }
@@ -193,7 +193,7 @@ impl Net {
         self.try_again(Mute::Answer(fetched, begun));
     }
 
-    /// The stranger's VCQ. `None`: he may have had it before another process, which this one has learnt of meanwhile; his card is to be read again.
+    /// The target of the initiator. `None`: the card may be older than a change of the VCQ's owner. The caller fetches it again.
     fn whose(&self, fetched: &Fetched, stranger: &Stranger) -> Option<Arc<Target>> {
         let target = &fetched.from;
         if target.is_lost() {
@@ -209,7 +209,7 @@ impl Net {
         }
     }
 
-    /// Begins a stream with this stranger, who wants one.
+    /// Begins a stream with this initiator.
     fn welcome(
         &self,
         stranger: &Stranger,
@@ -227,7 +227,7 @@ impl Net {
         }
     }
 
-    /// The stream that this stranger has begun before.
+    /// The stream that this greeting has begun before.
     pub(super) fn begun_with(&self, stranger: &Stranger) -> Option<Arc<Conversation>> {
         let begun = |one: &Arc<Conversation>| {
             let is_his = one.with == stranger.address && one.is_to(stranger.end);
@@ -236,7 +236,7 @@ impl Net {
         self.all().into_iter().find(begun)
     }
 
-    /// The peer has answered the greeting on this card.
+    /// Handles the answer on this card.
     pub(super) fn is_answered(&self, card: u32) {
         let number = self.cards.lock()[card as usize];
         let Some(one) = number.and_then(|number| self.find(number)) else {
@@ -254,7 +254,7 @@ impl Net {
             Ok(None) => {}
             Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
             Ok(Some(Verdict::Stranger)) => {
-                // Another process has its place.
+                // Another process has its VCQ.
                 self.departed.add(one.with.secret, false, Error::PeerDead);
                 one.is_refused(Error::PeerDead);
             }

@@ -1,4 +1,4 @@
-//! This process's part of the network: its VCQs, its streams, and who it knows.
+//! This process in the network: its VCQs, its streams, and its targets.
 
 mod greetings;
 mod reading;
@@ -35,48 +35,48 @@ use greetings::Mute;
 use targets::Targets;
 pub use targets::{Target, data_of};
 
-/// Operations of a channel to a peer that may be under way.
+/// Maximum operations of a channel to a peer in flight.
 pub const DEPTH: usize = 128;
-/// Streams that a process may have.
+/// Maximum streams of a process.
 const STREAMS: u32 = 1 << 16;
-/// Messages that may be on their way from this process.
+/// Maximum messages of this process in flight.
 const SENT: u32 = 1024;
-/// Rings are at one of so many places: what goes late to a process that had the VCQ before is not to be where this one's are.
+/// The rings of a process start at one of this many random places. So late messages to an earlier process with the VCQ miss them.
 const SKIPPED: usize = 64;
-/// Notices of messages that may come; half of the MRQ that a VCQ has unless UTOFU_NUM_MRQ_ENTRIES says otherwise (guide §4.3.2.3).
+/// Maximum unread messages from all peers: half of the default MRQ of a VCQ (UTOFU_NUM_MRQ_ENTRIES, guide §4.3.2.3).
 const PROMISED_TO_ALL: u32 = 1 << 16;
 
-/// Of a descriptor that the peer is told of.
+/// Flag for a descriptor with a notice at the peer.
 const NOTICE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
 
 #[derive(Default)]
 struct Conversations {
-    /// By their numbers, which none has after another one.
+    /// Keyed by number. Numbers are never reused.
     all: HashMap<u32, Arc<Conversation>>,
     next: u32,
-    /// By their rings.
+    /// Keyed by ring.
     rings: HashMap<u32, u32>,
 }
 
-/// A message whose bytes have not been read by the TNI yet.
+/// A message that the TNI has not read yet.
 struct Sending {
     target: u32,
     _block: Block,
 }
 
-/// The part.
+/// The network state of this process.
 pub struct Net {
     conversations: RwLock<Conversations>,
     targets: RwLock<Targets>,
-    /// Those that are over here, but not there.
+    /// Streams that have ended here, but not at the peer.
     closing: Mutex<Vec<u32>>,
-    /// Whose stream begins by which card of this process.
+    /// Streams that begin, by their cards.
     cards: Mutex<[Option<u32>; CARDS]>,
     mute: Mutex<Vec<Mute>>,
     owed: Mutex<Vec<u32>>,
-    /// Something is mute, owed, or closing.
+    /// Entries of `mute`, `owed`, or `closing` need a retry.
     waits: AtomicBool,
-    /// Those that wait for room.
+    /// Streams that wait for room.
     waiting: Mutex<Vec<u32>>,
     are_waiting: AtomicUsize,
     sending: Mutex<Slab<Sending>>,
@@ -84,7 +84,7 @@ pub struct Net {
     rings: Arc<Blocks>,
     sends: Arc<Blocks>,
     fetches: Arc<Blocks>,
-    /// Memory that operations may be at.
+    /// Memory for operations.
     pub memories: Arc<Memories>,
     desk: Desk,
     desk_stadd: u64,
@@ -95,36 +95,37 @@ pub struct Net {
     pub lanes: Arc<Lanes>,
     /// Barrier gates of the TNIs.
     pub gates: Vbgs,
-    /// What TNIs can do.
+    /// Capabilities of the TNIs.
     pub caps: utofu_onesided_caps,
     clock: Clock,
     guests: Mutex<VecDeque<Accepted>>,
-    /// Peers that are no more there.
+    /// Dead and departed peers.
     pub departed: Departed,
-    /// Something has come by a stream, or one has ended.
+    /// A stream of this process has received data or ended.
     streams: AtomicBool,
-    /// Something has come by one that a peer has begun.
+    /// A stream of a peer has received data or ended.
     guests_call: AtomicBool,
-    /// A turn is to begin.
+    /// A turn is due.
     turn_calls: AtomicBool,
-    /// Accesses have ended.
+    /// Operations have completed.
     ended: AtomicBool,
-    /// It is closed.
+    /// The network is closed.
     closed: AtomicBool,
-    /// Why this process can use its VCQs no more.
+    /// Why the VCQs of this process are unusable.
     broken: OnceLock<Error>,
-    /// Itself.
+    /// Reference to itself.
     me: Weak<Net>,
-    /// Who says it may begin a stream.
+    /// Peers that know it may begin a stream.
     pub secret: [u8; SECRET],
-    /// How peers reach this process.
+    /// Address for peers.
     pub address: Address,
     owner: Arc<Owner>,
     process: u32,
 }
 
 impl Net {
-    /// Opens the machine's library, and is ready to be greeted. `incarnation`: how many processes have been there before this one. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
+    /// Loads the machine's library, and accepts greetings. `incarnation`: number of earlier processes of this rank. Errors: [`Error::Unreachable`],
+    /// [`Error::Exhausted`], [`Error::Os`].
     pub fn open(owner: Arc<Owner>, incarnation: u32) -> Result<Arc<Self>> {
         let library = Library::get().map_err(Error::Unreachable)?;
         let tnis = vcq::tnis(library)?;
@@ -144,7 +145,7 @@ impl Net {
         let desk = Desk::new(&secret)?;
         let (base, len) = desk.place();
         // SAFETY:
-        // - there until this is dropped, which deregisters it first.
+        // - the desk lives as long as `Net`. `Net::drop` deregisters it first.
         let desk_stadd = unsafe { first.register(base, len, false, Some(TAG)) }?;
         let blocks = |size, together, most, skipped| {
             let blocks = Arc::new(Blocks::new(&first, size, together, most, skipped));
@@ -214,7 +215,7 @@ impl Net {
         Ok(new)
     }
 
-    /// A stream with this process, which neither side can use yet.
+    /// Creates a stream that is not open yet.
     fn begin(
         &self,
         with: Address,
@@ -261,13 +262,13 @@ impl Net {
         conversations.all.values().cloned().collect()
     }
 
-    /// Something waits for room of which nobody tells.
+    /// Schedules a retry. No event reports room.
     fn wait(&self) {
         self.waits.store(true, Ordering::Release);
         self.clock.hurry();
     }
 
-    /// Posts to a target by the first lane.
+    /// Posts to a target on the first lane.
     fn post(
         &self,
         to: &Target,
@@ -278,7 +279,7 @@ impl Net {
         lane.post(&mut lane.queue(), to, post, ends)
     }
 
-    /// Something has happened to it that the agent looks at.
+    /// Reports an event of a stream to the agent.
     fn call(&self, one: &Conversation) {
         let call = match one.begun_here {
             true => &self.streams,
@@ -287,7 +288,7 @@ impl Net {
         call.store(true, Ordering::Release);
     }
 
-    /// It waits for room, or no longer.
+    /// Notes whether a stream waits for room.
     pub fn blocked(&self, number: u32, more: bool) {
         let mut waiting = self.waiting.lock();
         waiting.retain(|one| *one != number);
@@ -298,13 +299,13 @@ impl Net {
         self.are_waiting.store(waiting.len(), Ordering::Release);
     }
 
-    /// The peer of this stream is to be told how many messages have been read.
+    /// Notes that the peer of this stream is due a report of the read position.
     pub fn owes(&self, number: u32) {
         self.owed.lock().push(number);
         self.wait();
     }
 
-    /// Writes a word to a place of a peer's; it comes after those that were written before. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    /// Writes a word to a peer's memory, after all earlier writes there. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn write_word(&self, to: &Target, word: [u8; 8], at: u64) -> Result<()> {
         self.lanes.first().post_untold(to, |vcq| {
             let (flags, bytes) = (
@@ -312,28 +313,28 @@ impl Net {
                 (word.as_ptr(), word.len()),
             );
             // SAFETY:
-            // - so many bytes are there.
+            // - `word` has `word.len()` bytes.
             unsafe { vcq.put_piggyback(to.route, bytes, at, flags, data_of(to)) }
         })
     }
 
-    /// Asks whether a peer is there, and still the same. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    /// Probes whether the same process still owns the peer's VCQ. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn probe(&self, of: &Conversation) -> Result<()> {
         let to = &of.target;
         let block = self.fetches.take().ok_or(Error::NotNow)?;
         let ends = (block.stadd, to.desk + places::who());
         let ask = |vcq: &Vcq, flags| {
             // SAFETY:
-            // - the block is kept until the end.
+            // - the block lives until completion.
             unsafe { vcq.get(to.route, ends, size_of::<u64>(), flags, data_of(to)) }
         };
         self.post(to, ask, || Ends::Probe(of.number, block))
     }
 
-    /// Whose desk is there now.
+    /// Handles the result of a probe: the identity of the desk's owner.
     fn has_found(&self, one: &Conversation, found: &Block) {
         // SAFETY:
-        // - a block of this process's, aligned to a line, to which nothing is written any more.
+        // - the block belongs to this process and is aligned to a line. The network no longer writes it.
         let who = unsafe { found.base.cast::<u64>().read_volatile() };
         if who == address::identity(&one.with.secret) {
             return one.hear();
@@ -345,9 +346,9 @@ impl Net {
         self.declare_dead(&one.target);
     }
 
-    /// Whether all that was posted quickly to a peer has ended; asks for that where nobody has.
+    /// Whether all quick writes to a peer have completed. Requests notices that are not due.
     pub fn has_settled(&self, of: &Conversation) -> bool {
-        // Each is asked.
+        // `count` asks each lane; `all` would stop early.
         self.lanes
             .iter()
             .filter(|lane| !lane.has_settled(&of.target))
@@ -355,13 +356,13 @@ impl Net {
             == 0
     }
 
-    /// Sends a message: bytes, and the word behind them. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
+    /// Sends a message: `bytes`, and `trailer` as its last word. Errors: [`Error::NotNow`], [`Error::PeerDead`], [`Error::Os`].
     pub fn send(&self, to: &Target, bytes: &[u8], trailer: u64, at: u64) -> Result<()> {
         let size = mail::size(bytes.len());
         let about = About::Mail.to(to.number);
         let write = |into: *mut u8| {
             // SAFETY:
-            // - room for so many bytes, and the word behind them, the caller's or this call's.
+            // - both callers have room for `size` bytes: the array by the check below, the block by its size.
             unsafe {
                 into.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
                 let end = into.wrapping_add(size - size_of::<u64>());
@@ -375,7 +376,7 @@ impl Net {
             return lane.post_untold(to, |vcq| {
                 let bytes = (whole.as_ptr(), size);
                 // SAFETY:
-                // - so many bytes are there.
+                // - `whole` has `size` bytes (checked above).
                 unsafe { vcq.put_piggyback(to.route, bytes, at, (about, NOTICE), data_of(to)) }
             });
         }
@@ -388,7 +389,7 @@ impl Net {
         let flags = NOTICE | UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
         lane.post_untold(to, |vcq| {
             // SAFETY:
-            // - the block is kept until it has been read.
+            // - the block lives until the TNI has read it.
             unsafe { vcq.put(to.route, (from, at), size, (about, flags), data) }
         })?;
         entry.insert(Sending {
@@ -398,7 +399,7 @@ impl Net {
         Ok(())
     }
 
-    /// A stream fails on this side.
+    /// Ends a stream after an error on this side.
     pub fn stream_fails(&self, one: &Conversation, error: &Error) {
         self.tell_of(error);
         one.fail();
@@ -406,14 +407,14 @@ impl Net {
         self.owner.wake();
     }
 
-    /// It has ended here. When the peer writes nothing more to its ring, it goes.
+    /// Forgets an ended stream, once the peer no longer writes to its ring.
     pub fn forget(&self, ended: &Conversation) {
         self.closing.lock().push(ended.number);
         self.wait();
         self.owner.wake();
     }
 
-    /// Goes through those that are over, and lets go of those that are so there, too. They count as closing until then, whoever goes through them.
+    /// Forgets streams that have ended on both sides. An entry leaves `closing` only then, so that `close` waits for it.
     fn part(&self) {
         let closing = self.closing.lock().clone();
         for number in closing {
@@ -431,17 +432,17 @@ impl Net {
         }
     }
 
-    /// Descriptors that tell when something is to be done.
+    /// Descriptors with events for the progress thread.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.clock.as_fd()]
     }
 
-    /// False in the child of a fork, to which nothing of it belongs.
+    /// False in the child of a fork, which must not use the network.
     pub fn is_here(&self) -> bool {
         self.process == process::id()
     }
 
-    /// Whether anything that has been posted may not have reached its peer yet.
+    /// Whether operations or messages may still be in flight.
     pub fn is_under_way(&self) -> bool {
         let open = |one: &Arc<Conversation>| one.is_open() && !one.has_ended();
         let all: Vec<_> = self.all().into_iter().filter(open).collect();
@@ -452,7 +453,7 @@ impl Net {
             })
     }
 
-    /// All streams end, and peers learn of it, unless they take nothing for so long.
+    /// Ends all streams, and informs the peers before the deadline.
     pub fn close(&self, deadline: Deadline) {
         self.all().iter().for_each(|one| one.end());
         let busy = || !self.closing.lock().is_empty() || !self.sending.lock().is_empty();
@@ -463,7 +464,7 @@ impl Net {
         self.closed.store(true, Ordering::Release);
         let late = std::mem::take(&mut *self.sending.lock());
         if !late.is_empty() {
-            // The network may read these yet: so they stay as long as the process.
+            // The network may still read these blocks, so they stay mapped until the process exits.
             std::mem::forget(late);
         }
         self.all().iter().for_each(|one| one.fail());
@@ -472,12 +473,12 @@ impl Net {
     }
 }
 
-/// Posts what ends when everything that was posted there before is visible at the peer. Errors: [`Error::NotNow`], [`Error::Os`].
+/// Posts a write that completes after all earlier writes are visible at the peer. Errors: [`Error::NotNow`], [`Error::Os`].
 pub fn acknowledge(vcq: &Vcq, to: &Target, flags: c_ulong) -> Result<()> {
     let nothing = [0u8; 8];
     let flags = flags | UTOFU_ONESIDED_FLAG_STRONG_ORDER;
     // SAFETY:
-    // - so many bytes are there.
+    // - `nothing` has `nothing.len()` bytes.
     unsafe {
         vcq.put_piggyback(
             to.route,

@@ -1,4 +1,4 @@
-//! What VCQs tell: of what peers have done, of what has ended, and of what has failed.
+//! Polls of VCQs: operations of peers, completions, and failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +13,13 @@ use crate::edata::About;
 use crate::greeting::places;
 use crate::lanes::{Ends, Findings};
 
-/// Whether it was set; it is not any more. Most are not, and are looked at often.
+/// Clears a flag, and returns its previous value. A load first, because most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
 impl Net {
-    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all streams afterwards.
+    /// Makes progress, unless another thread does. `turn`: the agent looks at all streams afterwards.
     pub fn progress(&self, turn: bool) -> News {
         let mut something = false;
         if let Some(mut findings) = self.reader.try_lock() {
@@ -35,7 +35,7 @@ impl Net {
         }
         if turn {
             self.clock.looked(something);
-            // What peers have written comes with no notice.
+            // Writes of peers cause no notices.
             self.owner.written();
         }
         if taken(&self.turn_calls) && !turn {
@@ -48,10 +48,10 @@ impl Net {
         }
     }
 
-    /// Whether anything has come.
+    /// Polls the lanes. True: there was an event.
     fn look(&self, findings: &mut Findings) -> bool {
         let known = |vcq| self.targets.read().numbers.get(&vcq).copied();
-        // VCQs of a TNI may share a TOQ, and what is in it leaves when its own is looked at.
+        // VCQs of a TNI may share a TOQ. A poll of each VCQ removes its own descriptors.
         let short = self.lanes.iter().any(|lane| lane.is_short());
         for lane in self.lanes.iter() {
             if lane.number == 0 || short || lane.expects() {
@@ -86,13 +86,13 @@ impl Net {
             self.breaks(why);
         }
         if std::mem::take(&mut findings.room) {
-            // As when something has ended: who has found no room tries again.
+            // Callers that found no room retry, as after a completion.
             self.ended.store(true, Ordering::Release);
         }
         true
     }
 
-    /// Something that this process has posted is visible at the peer, or here.
+    /// Handles the completion of own work.
     fn end(&self, ends: Ends, value: u64) {
         match ends {
             Ends::Access(ticket) => {
@@ -102,7 +102,7 @@ impl Net {
             }
             Ends::Value(ticket, landing) => {
                 Conversation::of(ticket.link()).hear();
-                // Where the stream has ended its place may be somebody else's.
+                // After the end of the stream, the place may have another use.
                 ticket.end_with(|| landing.set(value));
                 self.ended.store(true, Ordering::Release);
             }
@@ -121,7 +121,7 @@ impl Net {
         }
     }
 
-    /// A peer has done something.
+    /// Handles a notice of a peer's operation.
     fn hear(&self, notice: &utofu_mrq_notice) {
         let about = About::of(notice.edata);
         let known = match (notice.notice_type, about) {
@@ -141,7 +141,7 @@ impl Net {
         }
     }
 
-    /// A message that ends here.
+    /// Handles a message that ends at this STADD.
     fn has_come(&self, end: u64) -> Option<()> {
         let (ring, end) = self.rings.find(end)?;
         let number = *self.conversations.read().rings.get(&ring)?;
@@ -154,7 +154,7 @@ impl Net {
         Some(())
     }
 
-    /// Bytes of a descriptor have been read, or it has failed.
+    /// Handles a descriptor: its source has been read, or it failed.
     fn has_read(&self, data: usize, failed: Option<i32>) {
         let target = match data {
             data if data & 1 == 1 => Some((data >> 2) as u32),
@@ -171,7 +171,7 @@ impl Net {
         }
     }
 
-    /// What there was no room for.
+    /// Retries work that found no room.
     fn try_all_again(&self) {
         let mute = std::mem::take(&mut *self.mute.lock());
         mute.into_iter().for_each(|one| self.try_again(one));
@@ -186,7 +186,7 @@ impl Net {
         self.part();
     }
 
-    /// Peers tell nobody that there is room, but write how much they have read.
+    /// Peers do not report room: they write their read positions.
     fn look_for_room(&self) {
         let waiting = self.waiting.lock().clone();
         let there = |number: u32| self.find(number);

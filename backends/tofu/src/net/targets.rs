@@ -1,4 +1,4 @@
-//! Peers' VCQs, and how they are lost.
+//! Peers' VCQs, and their loss.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,45 +17,45 @@ use crate::conversation::Conversation;
 use crate::greeting::{TAG, places};
 use crate::vcq;
 
-/// Errors about a process may come so late that another one has its VCQ.
+/// Errors of an earlier process may arrive this late, after another process got its VCQ.
 const LATE: Duration = Duration::from_secs(5);
-/// Not an error of the network's: another process is there.
+/// Not a network error: the process is dead, or the caller has already closed its streams.
 const LAST_WORD: i32 = 0;
 
-/// A VCQ of a peer's.
+/// A VCQ of a peer.
 pub struct Target {
-    /// As this process numbers it.
+    /// Its number in this process.
     pub number: u32,
-    /// Its ID, as notices name it.
+    /// Its ID in notices.
     pub vcq: u64,
-    /// The same with the path that operations take.
+    /// Its ID with a path, for operations.
     pub route: u64,
     /// The STADD of its desk.
     pub(super) desk: u64,
-    /// Of its process, once that is known: another one may get a VCQ whose process has died.
+    /// Secret of its process, once known. After the death of that process, another process may get the VCQ.
     secret: OnceLock<[u8; SECRET]>,
-    /// Another process had it before, until when errors may be about that one.
+    /// Set if another process had the VCQ before: errors up to this time may be about that process.
     follows: Option<Instant>,
     lost: AtomicBool,
 }
 
 impl Target {
-    /// Nothing reaches it any more.
+    /// Whether no operation can reach it any more.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// The secret of the process that has it, once that is known.
+    /// Secret of its process, once known.
     pub fn process(&self) -> Option<&[u8; SECRET]> {
         self.secret.get()
     }
 
-    /// Whether this is the VCQ of the process with this secret, as far as is known.
+    /// Whether it belongs to the process with this secret. An unknown owner becomes that process.
     pub(super) fn is_of(&self, secret: [u8; SECRET]) -> bool {
         *self.secret.get_or_init(|| secret) == secret
     }
 
-    /// Something to write to, where nobody reads.
+    /// STADD of memory for ignored writes.
     pub(super) fn sink(&self) -> u64 {
         self.desk + places::sink()
     }
@@ -64,13 +64,13 @@ impl Target {
 #[derive(Default)]
 pub(super) struct Targets {
     pub(super) numbers: HashMap<u64, u32>,
-    /// VCQs whose processes have died.
+    /// VCQs of dead processes.
     pub(super) lost: HashSet<u64>,
     pub(super) all: Slab<Arc<Target>>,
 }
 
 impl Net {
-    /// The peer's VCQ with this ID. Errors: [`Error::Os`].
+    /// The target of this VCQ. Errors: [`Error::Os`].
     pub(super) fn target(&self, vcq: u64) -> Result<Arc<Target>> {
         if let Some(known) = self.known(vcq) {
             return Ok(known);
@@ -97,7 +97,7 @@ impl Net {
         Ok(new)
     }
 
-    /// That of the process with this address. What is known of another one with this VCQ is over. Errors: [`Error::Os`].
+    /// The target of the process with this address. A target of another process with the same VCQ is declared dead. Errors: [`Error::Os`].
     pub(super) fn target_of(&self, address: &Address) -> Result<Arc<Target>> {
         loop {
             let target = self.target(address.vcq)?;
@@ -116,19 +116,19 @@ impl Net {
         self.targets.read().all.get(number as usize).cloned()
     }
 
-    /// Where a VCQ is, for people.
+    /// Location of a VCQ, for people.
     pub fn place(&self, vcq: u64) -> String {
         self.lanes.first().vcq.place(vcq)
     }
 
-    /// Whether an error that tells of this VCQ may be about the process that had it before.
+    /// Whether an error of this VCQ may be about its earlier process.
     pub(super) fn is_late(&self, target: &Arc<Target>) -> bool {
         let follows = target.follows.is_some_and(|until| Instant::now() < until);
         let all = || self.all().into_iter();
         follows && all().all(|one| !Arc::ptr_eq(&one.target, target) || !one.is_open())
     }
 
-    /// Others have seen that the process which has this VCQ died: what comes from it late is not of one that has come after it.
+    /// Another source reports the death of the target's process. Late messages then cannot count for its successor.
     pub fn declare_dead(&self, target: &Arc<Target>) {
         if let Some(secret) = target.process() {
             self.departed.add(*secret, false, Error::PeerDead);
@@ -136,14 +136,14 @@ impl Net {
         self.lose(target, LAST_WORD);
     }
 
-    /// Tells of an error that none of this process's operations has.
+    /// Reports an error that no operation of a caller carries.
     pub(super) fn tell_of(&self, error: &Error) {
         if let Error::Os(why) = error {
             unipgas_core::tell_refusal(&Error::Os(format!("tofu: {why}")));
         }
     }
 
-    /// This process can use its VCQs no more: whatever is under way ends, and nothing more goes.
+    /// The VCQs of this process are unusable: operations in flight end, and new ones fail.
     pub(super) fn breaks(&self, why: Error) {
         self.tell_of(&why);
         if self.broken.set(why).is_err() {
@@ -155,7 +155,7 @@ impl Net {
         all.iter().for_each(|target| self.give_up(target));
     }
 
-    /// Something for this VCQ has failed on this side. The peer may live, and wait for it: so it is told that the streams end.
+    /// An operation for this VCQ has failed on this side. The peer may live and wait for it, so its streams are closed first.
     pub(super) fn give_up(&self, target: &Arc<Target>) {
         self.say_farewell(target);
         self.lose(target, LAST_WORD);
@@ -168,16 +168,16 @@ impl Net {
         }
     }
 
-    /// Nothing reaches this VCQ any more.
+    /// Loses this VCQ: no operation can reach it any more.
     pub(super) fn lose(&self, target: &Arc<Target>, code: i32) {
         if code != LAST_WORD && self.is_late(target) {
-            // Nothing depends on it yet but greetings, which are said again.
+            // Only greetings depend on it yet, and they are repeated.
             for lane in self.lanes.iter() {
                 drop(lane.forget(target));
             }
             return;
         }
-        // Also where the peer is to blame: it may live, and wait for this process.
+        // Also if the peer is to blame: it may live, and wait for this process.
         if code != LAST_WORD && !target.is_lost() {
             self.say_farewell(target);
         }
@@ -214,7 +214,7 @@ impl Net {
                 *card = None;
             }
         }
-        // Who waits for what is under way there learns it when its stream ends.
+        // Waiters for these operations learn of the loss by the end of their stream.
         for lane in self.lanes.iter() {
             drop(lane.forget(target));
         }
@@ -222,7 +222,7 @@ impl Net {
     }
 }
 
-/// Whether the error says nothing of the peer, which may well live.
+/// Whether the error is local, so that the peer may live.
 fn is_of_this_side(code: i32) -> bool {
     let local = [
         UTOFU_ERR_MRQ_LCL_MEMORY,
@@ -239,7 +239,7 @@ impl Targets {
     }
 }
 
-/// What descriptors have that names their target where they fail: all but messages, which have a number of their own.
+/// Data of a descriptor: its target, for a failure. Messages have a number of their own instead.
 pub fn data_of(to: &Target) -> usize {
     (to.number as usize) << 2 | 1
 }

@@ -1,4 +1,4 @@
-//! How a connection begins, step by step: what both sides say at the desk.
+//! The begin of a connection, step by step: messages over the TCP socket.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,24 +19,24 @@ use crate::connection::Connection;
 use crate::net::Net;
 use crate::wire::{self, Answer, Ends, MAGIC, Opening, PROTOCOL};
 
-/// What is read at once.
+/// Bytes of a read.
 const READ: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// This process has knocked, and the other's kernel has not answered.
+    /// This process connects, and the peer's kernel has not answered.
     Knocking,
-    /// This process has said its opening.
+    /// This process has sent its opening.
     Asking,
-    /// Somebody has come, and has not said his opening.
+    /// A peer has connected, and its opening is missing.
     Hearing,
-    /// He has been answered.
+    /// This process has answered the peer's opening.
     Answered,
     /// The connection is open.
     Open,
 }
 
-/// Somebody at the desk.
+/// A TCP socket to a peer.
 pub(super) struct Contact {
     pub(super) socket: Held,
     pub(super) connection: Option<Arc<Connection>>,
@@ -45,17 +45,17 @@ pub(super) struct Contact {
     pub(super) own: u32,
 }
 
-/// A contact is over.
+/// Why a contact ends.
 pub(super) enum Over {
-    /// The other side is not there any more, or not any longer.
+    /// The peer has closed the socket, or has died.
     Gone,
-    /// The connection does not come about.
+    /// The connection fails before it opens.
     Refused(Error),
-    /// The connection needs it no more.
+    /// The connection no longer needs the socket.
     Stays,
 }
 
-/// Why the kernel does not connect.
+/// Error for a failed connect(2).
 pub(super) fn no_way(to: &Connection, error: Errno) -> Error {
     match error {
         Errno::CONNREFUSED | Errno::CONNRESET => Error::PeerDead,
@@ -63,7 +63,8 @@ pub(super) fn no_way(to: &Connection, error: Errno) -> Error {
     }
 }
 
-/// Who says this to a process with this secret. Errors: the verdict; `None`: it is no opening, and is not answered.
+/// Address of the peer that sent `opening`, checked against this process's secret and link type. Errors: the verdict to answer; `None`: malformed, no
+/// answer.
 pub(crate) fn caller(
     opening: &Opening,
     secret: &[u8; SECRET],
@@ -87,7 +88,7 @@ pub(crate) fn caller(
         .ok_or(Some(wire::OTHER_VERSION))
 }
 
-/// The other end, if the process at this door says that it begins. Errors: [`Error::Unreachable`]: why it does not.
+/// The peer's end, if the process at `door` accepts. Errors: [`Error::Unreachable`] with the reason.
 pub(crate) fn accepted(answer: &Answer, door: SocketAddr) -> Result<Ends> {
     if answer.magic != MAGIC {
         let why = format!("what listens at {door} is not unipgas");
@@ -156,14 +157,14 @@ impl Contact {
 
     pub(super) fn say(&self, bytes: &[u8]) -> Result<(), Over> {
         let socket = self.socket.get().ok_or(Over::Gone)?;
-        // A few bytes, to a socket that has never had any.
+        // A few bytes fit in the empty send buffer.
         match send(socket, bytes, SendFlags::NOSIGNAL) {
             Ok(count) if count == bytes.len() => Ok(()),
             _ => Err(Over::Gone),
         }
     }
 
-    /// Takes what has come whole.
+    /// Takes a complete message from the received bytes.
     fn said<T: Pod>(&mut self) -> Option<T> {
         let whole = self.said.get(..size_of::<T>())?;
         let said = pod_read_unaligned(whole);
@@ -171,7 +172,7 @@ impl Contact {
         Some(said)
     }
 
-    /// The other's kernel has answered.
+    /// Sends the opening, once the peer's kernel has answered.
     fn begin(&mut self, net: &Net, events: &OwnedFd, data: u64) -> Result<(), Over> {
         let connection = self.connection.clone().ok_or(Over::Gone)?;
         let socket = self.socket.get().ok_or(Over::Gone)?;
@@ -278,12 +279,12 @@ impl Contact {
         Ok(())
     }
 
-    /// Both sides are connected: what the other one began.
+    /// Opens a connection that the peer began: both sides are ready.
     fn opens(&mut self, net: &Net) {
         self.state = State::Open;
         if let Some(connection) = &self.connection {
             connection.is_ready();
-            // What has come before.
+            // Returns the credits of messages that arrived before.
             connection.has_read(net, 0, 0);
             let address = connection.with.encode();
             net.is_accepted(Accepted {

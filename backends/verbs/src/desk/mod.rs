@@ -1,6 +1,6 @@
-//! Where connections begin: a port of TCP, by which both sides tell each other their queue pairs. The kernel of a process's host answers there also for one that has
-//! stopped, and refuses who connects where it has ended. The socket stays while the connection does: when a process ends, however that is, its kernel says so. Where descriptors are few
-//! it goes before, and the device finds out.
+//! The begin of connections: a TCP port, over which both sides exchange their queue pair data. The kernel of the host answers at the port also for a stopped
+//! process, and refuses connections after the process has ended. The socket stays open with the connection: the kernel closes it at any end of the
+//! process. If descriptors are scarce, the socket is closed early, and the device detects the end.
 
 pub(crate) mod contact;
 
@@ -24,14 +24,14 @@ use crate::net::Net;
 use crate::wire;
 use contact::{Contact, Over, State, no_way};
 
-/// The kernel cuts it to what it allows.
+/// The kernel reduces it to its limit.
 const BACKLOG: i32 = 4096;
-/// Those who have connected and said nothing; whoever comes after so many takes the place of the first.
+/// Maximum peers that have connected without an opening. One more replaces the oldest.
 const STRANGERS: usize = 512;
-/// Sockets of open connections that go together where there is no descriptor left.
+/// Sockets of open connections to close at once if no descriptor is left.
 const TOGETHER: usize = 16;
 const LISTENER: u64 = u64::MAX;
-/// In the parameters of events: where a contact is, and above it a number of its own.
+/// Shift in the data of events: the contact's number is above its place in the table.
 const PLACES: u64 = 32;
 
 #[derive(Default)]
@@ -40,20 +40,20 @@ struct Contacts {
     count: u32,
 }
 
-/// The port, and whoever is there.
+/// The port and its contacts.
 pub struct Desk {
     listener: Held,
     events: OwnedFd,
     contacts: Mutex<Contacts>,
-    /// Those that are not open yet.
+    /// Contacts that are not open yet.
     busy: AtomicUsize,
-    /// Somebody has come for whom there is no descriptor.
+    /// A peer waits in the backlog, because no descriptor is free.
     full: AtomicBool,
-    /// Where peers connect.
+    /// Address for peers.
     pub address: SocketAddr,
 }
 
-/// Whether so many descriptors are open that the program might miss those that are left.
+/// Whether the socket's descriptor is so high that the program may soon lack descriptors.
 fn is_one_of_many(socket: &Held) -> bool {
     let most = getrlimit(Resource::Nofile).current;
     let number = socket.get().map_or(0, |fd| fd.as_raw_fd() as u64);
@@ -72,7 +72,7 @@ fn os(what: &str) -> impl Fn(Errno) -> Error {
 }
 
 impl Desk {
-    /// At any port of this address of the host. Errors: [`Error::Os`].
+    /// Listens on any port of this host address. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
         let any = SocketAddr::new(ip, 0);
         let socket = tcp_socket(&any).map_err(os("socket"))?;
@@ -94,7 +94,7 @@ impl Desk {
         })
     }
 
-    /// Whether any connection is beginning.
+    /// Whether connections are beginning.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) > 0
     }
@@ -144,7 +144,7 @@ impl Desk {
         Ok(())
     }
 
-    /// That of the connection with this number goes.
+    /// Closes the contact of the connection with this number.
     pub fn forget(&self, number: u32) {
         let contacts = &mut *self.contacts.lock();
         let of_it = |contact: &Contact| {
@@ -157,7 +157,7 @@ impl Desk {
         }
     }
 
-    /// Connections that are open can do without their sockets. Whether there were any.
+    /// Closes sockets of open connections, which can do without. False: there were none.
     fn let_some_go(&self) -> bool {
         let contacts = &mut *self.contacts.lock();
         let open = contacts
@@ -172,7 +172,7 @@ impl Desk {
         !some.is_empty()
     }
 
-    /// Whether a turn is to begin when somebody comes.
+    /// Whether a new contact causes a turn.
     pub fn want_strangers(&self, wanted: bool) {
         let flags = match wanted {
             true => epoll::EventFlags::IN,
@@ -184,7 +184,7 @@ impl Desk {
         }
     }
 
-    /// Errors: [`Error::Exhausted`]: there is no descriptor for somebody who has come.
+    /// Errors: [`Error::Exhausted`]: no descriptor is free for a waiting peer.
     pub fn has_room(&self) -> Result<()> {
         if self.full.load(Ordering::Relaxed) {
             self.admit();
@@ -201,12 +201,12 @@ impl Desk {
             self.busy.fetch_sub(1, Ordering::AcqRel);
         }
         if let Some(socket) = contact.socket.get() {
-            // The child of a fork may have it still.
+            // The child of a fork may still have the socket.
             let _ = epoll::delete(&self.events, socket);
         }
     }
 
-    /// Does what there is to do, without waiting. Gives the connections whose other side is not there any more.
+    /// Handles all events, without a wait. Returns connections with a lost peer.
     pub fn attend(&self, net: &Net) -> Vec<Arc<Connection>> {
         let mut lost = Vec::new();
         let mut events = Vec::with_capacity(64);
@@ -224,7 +224,7 @@ impl Desk {
         lost
     }
 
-    /// Takes those who have connected.
+    /// Accepts waiting peers.
     fn admit(&self) {
         self.full.store(false, Ordering::Relaxed);
         while let Some(listener) = self.listener.get() {
@@ -284,7 +284,7 @@ impl Desk {
         };
         match over {
             Over::Gone => {
-                // Who has come may have gone for another reason.
+                // An inbound peer may have closed the socket for another reason.
                 if before != State::Open && connection.begun_here {
                     (net.departed).add(connection.with.secret, false, Error::PeerDead);
                 }

@@ -1,4 +1,4 @@
-//! This process's part of the network: its connections, and what comes of what they have posted.
+//! This process in the network: its connections, and their completions.
 
 mod reading;
 
@@ -29,30 +29,30 @@ use crate::receive::{Receives, SharedQueue};
 use crate::staged::Staging;
 use crate::wire::{self, PROTOCOL};
 
-/// Work requests of a connection that may be under way.
+/// Maximum work requests of a connection in flight.
 pub const DEPTH: u32 = 128;
-/// Messages that a peer may send before it is told that they have been read: so many, or fewer where there are many peers, or the device has few places.
+/// Range of a peer's credits: fewer with many peers, or with few places in the device.
 const PROMISED: std::ops::RangeInclusive<u32> = 2..=128;
-/// Of all peers together, roughly.
+/// Approximate sum of the credits of all peers.
 const PROMISED_TO_ALL: u32 = 2048;
-/// What is promised to each of many peers.
+/// Credits of each of many peers.
 const PROMISED_OF_MANY: u32 = 8;
-/// Of a process that does not know how many there are.
+/// Number of peers if it is unknown.
 const PEERS: u32 = 8;
-/// The most places in the shared receive queue.
+/// Maximum places in the shared receive queue.
 const RECEIVES: u32 = 1 << 15;
-/// Processes for which there is room at least.
+/// Minimum number of processes that there is room for.
 const PROCESSES: u32 = 64;
-/// Connections whose work requests end in the first completion queue; each further one has room for twice as many.
+/// Connections that share the first completion queue. Each further queue has twice the room of the previous one.
 const FIRST_QUEUE: u32 = 16;
-/// A number of a connection is a place, and above it how often that was used.
+/// Bits of a connection number for its place. Above them is the use count of the place.
 const PLACES: u32 = 20;
 
-/// What completion queues tell is taken by one thread at a time.
+/// State of the polls of completion queues, for one thread at a time.
 struct Reader {
     receives: Receives,
     sends: Vec<Arc<Cq>>,
-    /// The channel tells of what comes next.
+    /// The channel reports the next completion.
     armed: bool,
     completions: u64,
     found: Vec<ibv_wc>,
@@ -69,62 +69,62 @@ struct Place {
 struct Table {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Numbers of connections, by those of their queue pairs.
+    /// Numbers of connections, keyed by queue pair number.
     pairs: HashMap<u32, u32>,
-    /// What those that have gone have done.
+    /// Counters of removed connections.
     gone: Counts,
 }
 
-/// The part.
+/// The network state of this process.
 pub struct Net {
-    // Queue pairs go before what they use.
+    // First, because queue pairs use the fields below.
     table: RwLock<Table>,
-    /// Those that have ended, and say so.
+    /// Ended connections with a close message in flight.
     closing: Mutex<Vec<Arc<Connection>>>,
-    /// Those that have done so.
+    /// Ended connections after their close message has completed.
     gone: Mutex<Vec<Arc<Connection>>>,
-    /// Where others connect.
+    /// TCP port for peers.
     pub desk: Desk,
     reader: Mutex<Reader>,
     receive: Arc<Cq>,
     shared: Arc<SharedQueue>,
     pub sends: Arc<Sends>,
     channel: Arc<Channel>,
-    /// Where the device carries out atomic operations.
+    /// Set if the device supports atomic operations.
     pub native: Option<Nowhere>,
-    /// Memory that operations may be at.
+    /// Memory for operations.
     pub operands: Arc<Operands>,
     pub device: Arc<Device>,
     pub port: Port,
-    /// Itself.
+    /// Reference to itself.
     pub me: Weak<Net>,
-    /// Every connection has it until its queue pair has gone.
+    /// Connections keep it until their queue pair is destroyed.
     pub lives: Arc<()>,
-    /// Peers that are no more there.
+    /// Dead and departed peers.
     pub departed: Departed,
     guests: Mutex<VecDeque<Accepted>>,
     promised: u32,
     depth: u32,
-    /// Bytes that a work request takes along.
+    /// Maximum inline bytes of a work request.
     pub inline: u32,
-    /// Something has come by a connection, or one has ended.
+    /// A connection of this process has received data or ended.
     streams: AtomicBool,
-    /// Something has come by one that a peer has begun.
+    /// A connection of a peer has received data or ended.
     guests_call: AtomicBool,
-    /// A turn is to begin.
+    /// A turn is due.
     turn_calls: AtomicBool,
-    /// Accesses have ended.
+    /// Operations have completed.
     ended: AtomicBool,
-    /// The device works no more.
+    /// The device has failed, or the network is closed.
     dead: AtomicBool,
     looks: AtomicU32,
-    /// Connections on which something waits for more.
+    /// Number of connections with staged work requests.
     pub staging: Staging,
     /// Numbers of channels.
     pub lanes: Mutex<Slab<()>>,
-    /// Who says it may connect.
+    /// Peers that know it may connect.
     pub secret: [u8; SECRET],
-    /// How peers reach this process.
+    /// Address for peers.
     pub address: Vec<u8>,
     owner: Arc<Owner>,
     process: u32,
@@ -135,7 +135,7 @@ fn at_most(wanted: u32, limit: i32) -> u32 {
 }
 
 impl Net {
-    /// Opens what was chosen, and is ready to be connected to. Errors: [`Error::Unreachable`], [`Error::Os`].
+    /// Opens the device, and accepts connections. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
     pub fn open((context, port): (Context, Port), owner: Arc<Owner>) -> Result<Arc<Self>> {
         let device = Device::open(context)?;
         let limits = &device.limits;
@@ -149,7 +149,7 @@ impl Net {
             at_most(needed.min(RECEIVES), limits.max_srq_wr),
             limits.max_cqe,
         );
-        // Each begins a connection, and this process begins one to each.
+        // Two connections for each peer: both sides may begin one.
         let for_each = (places / (2 * peers)).saturating_sub(RESERVE);
         let promised = for_each.clamp(*PROMISED.start(), wanted);
         let channel = Channel::open(&device)?;
@@ -157,7 +157,7 @@ impl Net {
         let receive = Cq::open(&channel, places)?;
         let ip = port.ip().unwrap_or_else(|| host::own_address().into());
         let secret = random()?;
-        // In a container the port's address may be the host's.
+        // In a container, the port's address may belong to the host only.
         let desk = Desk::open(ip).or_else(|_| Desk::open(host::own_address().into()))?;
         let native = match limits.atomic_cap {
             IBV_ATOMIC_GLOB | IBV_ATOMIC_HCA => Some(Nowhere::new(&device)?),
@@ -217,7 +217,7 @@ impl Net {
         }))
     }
 
-    /// No device says how much its queue pairs take along; so one is made. Errors: none takes a word.
+    /// Finds the maximum inline size by attempts, because devices do not report it. Errors: not even a word is possible.
     fn find_inline(&self) -> Result<u32> {
         let mut wanted = INLINE as u32;
         loop {
@@ -244,7 +244,7 @@ impl Net {
         })
     }
 
-    /// A completion queue with room for the work requests of another connection.
+    /// A completion queue with room for another connection.
     fn claim(&self) -> Result<Arc<Cq>> {
         let reader = &mut *self.reader.lock();
         let all = &mut reader.sends;
@@ -256,13 +256,13 @@ impl Net {
         let new = Cq::open(&self.channel, room)?;
         new.claim(self.depth);
         all.push(new.clone());
-        // The channel does not tell of this one yet.
+        // The new queue is not armed.
         reader.armed = false;
         self.owner.wake();
         Ok(new)
     }
 
-    /// This process's end of a connection.
+    /// This side's end of a connection.
     pub fn own_end(&self, connection: &Connection) -> wire::Ends {
         let limits = &self.device.limits;
         let few = |count: i32| count.clamp(1, 128) as u8;
@@ -270,7 +270,7 @@ impl Net {
             pair: connection.pair.number,
             first: connection.number & 0xff_ffff,
             credits: self.promised,
-            // The subnet's manager may have given it another one.
+            // Read again, because the subnet manager may have changed it.
             lid: self
                 .device
                 .context
@@ -285,7 +285,7 @@ impl Net {
         }
     }
 
-    /// Begins a connection. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].
+    /// Begins a connection. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Exhausted`], [`Error::Os`].
     pub fn reach(&self, address: &[u8]) -> Result<Arc<Connection>> {
         let to = Address::decode(address).ok_or_else(|| {
             let theirs = address::protocol(address).filter(|theirs| *theirs != PROTOCOL);
@@ -307,7 +307,7 @@ impl Net {
         Ok(new)
     }
 
-    /// A connection with `with`, which neither side can use yet.
+    /// Creates a connection with `with`, which is not open yet.
     pub fn begin(&self, with: Address, begun_here: bool) -> Result<Arc<Connection>> {
         if self.dead.load(Ordering::Acquire) {
             return Err(Error::Unreachable(format!(
@@ -350,13 +350,13 @@ impl Net {
         (found.number == number).then(|| found.clone())
     }
 
-    /// It has ended here: when the peer has been told, it goes.
+    /// Forgets an ended connection, after its close message has completed.
     pub fn forget(&self, ended: &Connection) {
         let Some(found) = self.find(ended.number) else {
             return;
         };
         if found.queue().has_farewell() {
-            // The socket tells the peer, too, and must not be faster.
+            // The closed socket also reports the end, and must not overtake the close message.
             let mut closing = self.closing.lock();
             if !closing.iter().any(|one| one.number == found.number) {
                 closing.push(found);
@@ -367,10 +367,10 @@ impl Net {
         self.remove(&found);
     }
 
-    /// It is nobody's any more.
+    /// Removes a connection from the table.
     pub fn remove(&self, gone: &Connection) {
         gone.pair.stop();
-        // What has come by it names buffers. Nobody would give them back once the queue pair is gone, and with it what it has completed.
+        // Completions of the queue pair name receive buffers, and are lost with it. So they are read first.
         let mut reader = self.reader.lock();
         while self.read(&mut reader) {}
         drop(reader);
@@ -393,7 +393,7 @@ impl Net {
         drop(connection);
     }
 
-    /// The next one that a peer has begun. Errors: [`Error::Exhausted`]: there is no room for who has come.
+    /// The next connection that a peer has begun. Errors: [`Error::Exhausted`]: no descriptor is free for a waiting peer.
     pub fn accept(&self) -> Result<Option<Accepted>> {
         let next = self.guests.lock().pop_front();
         match next {
@@ -402,13 +402,13 @@ impl Net {
         }
     }
 
-    /// A peer has begun this one.
+    /// Notes a connection that a peer has begun.
     pub fn is_accepted(&self, accepted: Accepted) {
         self.guests.lock().push_back(accepted);
         self.turn_calls.store(true, Ordering::Release);
     }
 
-    /// Something has happened to it that the agent looks at.
+    /// Reports an event of a connection to the agent.
     pub fn call(&self, connection: &Connection) {
         let call = match connection.begun_here {
             true => &self.streams,
@@ -417,7 +417,7 @@ impl Net {
         call.store(true, Ordering::Release);
     }
 
-    /// It waits for room; perhaps there is some.
+    /// Causes a turn if the connection has room, because a caller waits for it.
     pub fn has_room(&self, connection: &Connection) {
         if connection.queue().has_room() {
             self.call(connection);
@@ -425,13 +425,13 @@ impl Net {
         }
     }
 
-    /// The peer is not there any more.
+    /// Ends a connection with a lost peer.
     pub fn lose(&self, connection: &Connection) {
         connection.fail();
         self.call(connection);
     }
 
-    /// Descriptors that tell when something is to be done.
+    /// Descriptors with events for the progress thread.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.channel.as_fd(), self.desk.as_fd(), self.device.as_fd()]
     }
@@ -442,7 +442,7 @@ impl Net {
         all.collect()
     }
 
-    /// What has been done until now.
+    /// Counters so far.
     pub fn counts(&self) -> Counts {
         let completions = self.reader.lock().completions;
         let table = self.table.read();
@@ -455,27 +455,27 @@ impl Net {
         of_all + table.gone + read
     }
 
-    /// Whether anything that has been posted may not have reached its peer yet. The device tells when it has.
+    /// Whether operations or messages may still be in flight. A completion is due for them.
     pub fn is_under_way(&self) -> bool {
         let all = self.all();
         let open = all.iter().filter(|one| one.is_open() && !one.has_ended());
-        // Each is asked.
+        // `count` asks each connection; `any` would stop early.
         open.filter(|one| one.is_under_way()).count() > 0
     }
 
-    /// False in the child of a fork, to which nothing of it belongs.
+    /// False in the child of a fork, which must not use the network.
     pub fn is_here(&self) -> bool {
         self.process == process::id()
     }
 
-    /// All connections end, and peers learn of it, unless they take nothing for so long.
+    /// Ends all connections, and informs the peers before the deadline.
     pub fn close(&self, deadline: Deadline) {
         self.all().iter().for_each(|one| one.end());
         while !self.closing.lock().is_empty() && !deadline.expired() {
             self.progress(true);
             std::thread::yield_now();
         }
-        // Others may keep this for a while; they get no buffers.
+        // Other owners may keep this value for a while, but get no buffers.
         self.dead.store(true, Ordering::Release);
         let closing = std::mem::take(&mut *self.closing.lock());
         for one in self.all().iter().chain(&closing) {
@@ -488,7 +488,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // Streams that are kept by others must not use what goes now.
+        // Streams of other owners must not use the fields that are dropped now.
         self.all().iter().for_each(|one| one.fail());
         let closing = std::mem::take(self.closing.get_mut());
         closing.iter().for_each(|one| one.pair.stop());

@@ -1,4 +1,4 @@
-//! What the device tells: of what has come, of what has ended, and of itself.
+//! Polls of the device: received messages, completions, and asynchronous events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,13 +12,13 @@ use crate::device::About;
 use crate::posting::Ends;
 use crate::wire::{self, Kind};
 
-/// Whether it was set; it is not any more. Most are not, and are looked at often.
+/// Clears a flag, and returns its previous value. A load first, because most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
 impl Net {
-    /// Takes what has happened, unless another thread does. `turn`: the agent looks at all connections afterwards.
+    /// Makes progress, unless another thread does. `turn`: the agent looks at all connections afterwards.
     pub fn progress(&self, turn: bool) -> News {
         if turn {
             self.channel.hear();
@@ -42,11 +42,11 @@ impl Net {
             self.desk.forget(one.number);
             self.remove(&one);
         }
-        // What has come before the other side went has been taken.
+        // After the polls, so that data from before the peer's end counts.
         for one in lost {
             self.lose(&one);
             if !one.begun_here && !one.is_open() {
-                // Nobody has heard of it.
+                // The agent does not know the connection.
                 self.remove(&one);
             }
         }
@@ -60,7 +60,7 @@ impl Net {
         }
     }
 
-    /// Somebody waits, who may have posted what waits for more.
+    /// A caller waits, so staged work requests must leave.
     #[cold]
     fn let_all_leave(&self) {
         for one in self.all() {
@@ -71,7 +71,7 @@ impl Net {
         }
     }
 
-    /// Whether nothing has come since, so that the channel tells of what comes next.
+    /// Arms the completion queues. True: they are empty, and the channel reports the next completion.
     pub fn may_sleep(&self) -> bool {
         let Some(mut reader) = self.reader.try_lock() else {
             return false;
@@ -87,7 +87,7 @@ impl Net {
         reader.completions == before
     }
 
-    /// Takes what completion queues tell; whether there may be more.
+    /// Polls completion queues. True: there may be more.
     pub(super) fn read(&self, reader: &mut Reader) -> bool {
         let found = &mut reader.found;
         found.clear();
@@ -108,7 +108,7 @@ impl Net {
         more
     }
 
-    /// Messages and notices.
+    /// Handles received messages and notices.
     fn hear(&self, reader: &mut Reader) {
         let Reader {
             found, receives, ..
@@ -137,13 +137,13 @@ impl Net {
                     }
                 }
                 connection.hear();
-                // Credits and farewells have buffers that are kept for them.
+                // Credit and close messages use reserved buffers.
                 let read = u32::from(matches!(kind, Kind::Bytes | Kind::Written));
                 from.push((connection, read, credits));
             }
         }
         found.iter().for_each(|one| receives.is_read(one.wr_id));
-        // Before anybody is told that there are buffers.
+        // Before credits are returned for these buffers.
         receives.fill();
         for (connection, read, credits) in from {
             connection.has_read(self, read, credits);
@@ -153,7 +153,7 @@ impl Net {
         }
     }
 
-    /// There is room where there was none.
+    /// Handles new room.
     fn has_moved_on(&self, connection: &Connection) {
         self.ended.store(true, Ordering::Release);
         if connection.wants_room() {
@@ -161,7 +161,7 @@ impl Net {
         }
     }
 
-    /// What was posted has ended.
+    /// Handles completions of posted work requests.
     fn end(&self, reader: &mut Reader) {
         let Reader { found, ends, .. } = reader;
         for one in &*found {
@@ -199,7 +199,7 @@ impl Net {
         }
     }
 
-    /// What was posted has failed, and everything after it.
+    /// Handles a failed work request. All later ones fail too.
     #[cold]
     fn fails(&self, connection: &Connection, status: u32) {
         if status != IBV_WC_WR_FLUSH_ERR && !connection.has_ended() {
@@ -216,7 +216,7 @@ impl Net {
         self.has_closed(connection);
     }
 
-    /// What the device tells of itself.
+    /// Handles asynchronous events of the device.
     fn hear_device(&self) {
         while let Some((event, about)) = self.device.next_event() {
             let what = self.device.library().event(event);

@@ -1,4 +1,4 @@
-//! A process that nobody has started together with others.
+//! A process without a launcher.
 
 use std::sync::atomic::AtomicU32;
 
@@ -8,7 +8,7 @@ use super::Bootstrap;
 use crate::job::{RankState, cores_of_a_job};
 use crate::{Deadline, Error, Result};
 
-/// A job of one.
+/// A job of one process.
 #[derive(Default)]
 pub struct Alone {
     told: Mutex<Vec<(String, u32, Vec<u8>)>>,

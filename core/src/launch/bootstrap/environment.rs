@@ -1,4 +1,4 @@
-//! Launchers whose environment tells all that a job on one host needs: no connection is used, so MPI in the same process can have it.
+//! Launchers with an environment that suffices for a job on one host. No connection is used, so MPI in the same process can use it.
 
 use super::launched::Server;
 use crate::job::board::process_start_time;
@@ -6,10 +6,10 @@ use crate::job::check_size;
 use crate::rendezvous::JobName;
 use crate::{Deadline, Error, Result};
 
-/// Variables that tell how many ranks are on this host.
+/// Variables with the number of ranks on this host.
 const NEIGHBOURS: [&str; 2] = ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"];
 
-/// How many of the job's `size` ranks are on this host, as far as the environment tells.
+/// Number of the job's `size` ranks on this host, if the environment shows it.
 pub(super) fn neighbours(variable: &dyn Fn(&str) -> Option<String>, size: u32) -> Option<u32> {
     let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
     if size == 1 {
@@ -18,23 +18,23 @@ pub(super) fn neighbours(variable: &dyn Fn(&str) -> Option<String>, size: u32) -
     if let Some(here) = NEIGHBOURS.into_iter().find_map(number) {
         return Some(here);
     }
-    // Not where one of the others is there: Slurm may have started the launcher of each host as a step of its own.
+    // Only without the variables above: Slurm may have started the launcher of each host as a separate step.
     let hosts = number("SLURM_STEP_NUM_NODES").or_else(|| number("SLURM_NNODES"));
     (hosts == Some(1)).then_some(size)
 }
 
-/// What the environment has told.
+/// A job described by the environment.
 pub(super) struct Environment {
     source: &'static str,
     name: JobName,
     rank: u32,
     ranks: Vec<u32>,
-    /// Pid and start time of the launcher's process above this one, where it is known.
+    /// Pid and start time of the launcher's process above this one, if known.
     launcher: Option<(u32, u64)>,
 }
 
 impl Environment {
-    /// A job all of whose `size` ranks are here. Errors: [`Error::InvalidArgument`] for a rank that it does not have.
+    /// A job with all of its `size` ranks on this host. Errors: [`Error::InvalidArgument`] if `rank` is not below `size`, or for an invalid size.
     pub fn new(
         source: &'static str,
         name: JobName,

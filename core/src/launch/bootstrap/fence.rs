@@ -1,16 +1,16 @@
-//! Waiting at a board until all have come.
+//! A fence on a board: waits until all ranks have arrived.
 
 use std::time::Duration;
 
 use crate::job::{Board, RankState};
 use crate::{Deadline, Error, Result};
 
-/// Shortest and longest sleep at a fence, whose last rank wakes the others; the first one is longer where many look at many.
+/// Shortest and longest sleep at a fence. The last rank to arrive wakes the others. With many ranks the first sleep is longer, since each rank checks all.
 const NAP: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
 const NAP_EACH: Duration = Duration::from_micros(20);
 
-/// Rank `rank` comes to fence `epoch` and waits there for the ranks that `awaited` says, asking `look` for news between its sleeps,
-/// whose errors end the wait.
+/// Rank `rank` arrives at fence `epoch`, and waits there for the ranks that `awaited` selects. It calls `look` after each sleep; an error of `look` ends
+/// the wait.
 pub(super) fn fence(
     board: &Board,
     rank: u32,
@@ -26,7 +26,7 @@ pub(super) fn fence(
             next += 1;
         }
         for rank in (next..board.size()).filter(|rank| awaited(*rank)) {
-            // One that left an earlier life cycle may come again, unless its process has ended.
+            // A rank that has left an earlier life cycle may return, unless its process has ended.
             let ended = match board.state(rank)? {
                 RankState::Dead => true,
                 RankState::Finalized => board.is_gone(rank)?,

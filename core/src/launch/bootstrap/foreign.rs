@@ -1,10 +1,10 @@
-//! Launchers that start several processes and tell their ranks in no way that is known here.
+//! Launchers that start several processes without a known way to pass the ranks.
 //!
-//! Each process would be a job of one, and its result that of one process: so it is refused.
+//! Each process would be a job of one, with the result of one process, so the start is refused.
 
 use crate::{Error, Result};
 
-/// What launchers tell the number of their processes by, and what they tell the rank by where they do.
+/// Variables with the number of processes.
 const SIZES: [&str; 4] = [
     "OMPI_COMM_WORLD_SIZE",
     "PMI_SIZE",
@@ -12,13 +12,13 @@ const SIZES: [&str; 4] = [
     "MPI_LOCALNRANKS",
 ];
 
-/// Steps of Slurm from this number on are its own: a batch script, the shell of an allocation.
+/// Slurm reserves step numbers from this one on, for a batch script or the shell of an allocation.
 const SLURM_OWN_STEPS: u64 = 0xffff_fff0;
 
-/// Refuses to be a job of one where the environment tells of a launcher with several processes. `variable` looks a variable up.
+/// Refuses a job of one if the environment shows a launcher with several processes. `variable` returns the value of a variable.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`]: what was found, and what would be right.
+/// [`Error::InvalidArgument`] with the variables found, and the remedy.
 pub(super) fn refuse(variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     let Some(found) = several(variable) else {
         return Ok(());
@@ -34,7 +34,7 @@ pub(super) fn refuse(variable: &dyn Fn(&str) -> Option<String>) -> Result<()> {
     )))
 }
 
-/// The variables that tell of several processes, if any do.
+/// The variables that show several processes. `None`: no such variables.
 fn several(variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<&'static str>> {
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
     if let Some(size) = SIZES
@@ -43,11 +43,11 @@ fn several(variable: &dyn Fn(&str) -> Option<String>) -> Option<Vec<&'static str
     {
         return Some(vec![size]);
     }
-    // A PMIx server may tell the rank alone.
+    // A PMIx server may set the rank, but not the size.
     if variable("PMIX_NAMESPACE").is_some() && number("PMIX_RANK").is_some_and(|rank| rank > 0) {
         return Some(vec!["PMIX_NAMESPACE", "PMIX_RANK"]);
     }
-    // A shell in an allocation has a job, but is no task of a step of several.
+    // A shell in an allocation has a job, but is not a task of a step with several.
     let step = ["SLURM_STEP_ID", "SLURM_STEPID"]
         .into_iter()
         .find(|name| number(name).is_some_and(|step| step < SLURM_OWN_STEPS))?;

@@ -1,11 +1,11 @@
-//! What other launchers have left in the environment, and this one's words there.
+//! Environment variables of other launchers, and of `unipgas run`.
 
 use super::environment::{Environment, neighbours};
 use super::{foreign, pmix};
 use crate::job::board::{MAX_SIZE, parse_token};
 use crate::rendezvous::JobName;
 
-/// Variables, a line each.
+/// Variables, one in each line.
 pub(crate) fn environment(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter_map(|line| line.split_once('='));

@@ -1,7 +1,7 @@
-//! The board that the ranks of one host share where their launcher has made none.
+//! The board that the ranks of one host share, if their launcher provides none.
 //!
-//! Whoever comes first makes it and tells of it in the job's rendezvous file; nobody waits for anybody there. Once all are attached the
-//! file goes. As no launcher watches the processes, the ranks look at each other's.
+//! The first rank makes the board and puts its token in the job's rendezvous file. No rank waits there for another. The file is removed when all ranks are
+//! attached. No launcher watches the processes, so the ranks watch each other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::job::{Board, RankState, cores_of_a_job};
 use crate::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use crate::{Error, Result};
 
-/// Processes that one look asks about: many ranks share the work, and each begins elsewhere.
+/// Processes that one look checks. Many ranks share the work, and each starts at another rank.
 const LOOKS: u32 = 32;
 
-/// The board and what keeps it to be found.
+/// The board, and the file by which others find it.
 pub(super) struct Host {
     pub board: Board,
-    /// Of the process that has made the board: others open it there.
+    /// Held by the process that has made the board: others open it there.
     _fd: Option<OwnedFd>,
     meeting: Mutex<Option<Rendezvous>>,
     next: Mutex<u32>,
 }
 
-/// What this process has of its host: one board, however often it joins its job.
+/// The board of this process, which stays the same when the process joins its job again.
 struct Known {
     host: Option<(u32, Arc<Host>)>,
-    /// Deaths told before there was a board.
+    /// Deaths reported before the board existed.
     early: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
 });
 
 impl Host {
-    /// The board of this host's ranks of job `name`, which has `size`.
+    /// The board of the ranks on this host, for job `name` of `size` ranks.
     pub fn join(name: &JobName, rank: u32, size: u32) -> Result<Arc<Host>> {
         let mut known = KNOWN.lock();
         let pid = std::process::id();
@@ -79,7 +79,7 @@ impl Host {
         Ok(host)
     }
 
-    /// All have come: nobody needs to find the board any more.
+    /// All ranks are attached, so the file is removed.
     pub fn all_are_here(&self) {
         *self.meeting.lock() = None;
     }
@@ -89,12 +89,12 @@ impl Host {
             self.board.state(rank),
             Ok(RankState::Absent | RankState::Joined)
         ) {
-            // The rank is in range, as its state is known.
+            // Cannot fail: the rank is in range, as its state is known.
             let _ = self.board.mark_dead(rank);
         }
     }
 
-    /// Marks the dead among the next ranks in turn.
+    /// Checks the next ranks in turn, and marks the dead.
     pub fn look(&self) {
         let size = self.board.size();
         let Some(mut next) = self.next.try_lock() else {
@@ -105,14 +105,14 @@ impl Host {
             *next = rank + 1;
             if self.board.state(rank) == Ok(RankState::Joined) && self.board.process_has_ended(rank)
             {
-                // Leaving is the last that a process does in order: it may have done so after its state was read.
+                // The process may have left after its state was read. `mark` reads it again.
                 self.mark(rank);
             }
         }
     }
 }
 
-/// The launcher tells that `rank` has died.
+/// Records the launcher's report that `rank` has died.
 pub(super) fn has_died(rank: u32) {
     let mut known = KNOWN.lock();
     match &known.host {
@@ -121,7 +121,7 @@ pub(super) fn has_died(rank: u32) {
     }
 }
 
-/// Whether `rank` is known to have died.
+/// Whether the death of `rank` is known.
 pub(super) fn is_dead(rank: u32) -> bool {
     let known = KNOWN.lock();
     match &known.host {

@@ -1,4 +1,4 @@
-//! A launcher that is not ours tells rank, size and hosts; the ranks of a host share a [board](super::host) there.
+//! A foreign launcher provides rank, size and hosts. The ranks of a host share a [board](super::host) there.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -13,45 +13,45 @@ use crate::job::{RankState, check_size};
 use crate::rendezvous::{JobName, hash};
 use crate::{Deadline, Error, Result};
 
-/// What a launcher tells. What goes through it reaches all hosts; a value that is published stays as it is.
+/// The services of a launcher. Published values reach all hosts. A published value never changes.
 pub(super) trait Server: Send + Sync {
-    /// What it is, in a few words.
+    /// Its short name.
     fn source(&self) -> String;
-    /// The job's name, the same for all of its ranks on a host.
+    /// Name of the job, the same for all of its ranks on a host.
     fn name(&self) -> &JobName;
-    /// What the launcher calls the job, the same for all of its ranks.
+    /// The launcher's name of the job, the same for all of its ranks.
     fn everywhere(&self) -> String {
         self.name().to_string()
     }
-    /// This process.
+    /// Rank of this process.
     fn rank(&self) -> u32;
-    /// All processes.
+    /// Number of ranks.
     fn size(&self) -> u32;
     /// The ranks on this host, ascending.
     fn neighbours(&self) -> &[u32];
     /// Publishes for the ranks of other hosts.
     fn put(&self, key: &str, value: &[u8]) -> Result<()>;
-    /// What `rank` has published before a fence, on another host.
+    /// Value that `rank`, on another host, has published before a fence.
     fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>>;
-    /// Has what was published found without a fence; may wait until all ranks do so.
+    /// Makes published values visible without a fence. May wait until all ranks call it.
     fn commit(&self) -> Result<()>;
-    /// Begins a fence of all ranks, or goes on with one whose time-out has come.
+    /// Begins a fence of all ranks, or continues a fence after its timeout.
     fn fence(&self, deadline: Deadline) -> Result<()>;
     /// Whether the launcher still runs.
     fn lives(&self) -> bool;
-    /// How many hosts the job has, if that is told: to all ranks or to none.
+    /// Number of hosts of the job, if the launcher provides it. All ranks get the same answer.
     fn hosts(&self) -> Option<u32> {
         None
     }
 }
 
-/// A rank of a job that another launcher has started.
+/// A rank of a job that a foreign launcher has started.
 pub struct Launched {
     server: Box<dyn Server>,
     host: Arc<Host>,
-    /// Whether there are other hosts.
+    /// The job has several hosts.
     several: bool,
-    /// Fences at which all hosts have come, and not yet all ranks of this one: whoever calls again must not begin another one there.
+    /// Fences at which all hosts have arrived, but not yet all ranks of this host. A retry must not begin another fence of all hosts.
     half: Mutex<Vec<u32>>,
 }
 

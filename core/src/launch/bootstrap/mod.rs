@@ -1,7 +1,9 @@
-//! Who this process is, how it finds the others of its job before they can communicate, and what it learns of their lives.
+//! Bootstrap of a process: its rank and job, exchange of data with other ranks before they can communicate, and reports of their deaths.
 //!
-//! Three sources tell it: the [board](Ranked) of `unipgas run`; another launcher ([`Launched`]): PMIx (Open MPI's `mpirun`, `prterun`,
-//! `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`); or nobody, and the process is [alone](Alone).
+//! There are three sources:
+//! - the [board](Ranked) of `unipgas run`
+//! - another launcher ([`Launched`]): PMIx (Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`)
+//! - none: the process is [alone](Alone)
 
 mod alone;
 mod environment;
@@ -26,12 +28,12 @@ use crate::job::{Board, RankState};
 use crate::rendezvous::{JobName, Launcher};
 use crate::{Deadline, Error, Result, log, nap, variables};
 
-/// What a job needs from whoever has started its processes.
+/// Services that a job needs from the launcher of its processes.
 ///
-/// What is published is told apart by a name and by the *cycle*, which counts the initialisations of a process from 1: a source may
-/// forget what belongs to the one before the last.
+/// A published value has a name and a *cycle*, which counts the initialisations of a process from 1. A source may forget values of the cycle before the
+/// last.
 pub trait Bootstrap: Send + Sync {
-    /// Where rank and size come from, in a few words.
+    /// Short name of the source of rank and size.
     fn source(&self) -> String;
 
     /// This process's rank, from 0.
@@ -43,12 +45,12 @@ pub trait Bootstrap: Send + Sync {
     /// Ranks on this host, this one included.
     fn neighbours(&self) -> u32;
 
-    /// Whether the job has, or has had, ranks on other hosts. All ranks say the same, at any time.
+    /// Whether the job has, or has had, ranks on other hosts. All ranks always get the same answer.
     fn spans_hosts(&self) -> bool {
         self.neighbours() < self.size()
     }
 
-    /// How many hosts the job has, where the launcher tells that. All ranks say the same.
+    /// Number of hosts of the job, if the launcher provides it. All ranks get the same answer.
     fn hosts(&self) -> Option<u32> {
         (!self.spans_hosts()).then_some(1)
     }
@@ -59,58 +61,58 @@ pub trait Bootstrap: Send + Sync {
     /// Whether `rank` is on this host.
     fn shares_host(&self, rank: u32) -> bool;
 
-    /// Tells the other ranks `value` (at most 448 bytes) under `name` (at most 20). What is published before a fence is found after it.
+    /// Publishes `value` (at most 448 bytes) under `name` (at most 20) for the other ranks. Values published before a fence are visible after it.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], [`Error::Exhausted`]; [`Error::Os`] where the launcher cannot be talked to.
+    /// [`Error::InvalidArgument`], [`Error::Exhausted`]. [`Error::Os`] if the launcher cannot be reached.
     fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()>;
 
-    /// Has what was published found without a fence. May wait until all ranks have called it.
+    /// Makes published values visible without a fence. May wait until all ranks have called it.
     ///
     /// # Errors
-    /// [`Error::Os`], [`Error::Unreachable`] where the launcher cannot be talked to.
+    /// [`Error::Os`], [`Error::Unreachable`] if the launcher cannot be reached.
     fn commit(&self) -> Result<()> {
         Ok(())
     }
 
-    /// What `rank` has published; `None` if it has not yet.
+    /// The value that `rank` has published. `None`: not published yet.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]; [`Error::Os`] where the launcher cannot be talked to.
+    /// [`Error::InvalidArgument`]. [`Error::Os`] if the launcher cannot be reached.
     fn fetch(&self, rank: u32, name: &str, cycle: u32) -> Result<Option<Vec<u8>>>;
 
-    /// Waits until every rank has come to fence number `cycle` (from 1 on).
+    /// Waits until each rank has arrived at fence number `cycle` (from 1 on).
     ///
     /// # Errors
-    /// [`Error::Timeout`]: call again; [`Error::RankDead`] if a rank has died.
+    /// [`Error::Timeout`]: the caller may call again. [`Error::RankDead`] if a rank has died.
     fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()>;
 
-    /// Counts the deaths that are known, always in the same place: fast paths load it.
+    /// Count of known deaths. Its address never changes: fast paths load it.
     fn deaths(&self) -> &AtomicU32;
 
-    /// How often a [`state`](Self::state) has changed so far.
+    /// Number of changes of a [`state`](Self::state) so far.
     fn changes(&self) -> u32;
 
-    /// Where `rank` is in its life, as far as known.
+    /// Stage of the life of `rank`, as far as known.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that the job does not have.
+    /// [`Error::InvalidArgument`] if the job has no such rank.
     fn state(&self, rank: u32) -> Result<RankState>;
 
-    /// How many processes have had this rank before this one, which has taken the place of a dead one then.
+    /// Number of processes that had this rank before. Above 0, this process replaces a dead one.
     fn incarnation(&self) -> u32 {
         0
     }
 
-    /// How many processes of `rank` have died.
+    /// Number of processes of `rank` that have died.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank that the job does not have.
+    /// [`Error::InvalidArgument`] if the job has no such rank.
     fn died(&self, rank: u32) -> Result<u32> {
         Ok(u32::from(self.state(rank)? == RankState::Dead))
     }
 
-    /// The last incarnation of `rank` that can be talked to: it has published all that the others need.
+    /// The last incarnation of `rank` that has published its data for the other ranks.
     ///
     /// # Errors
     /// As [`died`](Self::died).
@@ -119,38 +121,42 @@ pub trait Bootstrap: Send + Sync {
         Ok(0)
     }
 
-    /// The cycle in which this process begins: that in which the process has died whose place it has taken.
+    /// The cycle in which this process begins: 1, or the cycle in which the process that it replaces died.
     fn first_cycle(&self) -> u32 {
         1
     }
 
-    /// Looks for deaths that nobody tells of. System calls: not for fast paths.
+    /// Checks for deaths that no launcher reports. It makes system calls, so it is not for fast paths.
     fn look(&self) {}
 
-    /// Whether the launcher still runs. System calls: not for fast paths.
+    /// Whether the launcher still runs. It makes system calls, so it is not for fast paths.
     fn launcher_lives(&self) -> bool {
         true
     }
 
-    /// Sends the process of a rank of this host an interrupt signal, to end it on purpose. `World::end` does so for all ranks.
+    /// Sends an interrupt signal to the process of `rank`, to end it on purpose. `World::end` does so for ranks of all hosts.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]; [`Error::Unreachable`] for a rank of another host.
+    /// [`Error::InvalidArgument`]. [`Error::PeerDead`] if the rank has no process. [`Error::Unreachable`] for a rank of another host, unless
+    /// `unipgas run` has started the job.
     fn end(&self, rank: u32) -> Result<()>;
 
-    /// Leaves the job in order.
+    /// Leaves the job properly.
     ///
     /// # Errors
-    /// [`Error::Os`] where the launcher cannot be talked to.
+    /// [`Error::Os`] if the launcher cannot be reached.
     fn leave(&self) -> Result<()>;
 }
 
-/// The source that the environment names: `unipgas run` by UNIPGAS_JOB, UNIPGAS_RANK and UNIPGAS_SIZE; else PMIx by PMIX_NAMESPACE and
-/// PMIX_RANK; else PMI by PMI_RANK and PMI_SIZE; else none, for a job of one.
+/// The source in the environment. The first of these decides:
+/// - `unipgas run`: UNIPGAS_JOB, UNIPGAS_RANK and UNIPGAS_SIZE
+/// - PMIx: PMIX_NAMESPACE and PMIX_RANK
+/// - PMI: PMI_RANK and PMI_SIZE
+/// - none: a job of one
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for values that do not fit together, and where a launcher that is not understood has started several
-/// processes; [`Error::Unreachable`] if the launcher has gone or cannot be talked to.
+/// [`Error::InvalidArgument`] for inconsistent values, and if an unknown launcher has started several processes. [`Error::Unreachable`] if the launcher has
+/// ended or cannot be reached.
 pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     variables::check()?;
     log::begin()?;
@@ -168,7 +174,7 @@ pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     Ok(Arc::new(Alone::default()))
 }
 
-/// What launchers are known by.
+/// Variables that identify launchers.
 const TRACES: [&str; 17] = [
     "UNIPGAS_JOB",
     "UNIPGAS_RANK",
@@ -189,14 +195,14 @@ const TRACES: [&str; 17] = [
     "SLURM_STEP_NUM_TASKS",
 ];
 
-/// What launchers have left in the environment, for people: variables and their values.
+/// Variables of launchers in the environment, and their values, for users.
 pub fn traces() -> Vec<(&'static str, String)> {
     let found = |name: &'static str| Some((name, std::env::var(name).ok()?));
     TRACES.into_iter().filter_map(found).collect()
 }
 
-/// The source, for a process of `job` that may start without the others, where the job has ranks on other hosts; `None` if all are here, or
-/// have no ranks. On one host no launcher is talked to.
+/// The source of a job with ranks on other hosts, for a process that may start without the others. `None`: all ranks are on this host, or the job has no
+/// ranks. The launcher is not contacted if the environment shows that all ranks are here.
 ///
 /// # Errors
 /// As [`from_env`].
@@ -210,10 +216,10 @@ pub fn beyond_this_host(job: &JobName) -> Result<Option<Arc<dyn Bootstrap>>> {
     Ok(None)
 }
 
-/// How many ranks of `job` are on this host, as far as the environment or the board of `unipgas run` tells.
+/// Number of ranks of `job` on this host, if the environment or the board of `unipgas run` shows it.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`]; [`Error::Unreachable`] if `unipgas run` has ended.
+/// [`Error::InvalidArgument`]. [`Error::Unreachable`] if `unipgas run` has ended.
 pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
     let Some(size) = job.size() else {
         return Ok(None);
@@ -228,7 +234,7 @@ pub fn neighbours(job: &JobName) -> Result<Option<u32>> {
         let token = variables::get("UNIPGAS_JOB")?.unwrap_or_default();
         return match Board::attach(&token) {
             Ok(board) => Ok(Some(board.here())),
-            // A name that somebody has given to processes of this host.
+            // UNIPGAS_JOB is a name that a user has chosen for processes of this host.
             Err(Error::InvalidArgument(_)) => Ok(Some(size)),
             Err(error) => Err(error),
         };

@@ -1,4 +1,4 @@
-//! The board of `unipgas run`, which also watches the processes and counts the dead.
+//! The board of `unipgas run`, which also watches the processes and counts deaths.
 
 use std::sync::atomic::AtomicU32;
 
@@ -10,18 +10,18 @@ use crate::host;
 use crate::job::{Board, RankState};
 use crate::{Deadline, Error, Result, process};
 
-/// A rank of a job on a board.
+/// A rank of a job with a board.
 pub struct Ranked {
     board: Board,
     rank: u32,
     incarnation: u32,
-    /// Hosts that the ranks play, one after the other.
+    /// Number of simulated hosts, among which the ranks are dealt in turn.
     hosts: u32,
 }
 
 impl Ranked {
-    /// Takes part as `rank`, in the place of a process that has died if one has. Errors: [`Error::InvalidArgument`] for a rank that the job does not have;
-    /// [`Error::Unreachable`]: another process has taken the place.
+    /// Joins as `rank`. If the rank's process has died, this process replaces it. Errors: [`Error::InvalidArgument`] if the job has no such rank.
+    /// [`Error::Unreachable`] if another process has replaced it.
     pub fn new(board: Board, rank: u32) -> Result<Self> {
         if rank >= board.size() {
             return Err(Error::InvalidArgument(format!(
@@ -47,19 +47,19 @@ impl Ranked {
     }
 }
 
-/// The key on a board: a later cycle overwrites the one before the last, whose processes are long done with it.
+/// The key on a board. A value overwrites the value of the cycle before the last, which no process needs any more.
 pub(super) fn key(name: &str, cycle: u32) -> String {
     format!("{name}.{}", cycle % 2)
 }
 
-/// Interrupts the process that is `rank` and says on the board that this is wanted: there the launcher of another host finds it.
+/// Interrupts the process of `rank`, and notes on the board that its end is wanted. The launcher of another host finds the note there.
 pub(super) fn interrupt(board: &Board, rank: u32) -> Result<()> {
     if board.is_afar(rank)? {
         return board.want_end(rank);
     }
     let process = process::named(board.pid(rank)?).ok_or(Error::PeerDead)?;
     board.want_end(rank)?;
-    // One that has ended meanwhile needs no signal.
+    // Fails only if the process has just ended.
     let _ = kill_process(process, Signal::INT);
     Ok(())
 }
@@ -111,7 +111,7 @@ impl Bootstrap for Ranked {
             return fence(&self.board, self.rank, cycle, deadline, |_| true, || Ok(()));
         }
         self.board.set_present(self.rank, self.incarnation)?;
-        // Those that are dead now come later, or never.
+        // Ranks that are dead now come later, or never.
         let living = |rank| self.board.state(rank) != Ok(RankState::Dead);
         fence(&self.board, self.rank, cycle, deadline, living, || Ok(()))
     }

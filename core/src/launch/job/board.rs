@@ -1,9 +1,8 @@
-//! The job board: a small anonymous file that the launcher and the ranks of one machine share.
+//! The job board: a small anonymous file, shared by the launcher and the ranks of one machine.
 //!
-//! It holds what ranks tell each other before they can communicate (addresses, keys), how far each has come (fences),
-//! and who is alive. It has no name in any file system: ranks open it through `/proc/<launcher>/fd/<fd>`, so nothing is
-//! left behind whoever dies. Every access is atomic, and nothing read from the memory is used as an offset or length
-//! before it is checked: a rank that has gone wild can spoil values, but not crash the others.
+//! It holds published data (addresses, keys), the fences that ranks have reached, and the states of ranks. It has no name in a file system: ranks open it
+//! through `/proc/<launcher>/fd/<fd>`, so no file remains after a crash. Each access is atomic. Each value from the board is checked before its use as an
+//! offset or length. A rank with memory errors can corrupt values, but cannot crash the others.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -30,13 +29,13 @@ pub use mirror::Told;
 use slot::Slot;
 pub use watched::boards;
 
-/// The largest job that a board can hold, in ranks.
+/// Largest size of a job, in ranks.
 pub const MAX_SIZE: u32 = 65536;
-/// Keys that one rank can publish.
+/// Most keys that a rank can publish.
 pub const SLOTS_PER_RANK: usize = 16;
-/// The longest key, in bytes.
+/// Longest key, in bytes.
 pub const MAX_KEY: usize = 31;
-/// The longest value, in bytes.
+/// Longest value, in bytes.
 pub const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
@@ -58,7 +57,7 @@ const H_START: usize = 32;
 const H_MIRRORED: usize = 40;
 const H_HOSTS: usize = 44;
 const H_EVERYWHERE: usize = 48;
-// Bumped while others read the rest of the header: lines of their own.
+// Changed while other processes read the rest of the header, so these have separate cache lines.
 const H_DEATHS: usize = 128;
 const H_CHANGES: usize = 132;
 const H_ARRIVALS: usize = 256;
@@ -78,7 +77,7 @@ const R_DEATHS: usize = 32;
 const R_PRESENT: usize = 36;
 const R_PUBLISHED: usize = 40;
 
-/// One attachment to the board of a job. Any number may exist in any number of processes.
+/// An attachment to the board of a job. A process may have several.
 #[derive(Debug)]
 pub struct Board {
     base: NonNull<u8>,
@@ -110,14 +109,13 @@ fn slots_offset(size: u32) -> usize {
     HEADER_BYTES + (size as usize * RANK_BYTES).next_multiple_of(4096)
 }
 
-/// The start time of a process in clock ticks since boot (field 22 of `/proc/<pid>/stat`). Together with the pid it
-/// names a process for good: pids are used again, this pair is not.
+/// The start time of a process in clock ticks since boot (field 22 of `/proc/<pid>/stat`). The pair of pid and start time is unique, since pids are reused.
 ///
 /// # Errors
-/// [`Error::PeerDead`] when there is no such process; [`Error::Os`] where /proc does not tell.
+/// [`Error::PeerDead`] if the process does not exist, or is a zombie. [`Error::Os`] if /proc cannot be read.
 pub fn process_start_time(pid: u32) -> Result<u64> {
     let stat = descriptor::stat_of(pid)?;
-    // The second field is the program's name in parentheses, which may itself hold blanks and parentheses.
+    // The second field is the program's name in parentheses, which may hold blanks and parentheses.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next().ok_or(Error::PeerDead)?;
@@ -130,7 +128,7 @@ pub fn process_start_time(pid: u32) -> Result<u64> {
         .ok_or(Error::PeerDead)
 }
 
-/// Whether `pid` has begun to end, or has ended: no thread of it will run the program's code again, or its first thread will not.
+/// Whether `pid` has begun to end, or has ended. Its first thread runs no more code of the program. Other threads may, if only the first has exited.
 pub fn process_is_ending(pid: u32) -> bool {
     /// PF_EXITING in field 9 of the stat file.
     const EXITING: u64 = 4;
@@ -143,11 +141,10 @@ pub fn process_is_ending(pid: u32) -> bool {
 }
 
 impl Board {
-    /// Makes the board of a job of `size` ranks (1 to [`MAX_SIZE`]). The caller keeps the descriptor open as long as ranks
-    /// may still attach.
+    /// Makes the board of a job of `size` ranks (1 to [`MAX_SIZE`]). The caller keeps the descriptor open as long as ranks may attach.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for another size, [`Error::Os`] when the system refuses the memory.
+    /// [`Error::InvalidArgument`] for another size. [`Error::Os`] if the system refuses the memory.
     pub fn create(size: u32) -> Result<(Board, OwnedFd)> {
         Board::create_for(size, online_cpus())
     }
@@ -162,7 +159,7 @@ impl Board {
         let fd = descriptor::memory("unipgas-job", MemfdFlags::ALLOW_SEALING)
             .map_err(|e| Error::os("cannot create the job board (memfd_create)", e))?;
         descriptor::set_len(&fd, len as u64, "the job board")?;
-        // With its size sealed, no process can make the others' mappings fault.
+        // The sealed size prevents faults: no process can shrink the memory under the mappings of others.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|e| Error::os("cannot seal the job board", e))?;
         let mut random = [0u8; 8];
@@ -192,16 +189,16 @@ impl Board {
         Ok((board, fd))
     }
 
-    /// What a rank needs to attach: `<launcher's pid>:<its start time>:<descriptor>`.
+    /// The address of the board, for a rank to attach: `<launcher's pid>:<its start time>:<descriptor>`.
     pub fn token(&self) -> String {
         format!("{}:{}:{}", self.pid, self.start, self.fd)
     }
 
-    /// Attaches to the board that a [`token`](Board::token) names.
+    /// Attaches to the board with this [`token`](Board::token).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a token of another form, [`Error::Unreachable`] when the launcher has ended or the
-    /// descriptor is not a board of this version.
+    /// [`Error::InvalidArgument`] for a malformed token. [`Error::Unreachable`] if the launcher has ended, or if the descriptor is not a board of this
+    /// version.
     pub fn attach(token: &str) -> Result<Board> {
         let (pid, start, fd) = parse_token(token).ok_or_else(|| {
             Error::InvalidArgument(format!(
@@ -224,7 +221,7 @@ impl Board {
                 "descriptor {fd} of process {pid} is not a job board: {what}"
             ))
         };
-        // Sealed first, measured second: the length can no longer change.
+        // The seal is checked before the length, which then cannot change.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| other("not a memfd"))?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(other("not sealed"));
@@ -276,12 +273,12 @@ impl Board {
         self.size
     }
 
-    /// Number of CPUs that the launcher may use; with more ranks than these, spinning is a waste.
+    /// Number of CPUs that the launcher may use. With more ranks, spinning wastes CPU time.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// A random number that tells this board from others.
+    /// A random number that identifies this board.
     pub fn job_id(&self) -> u64 {
         self.job_id
     }
@@ -291,17 +288,17 @@ impl Board {
         self.pid
     }
 
-    /// Whether the process that made the board still runs. Reads `/proc`: not for fast paths.
+    /// Whether the process that made the board still runs. It reads `/proc`, so it is not for fast paths.
     pub fn launcher_alive(&self) -> bool {
         process_start_time(self.pid) == Ok(self.start)
     }
 
-    /// Publishes `value` (at most [`MAX_VALUE`] bytes) under `key` (1 to [`MAX_KEY`] bytes); the same key again
-    /// overwrites. Only the process that is `rank` may do this; its threads may do it concurrently.
+    /// Publishes `value` (at most [`MAX_VALUE`] bytes) under `key` (1 to [`MAX_KEY`] bytes). A later value of the same key overwrites it. Only the process
+    /// of `rank` may call, from any of its threads.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank, key or value out of range, [`Error::Exhausted`] when the rank has published
-    /// [`SLOTS_PER_RANK`] other keys already.
+    /// [`Error::InvalidArgument`] for a rank, key or value out of range. [`Error::Exhausted`] if the rank has already published [`SLOTS_PER_RANK`] other
+    /// keys.
     pub fn publish(&self, rank: u32, key: &str, value: &[u8]) -> Result<()> {
         self.check_rank(rank)?;
         check_key(key)?;
@@ -337,8 +334,8 @@ impl Board {
         Ok(())
     }
 
-    /// What `rank` has published under `key`, if it has. Never blocks: while the value is just being written (or its
-    /// writer died in the middle) the answer is `None`.
+    /// The value that `rank` has published under `key`. Never blocks. `None`: not published, or a write is in progress or was cut off by the writer's
+    /// death.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank or key out of range.
@@ -354,13 +351,12 @@ impl Board {
         Ok(None)
     }
 
-    /// The last fence that `rank` has come to, 0 for none. Errors: a rank that the job does not have.
+    /// The last fence that `rank` has reached, 0 for none. Errors: [`Error::InvalidArgument`] if the job has no such rank.
     pub fn epoch(&self, rank: u32) -> Result<u32> {
         Ok(self.record(rank, R_EPOCH)?.load(Ordering::Acquire))
     }
 
-    /// Says that `rank` has reached `epoch`. Epochs only grow; what the rank wrote before is visible to whoever sees
-    /// [`arrived`](Board::arrived).
+    /// Records that `rank` has reached `epoch`. Epochs only grow. A process that sees the rank [`arrived`](Board::arrived) also sees its earlier writes.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
@@ -370,7 +366,7 @@ impl Board {
             .fetch_max(epoch, Ordering::AcqRel);
         let step = u64::from(epoch.saturating_sub(before));
         if step > 0 {
-            // Whoever makes the sum full wakes the others: a hint, since a rank may be ahead of another, or die before it counts.
+            // The rank that completes the sum wakes the others. This is only a hint, since a rank may be ahead of another, or die before it counts.
             let sum = self
                 .long(H_ARRIVALS)
                 .fetch_add(step, Ordering::AcqRel)
@@ -383,7 +379,7 @@ impl Board {
         Ok(())
     }
 
-    /// Whether every rank that is neither dead nor finalized has reached `epoch` or a later one.
+    /// Whether each rank that is neither dead nor finalized has reached `epoch` or a later one.
     pub fn arrived(&self, epoch: u32) -> bool {
         (0..self.size).all(|rank| {
             let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
@@ -393,17 +389,17 @@ impl Board {
         })
     }
 
-    /// Wakes those who sleep here: all may have [arrived](Board::arrived), or one has ended.
+    /// Wakes the sleepers: all ranks may have [arrived](Board::arrived), or one has ended.
     pub fn ring(&self) {
         self.word(H_RUNG).fetch_add(1, Ordering::SeqCst);
         if self.word(H_SLEEPERS).load(Ordering::SeqCst) != 0 {
-            // A failure to wake can only mean that nobody sleeps there.
+            // Fails only if no thread sleeps there.
             let _ = futex::wake(self.word(H_RUNG), futex::Flags::empty(), u32::MAX >> 1);
         }
     }
 
-    /// Sleeps until somebody [rings](Board::ring), at most for `limit`, unless `done`, which is asked after this sleeper has been
-    /// announced. Gives what `done` said; returns early at a signal.
+    /// Registers this sleeper, calls `done`, and returns its result. If that is `None`, first sleeps until the next [ring](Board::ring), a signal, or
+    /// `limit`.
     pub fn sleep<T>(
         &self,
         limit: Duration,
@@ -424,7 +420,7 @@ impl Board {
                 tv_sec: limit.as_secs() as i64,
                 tv_nsec: limit.subsec_nanos() as _,
             };
-            // Woken, timed out, interrupted or too late: the caller looks again in every case.
+            // After each kind of return the caller checks again.
             let _ = futex::wait(self.word(H_RUNG), futex::Flags::empty(), rung, Some(&limit));
         }
         Ok(answer)
@@ -445,15 +441,15 @@ impl Board {
         Ok(self.word(HEADER_BYTES + rank as usize * RANK_BYTES + field))
     }
 
-    /// `rank` has been checked, `index < SLOTS_PER_RANK`.
+    /// The caller has checked `rank`, and `index < SLOTS_PER_RANK`.
     fn slot(&self, rank: u32, index: usize) -> Slot<'_> {
         let offset =
             slots_offset(self.size) + (rank as usize * SLOTS_PER_RANK + index) * SLOT_BYTES;
         assert!(offset + SLOT_BYTES <= self.len);
         // SAFETY:
-        // - the range was just checked against the mapping, which lives as long as `self`;
-        // - `offset` is a multiple of 256 from a page boundary, so the words are aligned;
-        // - the memory is shared with other processes, which access it through atomics too.
+        // - the range was just checked against the mapping, which lives as long as `self`.
+        // - `offset` is a multiple of `SLOT_BYTES` from a page boundary, so the words are aligned.
+        // - other processes share the memory, and access it through atomics too.
         Slot(unsafe {
             &*self
                 .base
@@ -466,16 +462,16 @@ impl Board {
     fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.len);
         // SAFETY:
-        // - range and alignment were just checked; the mapping starts at a page and lives as long as `self`;
-        // - the memory is accessed through atomics only, here and in the other processes.
+        // - range and alignment were just checked. The mapping starts at a page and lives as long as `self`.
+        // - this and other processes access the memory through atomics only.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
     fn long(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.len);
         // SAFETY:
-        // - range and alignment were just checked; the mapping starts at a page and lives as long as `self`;
-        // - the memory is accessed through atomics only, here and in the other processes.
+        // - range and alignment were just checked. The mapping starts at a page and lives as long as `self`.
+        // - this and other processes access the memory through atomics only.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 }
@@ -483,7 +479,7 @@ impl Board {
 impl Drop for Board {
     fn drop(&mut self) {
         // SAFETY:
-        // - `base` and `len` are those of a mapping that this value owns;
+        // - this value owns the mapping of `len` bytes at `base`.
         // - no reference into it outlives `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok());
@@ -500,7 +496,7 @@ fn check_key(key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Errors: [`Error::InvalidArgument`]: no job has so many processes, whoever says so.
+/// Checks the size of a job, from any source. Errors: [`Error::InvalidArgument`] unless it is 1 to [`MAX_SIZE`].
 pub(crate) fn check_size(size: u32) -> Result<()> {
     if size == 0 || size > MAX_SIZE {
         return Err(Error::InvalidArgument(format!(
@@ -526,8 +522,8 @@ fn online_cpus() -> u32 {
 
 fn map(fd: BorrowedFd<'_>, len: usize) -> Result<NonNull<u8>> {
     // SAFETY:
-    // - a new mapping at an address of the kernel's choice touches no existing memory;
-    // - the memory is accessed through atomics only, since other processes change it.
+    // - a new mapping at an address that the kernel selects touches no existing memory.
+    // - other processes change the memory, so it is accessed through atomics only.
     let base = unsafe {
         rustix::mm::mmap(
             std::ptr::null_mut(),

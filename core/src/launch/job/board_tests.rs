@@ -77,7 +77,7 @@ fn tokens_that_lead_nowhere_are_refused() {
     let (a, fd, _b) = pair(1);
     let start = process_start_time(std::process::id()).unwrap();
     let pid = std::process::id();
-    // Another start time, another kind of file, and no file at all.
+    // A wrong start time, a file of another kind, and no file.
     let null = std::fs::File::options()
         .read(true)
         .write(true)
@@ -191,7 +191,7 @@ fn the_last_one_to_arrive_wakes_the_others() {
         assert!(sleeper.join().unwrap() >= 1);
     });
     assert_eq!(b.word(H_SLEEPERS).load(Ordering::SeqCst), 0);
-    // So does a death, and whoever rings.
+    // A death wakes, too, and so does each ring.
     let before = b.changes();
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| sleep(2));
@@ -259,7 +259,7 @@ fn garbage_in_the_memory_harms_nobody() {
             let value = match round % 4 {
                 0 => u32::MAX,
                 1 => (state as u32) & 0xffff,
-                // An even version over lengths of any kind.
+                // An even version above lengths of each kind.
                 2 => (state as u32) & !1,
                 _ => state as u32,
             };
@@ -279,7 +279,7 @@ fn garbage_in_the_memory_harms_nobody() {
     }
 }
 
-/// The test starts itself a second time; the child finds the board in its environment.
+/// The test starts itself again. The child finds the board in its environment.
 #[test]
 fn two_processes_share_a_board() {
     if let Ok(token) = std::env::var("UNIPGAS_TEST_BOARD") {

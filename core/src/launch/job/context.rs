@@ -1,4 +1,4 @@
-//! What a process knows of its job: its rank, the number of ranks, and the place where they publish what the others need.
+//! The job of a process: its rank, the number of ranks, and the data that ranks publish for each other.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::{Board, RankState};
 use crate::bootstrap::{self, Alone, Bootstrap, Ranked};
 use crate::{Deadline, Error, Result, log, trace};
 
-/// Has long waits of this process told on the board of `unipgas run`, if that has started it: for processes that join no job.
+/// Reports long waits of this process on the board of `unipgas run`, if that has started it. For processes that join no job.
 pub fn tell_waits() {
     trace::begin(
         std::env::var("UNIPGAS_RANK")
@@ -22,36 +22,36 @@ pub fn tell_waits() {
         Some((Board::attach(&token).ok()?, rank))
     };
     if let Some((board, rank)) = found()
-        // Else the rank is a process that has started this one.
+        // Otherwise the rank is another process, which has started this one.
         && (board.state(rank) == Ok(RankState::Absent) || board.pid(rank) == Ok(std::process::id()))
     {
         board.tell_waits(rank);
     }
 }
 
-/// How long a wait at the bootstrap yields before it sleeps.
+/// Time that a wait at the bootstrap yields before it sleeps.
 const YIELD: Duration = Duration::from_millis(1);
 /// Shortest and longest sleep after that.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
 
-/// The job of this process, over whatever [`Bootstrap`] tells of it.
+/// The job of this process, by its [`Bootstrap`].
 pub struct Job {
     rank: u32,
     size: u32,
     bootstrap: Arc<dyn Bootstrap>,
-    /// The bootstrap's: one load says that nobody has died.
+    /// The bootstrap's count of deaths. One load shows that no rank has died.
     deaths: NonNull<AtomicU32>,
 }
 
 // SAFETY:
-// - the count is the bootstrap's, which is Send, and is accessed as an atomic only.
+// - `deaths` points into the bootstrap, which is Send and lives as long as `self`. It is accessed as an atomic only.
 unsafe impl Send for Job {}
 // SAFETY:
-// - as above; the bootstrap is Sync.
+// - as for Send. The bootstrap is Sync.
 unsafe impl Sync for Job {}
 
 impl Job {
-    /// The job that the environment names; a job of one if nothing there tells of another. Errors: as [`bootstrap::from_env`].
+    /// The job in the environment, or a job of one without any. Errors: as [`bootstrap::from_env`].
     pub fn from_env() -> Result<Self> {
         let job = Job::new(bootstrap::from_env()?);
         trace::begin(Some(job.rank));
@@ -68,7 +68,7 @@ impl Job {
         Ok(job)
     }
 
-    /// The job that `bootstrap` tells of.
+    /// The job of `bootstrap`.
     pub fn new(bootstrap: Arc<dyn Bootstrap>) -> Self {
         let deaths = NonNull::from(bootstrap.deaths());
         Job {
@@ -79,7 +79,8 @@ impl Job {
         }
     }
 
-    /// Rank `rank` of the job on `board`. Errors: [`Error::InvalidArgument`] for a rank that the job does not have.
+    /// Rank `rank` of the job on `board`. Errors: [`Error::InvalidArgument`] if the job has no such rank. [`Error::Unreachable`] if another process has
+    /// replaced it.
     pub fn on_board(board: Board, rank: u32) -> Result<Self> {
         Ok(Job::new(Arc::new(Ranked::new(board, rank)?)))
     }
@@ -105,47 +106,47 @@ impl Job {
         self.bootstrap.neighbours()
     }
 
-    /// Whether `ranks` of this job's processes are more than their host has CPUs for, so that spinning is a waste.
+    /// Whether `ranks` ranks can exceed the CPUs of this host, so that spinning wastes CPU time.
     pub fn crowded(&self, ranks: u32) -> bool {
         ranks.min(self.neighbours()) > self.bootstrap.cpus()
     }
 
-    /// Whether arrivals of so many ranks are counted at one place: all ranks are on a host that is [`crowded`](Job::crowded) with these.
-    /// All ranks say the same, whatever hosts they are on.
+    /// Whether one counter takes the arrivals of `ranks` ranks: all ranks are on one host, which is [`crowded`](Job::crowded) with these. All ranks get the
+    /// same answer.
     pub fn gathers(&self, ranks: u32) -> bool {
         !self.bootstrap.spans_hosts() && self.crowded(ranks)
     }
 
-    /// Ranks on each host, about, where there are several and their number is known. All ranks say the same.
+    /// Approximate number of ranks on each host, if there are several hosts and their number is known. All ranks get the same answer.
     pub fn each_host(&self) -> Option<u32> {
         let hosts = self.bootstrap.hosts().filter(|hosts| *hosts > 1)?;
         Some(self.size().div_ceil(hosts))
     }
 
-    /// How many ranks are known to have died. One relaxed load.
+    /// Number of ranks that are known to have died. One relaxed load.
     #[inline]
     pub fn deaths(&self) -> u32 {
         // SAFETY:
-        // - the bootstrap gave a reference into itself, is borrowed as shared only, and lives as long as `self`.
+        // - `Bootstrap::deaths` returned a reference into the bootstrap, which lives as long as `self`, and of which only shared references exist.
         unsafe { self.deaths.as_ref() }.load(Ordering::Relaxed)
     }
 
-    /// What else the bootstrap tells.
+    /// The bootstrap.
     pub fn bootstrap(&self) -> &dyn Bootstrap {
         &*self.bootstrap
     }
 
-    /// The same, to be kept.
+    /// The bootstrap, as a shared pointer.
     pub(crate) fn shared_bootstrap(&self) -> &Arc<dyn Bootstrap> {
         &self.bootstrap
     }
 
-    /// Tells the other ranks `value` (at most 448 bytes) under `name` (at most 20) in initialisation `cycle`. The same name overwrites.
+    /// Publishes `value` (at most 448 bytes) under `name` (at most 20) in initialisation `cycle`. A later value of the same name overwrites it.
     pub fn publish(&self, name: &str, cycle: u32, value: &[u8]) -> Result<()> {
         self.bootstrap.publish(name, cycle, value)
     }
 
-    /// What `rank` has published under `name`, waiting for it. Errors: [`Error::Timeout`], [`Error::RankDead`].
+    /// Waits for the value that `rank` publishes under `name`. Errors: [`Error::Timeout`]. [`Error::RankDead`] if `rank` dies first.
     pub fn fetch(&self, rank: u32, name: &str, cycle: u32, deadline: Deadline) -> Result<Vec<u8>> {
         let start = Instant::now();
         let mut sleep = SLEEP.0;
@@ -168,14 +169,14 @@ impl Job {
         }
     }
 
-    /// Waits until every rank has come to fence number `cycle` (from 1 on). Errors: [`Error::Timeout`]: call again;
-    /// [`Error::RankDead`] if a rank has died.
+    /// Waits until each rank has arrived at fence number `cycle` (from 1 on). Errors: [`Error::Timeout`]: the caller may call again. [`Error::RankDead`] if
+    /// a rank has died.
     pub fn fence(&self, cycle: u32, deadline: Deadline) -> Result<()> {
         self.bootstrap.fence(cycle, deadline)
     }
 }
 
-/// Whether no thread of process `pid` runs any more; nobody need have waited for it yet.
+/// Whether all threads of process `pid` have ended. The process may be a zombie.
 pub(crate) fn process_ended(pid: u32) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let Some(process) = crate::process::named(pid) else {

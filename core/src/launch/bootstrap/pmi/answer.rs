@@ -1,4 +1,4 @@
-//! What a PMI server answers: pairs of key and value.
+//! Answers of a PMI server: pairs of key and value.
 
 use super::stream::refused;
 use crate::Result;
@@ -11,7 +11,7 @@ impl Answer {
     /// A line of PMI-1: `key=value` with blanks between them.
     ///
     /// # Errors
-    /// [`Error::Unreachable`](crate::Error::Unreachable) for what is no such line, or the answer to something else than `wanted`.
+    /// [`Error::Unreachable`](crate::Error::Unreachable) for a malformed line, or if `cmd` is not `wanted`.
     pub fn of_line(line: &str, wanted: &str) -> Result<Self> {
         let pairs = line.split_ascii_whitespace().map(pair).collect();
         Self::checked(pairs, line, wanted)
@@ -20,7 +20,7 @@ impl Answer {
     /// A message of PMI-2: `key=value;`, where `;;` in a value is one semicolon.
     ///
     /// # Errors
-    /// As those of [`of_line`](Self::of_line).
+    /// As [`of_line`](Self::of_line).
     pub fn of_message(message: &str, wanted: &str) -> Result<Self> {
         Self::checked(messages_pairs(message), message, wanted)
     }
@@ -44,7 +44,7 @@ impl Answer {
         number.ok_or_else(|| refused(&format!("no number for {key}")))
     }
 
-    /// Whether the server has done what it was asked for.
+    /// Errors: [`Error::Unreachable`](crate::Error::Unreachable) if the server reports an error.
     pub fn check(&self) -> Result<()> {
         match self.get("rc") {
             Some("0") | None => Ok(()),
@@ -76,7 +76,7 @@ fn messages_pairs(message: &str) -> Option<Vec<(String, String)>> {
             text.clear();
         }
     }
-    // The semicolon ends a pair; it does not stand between two.
+    // A semicolon ends each pair, so text behind the last one is malformed.
     text.is_empty().then_some(pairs)
 }
 

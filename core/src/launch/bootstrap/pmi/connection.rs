@@ -1,4 +1,4 @@
-//! The requests of PMI-1 and PMI-2, each of which has one answer. The server says at the beginning which of the two it speaks.
+//! The requests of PMI-1 and PMI-2. Each request has one answer. Client and server agree on one version first.
 
 use std::collections::HashSet;
 use std::os::fd::RawFd;
@@ -9,17 +9,17 @@ use super::mapping::hosts;
 use super::stream::{Stream, refused};
 use crate::{Deadline, Error, Result};
 
-/// How long an answer may take that waits for nobody else.
+/// Time limit for an answer that does not depend on other ranks.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Characters that servers of PMI-2 take in a value, the end included: they do not tell.
+/// Length limit of values for servers of PMI-2, including the terminating zero. The servers do not report it.
 const LONGEST_OF_TWO: usize = 1024;
 
-/// What the server speaks.
+/// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// Lines.
     One,
-    /// Messages with their length before them.
+    /// Messages with a length prefix.
     Two,
 }
 
@@ -29,17 +29,17 @@ pub(super) struct Connection {
     version: Version,
     /// The name of the job's values.
     space: String,
-    /// A barrier has been entered, and its end has not come yet.
+    /// A barrier is in progress.
     in_barrier: bool,
-    /// What the server takes.
+    /// Length limit of values.
     longest: usize,
 }
 
 impl Connection {
-    /// Begins on descriptor `fd`, as the process that the environment calls `rank` of job `job`; in version `first`, if the server speaks it.
+    /// Begins on descriptor `fd`, as rank `rank` of job `job`. Uses version `first`, if the server speaks it.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where there is no server behind it that speaks PMI.
+    /// [`Error::Unreachable`] if there is no PMI server at the other end.
     pub fn begin(fd: RawFd, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
         Connection::over(Stream::of(fd)?, first, rank, job)
     }
@@ -65,7 +65,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// A version that both speak. All servers understand the first line; those of one version may refuse the other one.
+    /// Agrees on a version. All servers understand the first line. A server of one version may refuse the other.
     fn agree(&mut self, first: Version) -> Result<Version> {
         let wishes = match first {
             Version::One => [(1, 1), (2, 0)],
@@ -116,12 +116,11 @@ impl Connection {
         Ok(())
     }
 
-    /// What the server speaks.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Publishes: others find it after the next barrier.
+    /// Publishes a value. Others find it after the next barrier.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let value = hex(value);
         if value.len() >= self.longest {
@@ -146,7 +145,7 @@ impl Connection {
         answer.check()
     }
 
-    /// What somebody has published; nothing while the end of a barrier is awaited.
+    /// A published value. `None` while a barrier is in progress.
     pub fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
         if self.in_barrier {
             return Ok(None);
@@ -177,7 +176,7 @@ impl Connection {
         Ok(answer.get("value").map(str::to_owned))
     }
 
-    /// What the server tells of the job.
+    /// An attribute of the job.
     fn attribute(&mut self, key: &str) -> Result<Option<String>> {
         match self.version {
             Version::One => self.get_one(key),
@@ -189,7 +188,7 @@ impl Connection {
         }
     }
 
-    /// The ranks on the host of `rank`, ascending, and the number of hosts: from the server's map of hosts.
+    /// The ranks on the host of `rank`, ascending, and the number of hosts, by the server's process mapping.
     pub fn neighbours(&mut self, rank: u32, size: u32) -> Result<(Vec<u32>, u32)> {
         let map = self.attribute("PMI_process_mapping")?;
         let hosts = map.as_deref().and_then(|map| hosts(map, size));
@@ -205,7 +204,7 @@ impl Connection {
         Ok((here.collect(), all.len() as u32))
     }
 
-    /// Enters a barrier of all ranks, or goes on with one, and waits for its end.
+    /// Enters a barrier of all ranks, or continues one, and waits for its end.
     pub fn barrier(&mut self, deadline: Deadline) -> Result<()> {
         let (wish, out) = match self.version {
             Version::One => ("barrier_in", "barrier_out"),
@@ -220,7 +219,7 @@ impl Connection {
         self.read(&text, out)?.check()
     }
 
-    /// Leaves; what the server says to it changes nothing.
+    /// Leaves. Errors are ignored.
     pub fn finalize(&mut self) {
         let out = match self.version {
             Version::One => "finalize_ack",
@@ -229,7 +228,7 @@ impl Connection {
         let _ = self.ask(&[("cmd", "finalize")], out);
     }
 
-    /// Whether the server still holds its end.
+    /// Whether the server keeps its end open.
     pub fn is_open(&self) -> bool {
         self.stream.is_open()
     }
@@ -283,7 +282,7 @@ fn named(answer: &Answer, key: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// The value of an answer of PMI-2, if there is one.
+/// The value of an answer of PMI-2, if any.
 fn found(answer: &Answer) -> Option<String> {
     let there = answer.check().is_ok() && answer.get("found") == Some("TRUE");
     there.then(|| answer.get("value").map(str::to_owned))?

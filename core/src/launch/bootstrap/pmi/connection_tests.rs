@@ -24,7 +24,7 @@ fn over(here: UnixStream) -> Result<Connection> {
     Connection::over(Stream::new(here.into()), Version::Two, 2, Some("7.0"))
 }
 
-/// A server that expects these lines and gives these answers, and a connection to it.
+/// A server that expects these lines and sends these answers, and a connection to it.
 fn server(talk: &[(&str, &str)]) -> (Result<Connection>, JoinHandle<()>) {
     let (here, there) = UnixStream::pair().unwrap();
     let talk: Vec<(String, String)> = talk
@@ -39,7 +39,7 @@ fn server(talk: &[(&str, &str)]) -> (Result<Connection>, JoinHandle<()>) {
             there.write_all(answer.as_bytes()).unwrap();
             there.write_all(b"\n").unwrap();
         }
-        // Children that other tests fork may have it, too.
+        // Drop is not enough: children that other tests fork may have the descriptor, too.
         let _ = there.shutdown(Shutdown::Both);
     });
     (over(here), server)
@@ -87,7 +87,7 @@ fn values_go_through_the_server() {
     ));
 }
 
-/// A connection past its handshake, and the other end.
+/// A connection after its handshake, and the other end.
 fn begun(version: Version) -> (Connection, UnixStream) {
     let (here, there) = UnixStream::pair().unwrap();
     let connection = Connection {
@@ -165,7 +165,7 @@ fn bytes_that_are_no_text_and_lines_without_end_are_errors() {
     for bytes in [vec![0xff, b'\n'], vec![b'x'; 2 * MAX_ANSWER]] {
         let (here, mut there) = UnixStream::pair().unwrap();
         let writer = std::thread::spawn(move || {
-            // The reader may have given up before all is written.
+            // The reader may have failed before the end.
             let _ = there.write_all(&bytes);
         });
         assert!(matches!(over(here), Err(Error::Unreachable(_))));
@@ -191,14 +191,14 @@ fn servers_of_one_version_are_understood() {
     assert_eq!(connection.unwrap().version(), Version::One);
     one.join().unwrap();
 
-    // Both are refused.
+    // The server refuses both.
     let (connection, none) = server(&[(INIT, refused), (again, refused)]);
     let error = connection.err().unwrap().to_string();
     assert!(error.contains("another version"), "{error}");
     none.join().unwrap();
 }
 
-/// A server of PMI-2 that expects these messages and gives these bytes, after what begins each connection.
+/// A server of PMI-2 that expects these messages and sends these bytes, after the first line of the handshake.
 fn second(talk: &[(&str, &str)]) -> (Result<Connection>, JoinHandle<()>) {
     let (here, there) = UnixStream::pair().unwrap();
     let mut messages: Vec<(String, Vec<u8>)> = Vec::new();
@@ -343,7 +343,7 @@ fn what_is_no_counted_message_is_an_error() {
         let said = stream.counted(Deadline::after(PATIENCE));
         assert!(matches!(said, Err(Error::Unreachable(_))), "{bytes:?}");
     }
-    // One that goes away in the middle.
+    // A server that ends within a message.
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut stream = Stream::new(here.into());
     there.write_all(b"    12cmd=").unwrap();
@@ -386,7 +386,7 @@ fn a_server_that_refuses_the_first_version_is_asked_for_the_second() {
         there.write_all(taken).unwrap();
         there.write_all(&counted(SECOND[0].1)).unwrap();
         there.write_all(&counted(SECOND[1].1)).unwrap();
-        // Open until all has been read.
+        // Stays open until the client has read all.
         let _ = lines.next();
     });
     let stream = Stream::new(here.into());

@@ -1,9 +1,9 @@
-//! What a PMI server answers.
+//! Answers of a PMI server.
 
 use super::answer::Answer;
 use super::mapping::hosts;
 
-/// An answer in either framing, and the map of processes that it may have.
+/// An answer in each framing, and the process mapping that it may hold.
 pub(crate) fn pmi(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for answer in [Answer::of_line(&text, "a"), Answer::of_message(&text, "a")] {

@@ -1,7 +1,7 @@
-//! PMI_process_mapping: which ranks share a host.
+//! PMI_process_mapping: the ranks that share a host.
 
-/// The host of each rank by a map such as `(vector,(0,2,1))`: from host 0 on, on 2 hosts, 1 rank each, and again from the beginning as
-/// long as there are ranks. None for another form, or a map that leads nowhere.
+/// The host of each rank, by a mapping such as `(vector,(0,2,1))`: 1 rank on each of 2 hosts, from host 0 on. The mapping repeats until all ranks have a
+/// host. `None`: malformed, or a mapping without ranks.
 pub(super) fn hosts(map: &str, size: u32) -> Option<Vec<u32>> {
     let blocks = map.strip_prefix("(vector,")?.strip_suffix(')')?;
     let numbers = |block: &str| -> Option<[u32; 3]> {

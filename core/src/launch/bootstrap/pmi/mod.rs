@@ -1,7 +1,7 @@
-//! PMI: MPICH's `mpiexec` (Hydra) and its relatives, `srun --mpi=pmi2`.
+//! PMI: MPICH's `mpiexec` (Hydra) and related launchers, `srun --mpi=pmi2`.
 //!
-//! On one host the environment tells enough, and the connection is left alone: MPI in the same process may be using it. With several
-//! hosts it is talked to, in [PMI-1 or PMI-2](connection), whichever the server speaks.
+//! On one host the environment suffices, and the connection is not used: MPI in the same process may use it. With several hosts, the process talks to the
+//! server in [PMI-1 or PMI-2](connection).
 
 mod answer;
 mod connection;
@@ -21,11 +21,10 @@ use crate::rendezvous::{JobName, launcher_above};
 use crate::{Deadline, Error, Result, exit, variables};
 use connection::{Connection, Version};
 
-/// The job of the PMI server that has started this process, if one has.
+/// The job of the PMI server that has started this process. `None`: no such server.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for values that do not fit together; [`Error::Unreachable`] where the server is needed and does not answer
-/// as it should, or where MPI has the connection.
+/// [`Error::InvalidArgument`] for inconsistent values. [`Error::Unreachable`] if the server is needed and fails, or if MPI has the connection.
 pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     if variables::get("PMI_RANK")?.is_none() || variables::get("PMI_SIZE")?.is_none() {
         return Ok(None);
@@ -67,8 +66,8 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     })))
 }
 
-/// The version to begin with. Slurm's server is one of PMI-2. With Hydra's (MPICH 4.0), which speaks both, jobs on several hosts fail now and then
-/// by PMI-2, and never by PMI-1.
+/// The version to try first. Slurm's server speaks PMI-2. Hydra's (MPICH 4.0) speaks both, but jobs on several hosts sometimes fail by PMI-2, and never by
+/// PMI-1.
 fn preferred(variable: &dyn Fn(&str) -> Option<String>) -> Version {
     match variable("SLURM_STEP_ID").or_else(|| variable("SLURM_STEPID")) {
         Some(_) => Version::Two,
@@ -78,11 +77,11 @@ fn preferred(variable: &dyn Fn(&str) -> Option<String>) -> Version {
 
 fn mpi_is_here() -> bool {
     // SAFETY:
-    // - only asks whether there is such a name.
+    // - dlsym only looks the name up.
     !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MPI_Init".as_ptr()) }.is_null()
 }
 
-/// The connection of this process, from its first job to its end.
+/// The connection of this process, from its first job to its exit.
 static CONNECTION: Mutex<Option<(u32, Shared)>> = Mutex::new(None);
 
 type Shared = Arc<Mutex<Connection>>;
@@ -104,7 +103,7 @@ fn connection(fd: i32, rank: u32) -> Result<Shared> {
     )?));
     *known = Some((pid, made.clone()));
     // SAFETY:
-    // - the function stays as long as the process.
+    // - `at_exit` stays valid as long as the process.
     unsafe { libc::atexit(at_exit) };
     Ok(made)
 }
@@ -141,7 +140,7 @@ impl Server for Pmi {
         &self.name
     }
 
-    /// Hydra's jobs have names of their proxies, of which each host has one.
+    /// Hydra's job names are names of its proxies, and each host has another proxy. The name of the key-value space is the same on all hosts.
     fn everywhere(&self) -> String {
         self.connection.lock().space().to_owned()
     }
@@ -180,7 +179,7 @@ impl Server for Pmi {
     }
 
     fn lives(&self) -> bool {
-        // Who waits at a fence holds the connection, and finds out by itself.
+        // A thread at a fence holds the lock, and notices the end of the server itself.
         self.connection
             .try_lock()
             .is_none_or(|connection| connection.is_open())

@@ -1,4 +1,4 @@
-//! The descriptor of PMI_FD: what goes out and comes in there, in the framing of PMI-1 and of PMI-2.
+//! The descriptor of PMI_FD, with the framing of PMI-1 and of PMI-2.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -7,15 +7,15 @@ use rustix::io::Errno;
 
 use crate::{Deadline, Error, Result};
 
-/// No answer is longer.
+/// Longest answer, in bytes.
 pub(super) const MAX_ANSWER: usize = 64 << 10;
-/// What a message of PMI-2 begins with: its length, in decimal.
+/// Bytes of the decimal length before a message of PMI-2.
 const LENGTH: usize = 6;
 
 /// A server's descriptor.
 pub(super) struct Stream {
     fd: OwnedFd,
-    /// What has come after the last answer that was read.
+    /// Bytes behind the last answer that was read.
     rest: Vec<u8>,
 }
 
@@ -25,15 +25,15 @@ impl Stream {
         Stream { fd, rest }
     }
 
-    /// The descriptor that the server has left open here, which stays open.
+    /// Uses a copy of the descriptor that the server has passed, which stays open.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where it is none.
+    /// [`Error::Unreachable`] if it is not open.
     pub fn of(fd: RawFd) -> Result<Self> {
         let own = match fd {
             ..0 => Err(Errno::BADF),
             // SAFETY:
-            // - borrowed for one call, which refuses what is not open.
+            // - borrowed for one call, which fails if it is not open.
             fd => rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(fd) }, 3),
         };
         let own = own.map_err(|e| Error::Unreachable(format!("PMI_FD={fd}: {e}")))?;
@@ -45,7 +45,7 @@ impl Stream {
         self.say(format!("{text}\n").as_bytes())
     }
 
-    /// Sends a message with its length before it.
+    /// Sends a message with a length prefix.
     pub fn say_counted(&self, text: &str) -> Result<()> {
         self.say(format!("{:LENGTH$}{text}", text.len()).as_bytes())
     }
@@ -61,7 +61,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The next line. Errors: [`Error::Timeout`]: call again; [`Error::Unreachable`].
+    /// The next line. Errors: [`Error::Timeout`]: the caller may call again. [`Error::Unreachable`] for a malformed answer, or if the server has ended.
     pub fn line(&mut self, deadline: Deadline) -> Result<String> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// The next message with its length before it. Errors: those of [`line`](Self::line).
+    /// The next message with a length prefix. Errors: as [`line`](Self::line).
     pub fn counted(&mut self, deadline: Deadline) -> Result<String> {
         loop {
             if let Some(length) = self.rest.get(..LENGTH) {
@@ -99,7 +99,7 @@ impl Stream {
         }
     }
 
-    /// Reads what comes.
+    /// Reads available bytes.
     fn more(&mut self, deadline: Deadline) -> Result<()> {
         let limit = deadline.remaining().map(|left| Timespec {
             tv_sec: left.as_secs() as i64,
@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// Whether the server still holds its end.
+    /// Whether the server keeps its end open.
     pub fn is_open(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         let ended = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
@@ -135,10 +135,10 @@ impl Stream {
     }
 }
 
-/// A server that has gone is an error, not a signal.
+/// Sends without SIGPIPE: the end of the server is an error.
 fn send(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<usize> {
     // SAFETY:
-    // - an open descriptor, and bytes that are only read.
+    // - the descriptor is open, and the call only reads the bytes.
     let sent = unsafe {
         libc::send(
             fd.as_raw_fd(),
@@ -149,7 +149,7 @@ fn send(fd: &OwnedFd, bytes: &[u8]) -> rustix::io::Result<usize> {
     };
     match usize::try_from(sent) {
         Ok(sent) => Ok(sent),
-        // Some servers give a pipe.
+        // Some servers pass a pipe.
         Err(_) => match std::io::Error::last_os_error().raw_os_error() {
             Some(libc::ENOTSOCK) => rustix::io::write(fd, bytes),
             code => Err(Errno::from_raw_os_error(code.unwrap_or(libc::EIO))),

@@ -1,5 +1,5 @@
-//! What a rank of another host is asked for. The servers answer when it has published that, which may be never: no time-out of theirs can be relied
-//! on, so the question stays, and whoever wants the answer waits for some time only.
+//! Requests for values of ranks on other hosts. A server answers when the rank has published the value, which may be never. Its timeouts are not reliable.
+//! So a request stays in progress, and each wait for it has a limit.
 
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null;
@@ -12,14 +12,14 @@ use parking_lot::{Condvar, Mutex};
 use super::library::{Library, Proc, SUCCESS, TYPE_BYTES, Value};
 use crate::Deadline;
 
-/// After so long a value is given up for now: its rank has not begun, or its host has gone.
+/// Limit of the first wait. After it, the rank has probably not begun, or its host has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks whether an answer can still come.
+/// Interval between checks whether an answer can still come. Also the limit of later waits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A question on its way.
+/// A request in progress.
 pub(super) struct Asked {
-    /// The library keeps where it is, until it answers.
+    /// The library keeps the address until it answers.
     key: CString,
     answer: Mutex<Option<Answer>>,
     answered: Condvar,
@@ -32,7 +32,7 @@ struct Answer {
 }
 
 impl Asked {
-    /// Asks for what `process` has published under `key`. Errors: the library's.
+    /// Requests the value that `process` has published under `key`. Errors: the library's code.
     pub fn begin(
         library: &Library,
         process: &Proc,
@@ -46,7 +46,7 @@ impl Asked {
         });
         let told = Arc::into_raw(asked.clone());
         // SAFETY:
-        // - the process is copied, there are no wishes, and the key stays until the callback, which gets a reference of its own.
+        // - the process is copied, and there are no options. The key stays valid until the callback, which owns a reference.
         let code = unsafe {
             (library.ask)(
                 process,
@@ -61,12 +61,12 @@ impl Asked {
             return Ok(asked);
         }
         // SAFETY:
-        // - the callback is not called where the call fails.
+        // - the library does not call the callback of a failed call.
         drop(unsafe { Arc::from_raw(told) });
         Err(code)
     }
 
-    /// Waits for the answer's code; `None` if it has not come after some time, which is short once it has been given up, or `never` will.
+    /// Waits for the code of the answer. `None`: `never` is true, or the limit has passed. After the first `None`, later waits are short.
     pub fn wait(&self, never: impl Fn() -> bool) -> Option<c_int> {
         let given_up = self.given_up.load(Ordering::Relaxed);
         let deadline = Deadline::after(if given_up { LOOK } else { PATIENCE });
@@ -83,19 +83,19 @@ impl Asked {
         }
     }
 
-    /// The bytes that were told; `None` if there are none.
+    /// The value, if the answer has one.
     pub fn value(&self) -> Option<Vec<u8>> {
         self.answer.lock().as_ref()?.value.clone()
     }
 }
 
-/// Called by a thread of the library, or within the call that asks.
+/// The callback. A thread of the library runs it, or the call that asks.
 unsafe extern "C" fn on_answer(code: c_int, value: *mut Value, asked: *mut c_void) {
     // SAFETY:
-    // - the reference that the question was given, once.
+    // - `asked` is the reference that the request passed. The library passes it once.
     let asked = unsafe { Arc::from_raw(asked.cast_const().cast::<Asked>()) };
     // SAFETY:
-    // - null, or a value that stays until this returns; its member is the one that the type says.
+    // - contract of the library: `value` is null, or valid until this returns, and its type selects the member.
     let value = unsafe {
         let value = value.as_ref().filter(|value| value.kind == TYPE_BYTES);
         let bytes = value.map(|value| value.data.bytes);

@@ -1,6 +1,6 @@
-//! libpmix.so.2 as far as it is needed here: a dozen functions, found when a PMIx server has started this process.
+//! The part of libpmix.so.2 that this crate needs. It is loaded if a PMIx server has started this process.
 //!
-//! Shapes and numbers are those of the PMIx standard's C binding, release 4; `layout.c` beside the tests compares them with the headers.
+//! Layouts and numbers follow the PMIx standard's C binding, release 4. A C program in the tests compares them with the headers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,7 +12,7 @@ pub(super) const KEY_LEN: usize = 512;
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const ERR_NOT_FOUND: c_int = -46;
-/// The rank that stands for the whole job.
+/// The rank that means the whole job.
 pub(super) const WILDCARD: u32 = u32::MAX - 1;
 pub(super) const SCOPE_GLOBAL: u8 = 3;
 
@@ -38,7 +38,7 @@ pub(super) struct Bytes {
     pub len: usize,
 }
 
-/// The union in pmix_value_t; its longest member has three words.
+/// The union in pmix_value_t. Its longest member has three words.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) union Data {
@@ -113,7 +113,7 @@ functions_of_library! {
 }
 
 impl Library {
-    /// Loads the library; it stays for good. Errors: [`Error::Unreachable`]: why there is none.
+    /// Loads the library, for the rest of the process. Errors: [`Error::Unreachable`] with the reason.
     pub fn load() -> Result<Self> {
         let loaded = dynamic::Library::load(c"libpmix.so.2", Shown::ToAll);
         loaded

@@ -1,7 +1,7 @@
 //! PMIx: Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`.
 //!
-//! Nothing is collected at fences: what ranks of other hosts have published is fetched when it is first needed. But for Slurm: its server (22.05)
-//! waits for no other node at a fence that collects nothing.
+//! Fences collect no data: values of ranks on other hosts are fetched at their first use. Slurm is the exception: at a fence that collects nothing, its
+//! server (22.05) does not wait for other nodes.
 
 mod asked;
 mod library;
@@ -29,19 +29,19 @@ use library::{
     SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
 };
 
-/// What Slurm's names of jobs begin with.
+/// Prefix of Slurm's job names.
 const SLURM: &[u8] = b"slurm.";
-/// A fence that does not come yet.
+/// State of a fence in progress.
 const PENDING: c_int = i32::MAX;
-/// How often a wait at a fence looks.
+/// Interval between checks at a fence.
 const NAP: Duration = Duration::from_micros(200);
 
-/// Events that tell of the end of a process.
+/// Events that report the end of a process.
 const ENDS: [c_int; 9] = [-7, -8, -111, -200, -201, -400, -401, -402, -403];
-/// Those of the connection to the server: the older release has a number of its own for it.
+/// Events that report the loss of the server. Older releases use another number.
 const LOST: [c_int; 2] = [-61, -101];
 
-/// The connection to the server. There is one for a process, from its first job to its end.
+/// The connection of this process to the server, from its first job to its exit.
 struct Client {
     pid: u32,
     library: Library,
@@ -51,17 +51,17 @@ struct Client {
     /// Hosts of the job.
     hosts: Option<u32>,
     fencing: Mutex<Option<Arc<AtomicI32>>>,
-    /// What ranks of other hosts have been asked for, and have not told.
+    /// Requests to ranks of other hosts that are in progress.
     asked: Mutex<HashMap<(u32, String), Arc<Asked>>>,
 }
 
 static CLIENT: Mutex<Option<Arc<Client>>> = Mutex::new(None);
 static SERVER_HAS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// The job of the PMIx server that has started this process, if one has.
+/// The job of the PMIx server that has started this process. `None`: no such server.
 ///
 /// # Errors
-/// [`Error::Unreachable`] where the library is missing, or the server refuses.
+/// [`Error::Unreachable`] if the library is missing, or the server refuses.
 pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     if variables::get("PMIX_NAMESPACE")?.is_none() || variables::get("PMIX_RANK")?.is_none() {
         return Ok(None);
@@ -74,7 +74,7 @@ pub(super) fn from_env() -> Result<Option<Box<dyn Server>>> {
     Ok(Some(Box::new(Pmix { client, name })))
 }
 
-/// Where there is no library, Open MPI's environment tells enough of a job on one host.
+/// Fallback if the library or the server cannot be used: Open MPI's environment suffices for a job on one host.
 fn without_library(name: JobName, error: Error) -> Result<Option<Box<dyn Server>>> {
     let here = std::env::var("OMPI_COMM_WORLD_LOCAL_SIZE").ok();
     let here = here.and_then(|here| here.trim().parse().ok());
@@ -112,7 +112,7 @@ impl Client {
             rank: 0,
         };
         // SAFETY:
-        // - a place for the answer, and no further wishes.
+        // - `me` has room for the answer, and there are no options.
         let code = unsafe { (library.init)(&raw mut me, null(), 0) };
         if code != SUCCESS {
             return Err(Error::Unreachable(format!(
@@ -121,8 +121,8 @@ impl Client {
             )));
         }
         // SAFETY:
-        // - the handler lives as long as the process. Servers take a process that ends without leaving for a failed one: programs that
-        //   end in order leave at their exit, whatever they have called.
+        // - `on_event` and `at_exit` stay valid as long as the process. A server treats a process that exits without PMIx_Finalize as failed. `at_exit`
+        //   finalizes, so that a normal exit is not a failure.
         unsafe {
             (library.watch)(null(), 0, null(), 0, on_event, None, null_mut());
             libc::atexit(at_exit);
@@ -150,7 +150,7 @@ impl Client {
             Some(Told::Text(list)) => peers(&list, size),
             _ => None,
         };
-        // A server that does not tell who is here may tell that all are.
+        // A server without a list of local ranks may report that all ranks are local.
         let all = || (number(c"pmix.local.size") == Ok(size)).then(|| (0..size).collect());
         let hosts = number(c"pmix.num.nodes").ok().filter(|hosts| *hosts > 0);
         client.neighbours = here.or_else(all).unwrap_or_else(|| vec![client.me.rank]);
@@ -168,7 +168,7 @@ impl Client {
         Proc { rank, ..self.me }
     }
 
-    /// The question what `rank` has published under `key`: a new one, or the one that waits for its answer.
+    /// The request for the value of `rank` under `key`: a new one, or the one in progress.
     fn asked(&self, rank: u32, key: &str) -> Result<Arc<Asked>> {
         let mut all = self.asked.lock();
         if let Some(asked) = all.get(&(rank, key.to_owned())) {
@@ -181,19 +181,19 @@ impl Client {
         Ok(asked)
     }
 
-    /// What the server tells under `key`.
+    /// The server's value of `key` for the job.
     fn ask(&self, key: &CStr) -> Result<Option<Told>> {
         let process = self.process(WILDCARD);
         let mut value: *mut Value = null_mut();
         // SAFETY:
-        // - a process, a C string, no wishes and a place for the answer.
+        // - a process, a C string, no options, and room for the answer.
         let code = unsafe {
             (self.library.get)(&raw const process, key.as_ptr(), null(), 0, &raw mut value)
         };
         match code {
             SUCCESS if value.is_null() => Ok(None),
             // SAFETY:
-            // - the library gives a value that is the caller's from now on.
+            // - contract of PMIx_Get: the value belongs to the caller.
             SUCCESS => Ok(unsafe { Told::take(value) }),
             ERR_NOT_FOUND => Ok(None),
             other => Err(self.failed("PMIx_Get", other)),
@@ -207,7 +207,7 @@ impl Client {
 
 fn text(library: &Library, code: c_int) -> String {
     // SAFETY:
-    // - gives a C string that stays.
+    // - contract of PMIx_Error_string: null or a C string that stays valid.
     let text = unsafe {
         let text = (library.text)(code);
         if text.is_null() {
@@ -218,7 +218,7 @@ fn text(library: &Library, code: c_int) -> String {
     format!("{} ({code})", text.to_string_lossy())
 }
 
-/// Ranks with commas between them; none if these are not ascending ranks of a job of `size`.
+/// Parses ranks with commas between them. Returns them in ascending order. `None`: malformed, a duplicate, or a rank that is not below `size`.
 pub(super) fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
     let mut ranks: Vec<u32> = list
         .split(',')
@@ -228,7 +228,7 @@ pub(super) fn peers(list: &str, size: u32) -> Option<Vec<u32>> {
     (ranks.is_sorted_by(|a, b| a < b) && ranks.last() < Some(&size)).then_some(ranks)
 }
 
-/// An answer.
+/// A value from the server.
 #[derive(Debug, PartialEq)]
 enum Told {
     Number(u32),
@@ -236,14 +236,14 @@ enum Told {
 }
 
 impl Told {
-    /// Reads `value` and frees it; none for types that nothing here asks for.
+    /// Reads `value` and frees it. `None` for types that are not requested.
     ///
     /// # Safety
-    /// As the library gives it: allocated, and filled as its type says.
+    /// `value` is from the library: allocated by malloc, and filled as its type says.
     unsafe fn take(value: *mut Value) -> Option<Self> {
         // SAFETY:
-        // - the member that the type says is the one that is there; texts end with a zero;
-        // - what the value points to is of its own allocation, as is the value, and nobody else has them.
+        // - contract of this call: the type selects the valid member, and a text is a C string.
+        // - the value and its text are separate allocations, and this call owns both.
         unsafe {
             let Value { kind, data } = *value;
             let told = match kind {
@@ -303,7 +303,7 @@ impl Server for Pmix {
             },
         };
         // SAFETY:
-        // - a C string and a value, which are copied.
+        // - a C string and a value, which the call copies.
         let code =
             unsafe { (self.client.library.put)(SCOPE_GLOBAL, key.as_ptr(), &raw const told) };
         if code != SUCCESS {
@@ -345,7 +345,7 @@ impl Server for Pmix {
                 let collect = Info::new(c"pmix.collect", TYPE_BOOL, Data { flag });
                 let told = Arc::into_raw(arrived.clone()).cast_mut().cast();
                 // SAFETY:
-                // - processes and wishes are copied; the callback gets its own reference to the count.
+                // - the call copies processes and options. The callback owns a reference to the state.
                 let code = unsafe {
                     match (self.client.library.commit)() {
                         SUCCESS => (self.client.library.fence)(
@@ -361,7 +361,7 @@ impl Server for Pmix {
                 };
                 if code != SUCCESS {
                     // SAFETY:
-                    // - the callback is not called where the call fails.
+                    // - the library does not call the callback of a failed call.
                     drop(unsafe { Arc::from_raw(told.cast_const().cast::<AtomicI32>()) });
                     return Err(self.client.failed("PMIx_Fence", code));
                 }
@@ -396,12 +396,12 @@ impl Server for Pmix {
 
 unsafe extern "C" fn on_fence(status: c_int, arrived: *mut c_void) {
     // SAFETY:
-    // - the reference that the fence was given, once.
+    // - `arrived` is the reference that the fence passed. The library passes it once.
     let arrived = unsafe { Arc::from_raw(arrived.cast_const().cast::<AtomicI32>()) };
     arrived.store(status, Ordering::Release);
 }
 
-/// Called by a thread of the library.
+/// The callback for events. A thread of the library runs it.
 unsafe extern "C" fn on_event(
     _: usize,
     status: c_int,
@@ -421,11 +421,11 @@ unsafe extern "C" fn on_event(
             &[]
         } else {
             // SAFETY:
-            // - the library gives as many infos as it says.
+            // - contract of the library: `infos` has `count` elements.
             unsafe { std::slice::from_raw_parts(infos, count) }
         };
         // SAFETY:
-        // - an info of this type points to a process; the source is one, or null.
+        // - the process of an info of this type is valid. `source` is valid, or null.
         let process = unsafe { affected(infos).unwrap_or(source).as_ref() };
         if let Some(process) = process
             && CLIENT.try_lock().is_none_or(|client| {
@@ -440,7 +440,7 @@ unsafe extern "C" fn on_event(
     if let Some(handled) = handled {
         let done: Option<Done> = None;
         // SAFETY:
-        // - the library's own callback with its own data; other handlers may still see the event.
+        // - the library's callback gets the library's data. Other handlers may still see the event.
         unsafe { handled(SUCCESS, null_mut(), 0, done, null_mut(), data) };
     }
 }
@@ -451,7 +451,7 @@ fn affected(infos: &[Info]) -> Option<*const Proc> {
             && CStr::from_bytes_until_nul(&info.key).is_ok_and(|key| key == c"pmix.evproc")
     })?;
     // SAFETY:
-    // - the member that the type says.
+    // - the type selects this member.
     Some(unsafe { info.value.data.process })
 }
 
@@ -462,7 +462,7 @@ extern "C" fn at_exit() {
             && client.pid == std::process::id()
         {
             // SAFETY:
-            // - initialised once, and not used any more.
+            // - initialised once, and not used after this.
             unsafe { (client.library.finalize)(null(), 0) };
         }
     });

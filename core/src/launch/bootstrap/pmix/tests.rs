@@ -3,7 +3,7 @@ use std::process::Command;
 
 use super::*;
 
-/// The sizes and offsets that the C program below prints.
+/// Sizes and offsets in the format of the C program below.
 fn ours() -> String {
     format!(
         "{} {} {} {} {} {} {} {} {}\n",
@@ -40,7 +40,7 @@ int main(void) {
 }
 "#;
 
-/// Where the headers are, as pkg-config or Debian has it.
+/// Compiler flags for the headers, from pkg-config or Debian's path.
 fn headers() -> Option<Vec<String>> {
     let said = Command::new("pkg-config")
         .args(["--cflags", "pmix"])
@@ -98,10 +98,10 @@ fn lists_of_peers_are_checked() {
     }
 }
 
-/// A copy on the C heap, as the library gives it.
+/// A copy on the C heap, as from the library.
 fn given(kind: u16, data: Data) -> *mut Value {
     // SAFETY:
-    // - enough memory for a value, which is written whole.
+    // - the memory has room for a value, which is written completely.
     unsafe {
         let value = libc::malloc(size_of::<Value>()).cast::<Value>();
         value.write(Value { kind, data });
@@ -112,7 +112,7 @@ fn given(kind: u16, data: Data) -> *mut Value {
 #[test]
 fn answers_are_read_by_their_type() {
     // SAFETY:
-    // - values with what their types say.
+    // - each value has the member that its type selects.
     unsafe {
         let number = given(TYPE_UINT32, Data { number: 7 });
         assert_eq!(Told::take(number), Some(Told::Number(7)));

@@ -1,10 +1,10 @@
-//! A board on which a rank has gone wild.
+//! A board that a rank with memory errors has overwritten.
 
 use super::{Board, H_PID, MAX_VALUE, RankState, Told, board_len};
 
 const SIZE: u32 = 3;
 
-/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes. They are written over the board of three ranks.
+/// Records that overwrite the board of three ranks. A record: offset in units of 4 bytes (2 bytes), length (1 byte), bytes.
 pub(crate) fn board(bytes: &[u8]) {
     let (board, _fd) = Board::create_for(SIZE, 1).expect("a board");
     board.set_pid(0, std::process::id()).expect("a rank");
@@ -16,7 +16,7 @@ pub(crate) fn board(bytes: &[u8]) {
         let room = board_len(SIZE).saturating_sub(at);
         for (byte, at) in written.iter().zip(at..at + room) {
             // SAFETY:
-            // - on the board, which nobody else uses.
+            // - within the board, which no other thread uses.
             unsafe { board.base.as_ptr().wrapping_add(at).write_volatile(*byte) };
         }
     }
@@ -49,7 +49,7 @@ fn look(board: &Board) {
     }
     let _ = (board.arrived(1), board.joined(), board.here());
     let _ = (board.hosts(), board.launcher_alive());
-    // What a rank of ours then writes.
+    // Writes of a correct rank after that.
     let _ = board.publish(1, "more", &[1; 9]);
     let _ = board.arrive(1, 2);
     let _ = board.set_state(1, RankState::Joined);
@@ -68,7 +68,7 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
         let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
         bytes.push(len as u8);
         // SAFETY:
-        // - on the board.
+        // - within the board.
         bytes.extend((at..at + len).map(|at| unsafe { board.base.as_ptr().add(at).read() }));
         bytes
     };

@@ -1,4 +1,4 @@
-//! Where the ranks are in their lives, and which processes they are.
+//! The states of ranks, and their processes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,22 +8,22 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Where a rank is in its life.
+/// State of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RankState {
-    /// Started (or about to be), but not in the job yet.
+    /// Started, or about to start, but not in the job yet.
     Absent = 0,
     /// In the job.
     Joined = 1,
-    /// Has left the job in order.
+    /// Left the job properly.
     Finalized = 2,
     /// Its process has ended without leaving the job.
     Dead = 3,
 }
 
 impl RankState {
-    /// A value that nobody of ours wrote counts as dead: no wait may depend on it.
+    /// An invalid value counts as dead: no wait may depend on it.
     pub(super) fn from_word(word: u32) -> Self {
         match word {
             0 => RankState::Absent,
@@ -33,20 +33,20 @@ impl RankState {
         }
     }
 
-    /// Whether waits must still count on this rank.
+    /// Whether waits depend on this rank.
     pub(super) fn counts(self) -> bool {
         matches!(self, RankState::Absent | RankState::Joined)
     }
 }
 
 impl Board {
-    /// Sets where `rank` is in its life. A dead rank stays dead.
+    /// Sets the state of `rank`. A dead rank stays dead.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn set_state(&self, rank: u32, state: RankState) -> Result<()> {
         let word = self.record(rank, R_STATE)?;
-        // The value that was there is not of interest: with either outcome the word is final or ours.
+        // The old value is not needed: the word is now `state`, or stays dead.
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
             (RankState::from_word(old) != RankState::Dead).then_some(state as u32)
         });
@@ -55,7 +55,7 @@ impl Board {
         Ok(())
     }
 
-    /// Where `rank` is in its life.
+    /// State of `rank`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
@@ -65,14 +65,14 @@ impl Board {
         ))
     }
 
-    /// Marks `rank` dead and then counts it in [`deaths`](Board::deaths). The launcher does this when the process of a
-    /// rank has ended without having left the job. Once per process: a second call changes nothing.
+    /// Marks `rank` dead, and then counts it in [`deaths`](Board::deaths). The launcher calls this if the process of a rank has ended without leaving the
+    /// job. A second call for the same process changes nothing.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
     pub fn mark_dead(&self, rank: u32) -> Result<()> {
         if self.state(rank)? != RankState::Dead {
-            // Before the state is seen, and another process begins in its place.
+            // Counted before the state is visible, and a replacement may begin.
             self.count_death(rank)?;
         }
         let old = self
@@ -87,18 +87,18 @@ impl Board {
         Ok(())
     }
 
-    /// How many processes have been marked dead so far; when it changes, look at the [`state`](Board::state)s. One relaxed load.
+    /// Number of processes marked dead so far. After a change, the caller checks the [`state`](Board::state)s. One relaxed load.
     #[inline]
     pub fn deaths(&self) -> u32 {
         self.death_count().load(Ordering::Relaxed)
     }
 
-    /// Where [`deaths`](Board::deaths) are counted.
+    /// The counter of [`deaths`](Board::deaths).
     pub fn death_count(&self) -> &AtomicU32 {
         self.word(H_DEATHS)
     }
 
-    /// Ranks that have joined, whatever has become of them since, or have ended without it.
+    /// Number of ranks that have joined, in any state since, or have ended without joining.
     pub fn joined(&self) -> u32 {
         let states = (0..self.size).map(|rank| self.state(rank));
         states
@@ -106,13 +106,13 @@ impl Board {
             .count() as u32
     }
 
-    /// How often a [`state`](Board::state) has been set so far. Who has seen a count has seen the states that were set before.
+    /// Number of changes of a [`state`](Board::state) so far. A process that has read a count sees the states set before it.
     #[inline]
     pub fn changes(&self) -> u32 {
         self.word(H_CHANGES).load(Ordering::Acquire)
     }
 
-    /// Stores the pid of the process that is `rank`.
+    /// Stores the pid of `rank`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
@@ -121,7 +121,7 @@ impl Board {
         Ok(())
     }
 
-    /// Pid of the process that is `rank`; 0 while it is not known.
+    /// Pid of `rank`. 0: not known yet.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
@@ -129,10 +129,10 @@ impl Board {
         Ok(self.record(rank, R_PID)?.load(Ordering::Acquire))
     }
 
-    /// Stores pid and start time of the process that is `rank`, for boards whose ranks look at each other's processes.
+    /// Stores pid and start time of this process for `rank`. For boards on which the ranks watch each other.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank out of range; [`Error::Os`] where /proc does not tell the start time.
+    /// [`Error::InvalidArgument`] for a rank out of range. [`Error::Os`] if /proc cannot be read.
     pub fn set_this_process(&self, rank: u32) -> Result<()> {
         let pid = std::process::id();
         let start = process_start_time(pid)?;
@@ -142,7 +142,7 @@ impl Board {
         self.set_pid(rank, pid)
     }
 
-    /// Whether the process that [said](Board::set_this_process) it is `rank` has ended; not known, and so not, of one that has not said.
+    /// Whether the process that called [`set_this_process`](Board::set_this_process) for `rank` has ended. False if no process has called it.
     pub fn process_has_ended(&self, rank: u32) -> bool {
         let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
         let pid = self.pid(rank).unwrap_or(0);
@@ -156,7 +156,7 @@ impl Board {
         }
     }
 
-    /// Says that another rank ends `rank` on purpose: its launcher does not take that for a failure.
+    /// Records that another rank ends `rank` on purpose. Its launcher does not treat this as a failure.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range.
@@ -166,7 +166,7 @@ impl Board {
         Ok(())
     }
 
-    /// Whether somebody has [wanted the end](Board::want_end) of `rank`.
+    /// Whether a process has called [`want_end`](Board::want_end) for `rank`.
     pub fn end_is_wanted(&self, rank: u32) -> bool {
         self.record(rank, R_WANTED)
             .is_ok_and(|word| word.load(Ordering::Acquire) != 0)

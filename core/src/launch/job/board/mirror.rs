@@ -1,7 +1,7 @@
-//! The board of a job on several hosts: each host has one, and their launchers tell each other what the ranks there write.
+//! The board of a job on several hosts. Each host has a board, and their launchers exchange the writes of the ranks.
 //!
-//! A rank that is *afar* runs on another host. What it has written comes here by [`Board::take`], in the order in which it was written:
-//! who sees that it has come to a fence sees what it published before.
+//! A rank that is *afar* runs on another host. Its writes arrive here by [`Board::take`], in their original order. A process that sees the rank's arrival
+//! at a fence also sees the values published before it.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::Result;
 
-/// What has been told of a rank.
+/// Part of a rank's record that has been sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
     state: u32,
@@ -26,18 +26,18 @@ pub struct Told {
     slots: [u32; SLOTS_PER_RANK],
 }
 
-/// Rank, state, epoch, whether the process has ended, how many have died, and which one is present: before what is published.
+/// Bytes before the published values: rank, state, epoch, whether the process has ended, number of deaths, and present incarnation.
 const HEAD: usize = 24;
-/// More processes of a rank have not died.
+/// Limit of deaths of a rank.
 const MANY: u32 = 1 << 20;
 
 impl Board {
-    /// From now on [`await_news`](Board::await_news) is told of whatever is written.
+    /// Makes later writes wake [`await_news`](Board::await_news).
     pub fn begin_mirror(&self) {
         self.word(H_MIRRORED).store(1, Ordering::Relaxed);
     }
 
-    /// Says that `rank` runs on another host. Before it is asked.
+    /// Records that `rank` runs on another host. Must precede queries of the rank.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -46,7 +46,7 @@ impl Board {
         Ok(())
     }
 
-    /// Says that `rank` runs on this host now.
+    /// Records that `rank` now runs on this host.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -55,7 +55,7 @@ impl Board {
         Ok(())
     }
 
-    /// Whether `rank` runs on another host: its pid is none here.
+    /// Whether `rank` runs on another host. Its pid has no meaning here.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -63,22 +63,22 @@ impl Board {
         Ok(self.record(rank, R_AFAR)?.load(Ordering::Acquire) != 0)
     }
 
-    /// Says on how many hosts ranks may run. Before any rank starts.
+    /// Sets the number of hosts on which ranks may run. Must precede the start of ranks.
     pub fn set_hosts(&self, hosts: u32) {
         self.word(H_HOSTS).store(hosts, Ordering::Relaxed);
     }
 
-    /// Says what tells this job from others on all of its hosts.
+    /// Sets the number that identifies this job on all of its hosts.
     pub fn set_everywhere(&self, id: u64) {
         self.long(H_EVERYWHERE).store(id, Ordering::Relaxed);
     }
 
-    /// A number that tells this job from others, the same on all of its hosts: each has a board of its own.
+    /// A number that identifies this job, the same on all of its hosts. Each host has another board.
     pub fn everywhere(&self) -> u64 {
         self.long(H_EVERYWHERE).load(Ordering::Relaxed)
     }
 
-    /// On how many hosts ranks may run: the same for all ranks, from the beginning on.
+    /// Number of hosts on which ranks may run. It is the same for all ranks, and never changes.
     pub(crate) fn hosts(&self) -> u32 {
         self.word(H_HOSTS).load(Ordering::Relaxed).max(1)
     }
@@ -91,7 +91,7 @@ impl Board {
             .count() as u32
     }
 
-    /// The launcher has seen the process of `rank` end.
+    /// Records that the process of `rank` has ended, as seen by its launcher.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -101,7 +101,7 @@ impl Board {
         Ok(())
     }
 
-    /// Whether the process of `rank` has ended, so that it will not come again.
+    /// Whether the process of `rank` has ended, so that it will not return.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -123,32 +123,32 @@ impl Board {
     /// Ends a sleep in [`await_news`](Board::await_news).
     pub fn nudge_mirror(&self) {
         self.word(H_NEWS).fetch_add(1, Ordering::Release);
-        // A failure to wake can only mean that nobody sleeps there.
+        // Fails only if no thread sleeps there.
         let _ = futex::wake(self.word(H_NEWS), futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// What has been written, so far; to be asked before looking.
+    /// Number of writes so far. The caller reads it before it looks at the board.
     pub fn news(&self) -> u32 {
         self.word(H_NEWS).load(Ordering::Acquire)
     }
 
-    /// Sleeps until more has been written than `seen`, at most for a second.
+    /// Sleeps until a write after `seen`, at most for a second.
     pub fn await_news(&self, seen: u32) {
         let limit = futex::Timespec {
             tv_sec: Duration::from_secs(1).as_secs() as i64,
             tv_nsec: 0,
         };
-        // Woken, timed out, interrupted or too late: the caller looks again in every case.
+        // After each kind of return the caller checks again.
         let _ = futex::wait(self.word(H_NEWS), futex::Flags::empty(), seen, Some(&limit));
     }
 
-    /// What `rank` has written since `told`, for [`take`](Board::take). `None`: nothing, or it is just writing, and news follow.
+    /// Writes of `rank` since `told`, for [`take`](Board::take). `None`: no writes, or a write is in progress, after which more news comes.
     pub fn give(&self, rank: u32, told: &mut Told) -> Option<Vec<u8>> {
         let word = |field| {
             self.record(rank, field)
                 .map(|w: &AtomicU32| w.load(Ordering::Acquire))
         };
-        // What follows was written before these.
+        // Read before the slots: the slots then include all values published before these words were written.
         let mut now = Told {
             ended: word(R_ENDED).ok()?,
             state: word(R_STATE).ok()?,
@@ -170,7 +170,7 @@ impl Board {
             }
             if !sequence.is_multiple_of(2) {
                 if dead {
-                    // Its last word is half written, and stays so.
+                    // Its last write is incomplete, and stays so.
                     continue;
                 }
                 return None;
@@ -179,7 +179,7 @@ impl Board {
             published.push((slot.order(), slot.read_unguarded()?));
             now.slots[index] = *sequence;
         }
-        // One that is changed after another one must not be told before it: all are of one moment, and in the order of the changes.
+        // A later change must not be sent before an earlier one. So all changes are of one moment, and in their order.
         fence(Ordering::Acquire);
         if !sequences().eq(before) || now == *told {
             return None;
@@ -191,7 +191,7 @@ impl Board {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         for (_, (key, value)) in published {
-            // At most MAX_KEY and MAX_VALUE, which have room there.
+            // At most MAX_KEY and MAX_VALUE, so the lengths fit.
             bytes.push(key.len() as u8);
             bytes.extend((value.len() as u16).to_le_bytes());
             bytes.extend(key);
@@ -201,26 +201,25 @@ impl Board {
         Some(bytes)
     }
 
-    /// Writes what the launcher of another host [gave](Board::give) of a rank there. Whether it made sense; nothing has been written if
-    /// its beginning does not.
+    /// Applies news from [`give`](Board::give) on another host. Returns whether they are valid. If the head is invalid, nothing is written.
     pub fn take(&self, bytes: &[u8]) -> bool {
         self.take_some(bytes).is_some()
     }
 
-    /// Nobody tells of `rank` any more, which ran on another host: it is dead, unless it had ended. Whether it did run there.
+    /// Marks a rank on a lost host dead, unless its process had ended. Returns whether it ran on another host.
     pub fn lose(&self, rank: u32) -> bool {
         if self.is_afar(rank) != Ok(true) {
             return false;
         }
         if self.is_gone(rank) == Ok(false) {
-            // It is one of the board's.
+            // Cannot fail: the rank is on the board.
             let _ = self.set_ended(rank);
             let _ = self.mark_dead(rank);
         }
         true
     }
 
-    /// So many processes of `rank` have died, and it is in `state` now.
+    /// Records that `died` processes of `rank` have died, and that it is in `state`.
     fn take_deaths(&self, rank: u32, died: u32, state: RankState) -> Result<()> {
         while self.died(rank)? < died {
             self.begin_again(rank)?;
@@ -255,7 +254,7 @@ impl Board {
         if !rest.is_empty() {
             return None;
         }
-        // Who sees that it has come to a fence sees which process that was.
+        // A process that sees the arrival at a fence also sees the incarnation that arrived.
         if self.present(rank) != Ok(present) {
             self.set_present(rank, present).ok()?;
         }
@@ -268,7 +267,7 @@ impl Board {
         if self.state(rank) != Ok(state) {
             self.set_state(rank, state).ok()?;
         }
-        // Somebody may be waiting for what it has published, or for its next life cycle.
+        // A process may wait for these values, or for the rank's next life cycle.
         self.ring();
         Some(())
     }

@@ -1,6 +1,6 @@
-//! Processes that take the place of dead ones: each rank's are numbered from 0, its *incarnations*.
+//! Replacements of dead processes. The processes of a rank have numbers from 0, their *incarnations*.
 //!
-//! The incarnations of a rank before number [`died`](Board::died) are dead, whatever its state says of the one that has come after them.
+//! The incarnations of a rank below [`died`](Board::died) are dead. The rank's state is the state of the latest one.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ impl Board {
         Ok(())
     }
 
-    /// How many processes of `rank` have died: the incarnation that is living, or is to come.
+    /// Number of processes of `rank` that have died: the number of the incarnation that lives, or is to come.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a rank out of range.
@@ -21,7 +21,7 @@ impl Board {
         Ok(self.record(rank, R_DEATHS)?.load(Ordering::Acquire))
     }
 
-    /// The last incarnation of `rank` that the others may talk to: all that it has published is there.
+    /// The last incarnation of `rank` that has published its data for the other ranks.
     ///
     /// # Errors
     /// As [`died`](Board::died).
@@ -29,7 +29,7 @@ impl Board {
         Ok(self.record(rank, R_PRESENT)?.load(Ordering::Acquire))
     }
 
-    /// Says so.
+    /// Sets [`present`](Board::present), which only grows.
     ///
     /// # Errors
     /// As [`died`](Board::died).
@@ -42,7 +42,7 @@ impl Board {
         Ok(())
     }
 
-    /// The place of a dead rank is for another process, from now on. Whether it was dead: of several that ask, one is told so.
+    /// Frees a dead rank for a replacement process. Returns whether the rank was dead. Only one of several callers gets true.
     ///
     /// # Errors
     /// As [`died`](Board::died).

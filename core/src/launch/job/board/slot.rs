@@ -1,4 +1,4 @@
-//! A place on the board for one key that a rank has published.
+//! A slot on the board: one key that a rank has published, and its value.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -12,13 +12,13 @@ const S_VALUE: usize = 10;
 const S_ORDER: usize = S_VALUE + MAX_VALUE / 4;
 const _: () = assert!(S_VALUE - S_KEY == (MAX_KEY + 1) / 4 && S_ORDER < SLOT_WORDS);
 
-/// A sequence-locked key and value. The version is odd while the one writer is at work.
+/// A sequence-locked key and value. The version is odd while the one writer writes.
 pub(super) struct Slot<'a>(pub(super) &'a [AtomicU32; SLOT_WORDS]);
 
 impl Slot<'_> {
     /// `order` grows with each write of the rank.
     pub fn write(&self, key: &[u8], value: &[u8], order: u32) {
-        // A writer that died in the middle left the version odd: go on from there.
+        // A writer that died within a write left the version odd. The next one continues from there.
         let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
         self.0[S_SEQ].store(odd, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -32,7 +32,7 @@ impl Slot<'_> {
         self.0[S_SEQ].store(odd.wrapping_add(1), Ordering::Release);
     }
 
-    /// What was given to the last write.
+    /// `order` of the last write.
     pub fn order(&self) -> u32 {
         self.0[S_ORDER].load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl Slot<'_> {
         None
     }
 
-    /// Key and value as they are; `None` for an empty slot and for lengths that cannot be.
+    /// Key and value as they are. `None`: an empty slot, or invalid lengths.
     pub fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let lengths = self.0[S_LENGTHS].load(Ordering::Relaxed);
         let (key_len, value_len) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);

@@ -1,4 +1,4 @@
-//! What ranks tell of their long waits, and of what they have done: on the board, behind the values that they publish.
+//! Long waits and counters of the ranks, on the board behind the published values.
 
 use std::sync::atomic::Ordering;
 
@@ -10,20 +10,20 @@ use crate::tally::Counts;
 use crate::waits::{self, Seat, Told, Waiting};
 use crate::{Error, Result};
 
-/// Bytes of what a rank tells.
+/// Bytes of a rank's status.
 pub(super) const TOLD_BYTES: usize = size_of::<Told>();
 
 pub(super) fn told_offset(size: u32) -> usize {
     slots_offset(size) + size as usize * SLOTS_PER_RANK * SLOT_BYTES
 }
 
-/// The job and the rank whose seats this process has.
+/// The job and rank of this process's status.
 static TOLD: Mutex<Option<(u64, u32)>> = Mutex::new(None);
 
-/// What the descriptor of a board leads to.
+/// Link target of a board's descriptor.
 const TARGET: &str = "/memfd:unipgas-job (deleted)";
 
-/// The boards of jobs that run on this host, of all that this process may look at: of those whose launcher, or first rank, made them.
+/// The boards of jobs on this host that this process may access. They are found in the launcher, or in the rank that made the board.
 pub fn boards() -> Vec<Board> {
     let numbers = |name: &str| -> Vec<u32> {
         let entries = std::fs::read_dir(name).into_iter().flatten().flatten();
@@ -48,7 +48,7 @@ pub fn boards() -> Vec<Board> {
 }
 
 impl Board {
-    /// Has long waits of this process, and what it has done, told on the board, as those of `rank`, as long as it runs. Where that cannot be, nothing else is different.
+    /// Reports long waits and counters of this process on the board, in the status of `rank`, until it ends. Errors are only logged.
     pub(crate) fn tell_waits(&self, rank: u32) {
         if let Err(error) = self.try_to_tell_waits(rank) {
             tracing::debug!("long waits are not told: {error}");
@@ -70,13 +70,13 @@ impl Board {
         let len = (at + TOLD_BYTES).next_multiple_of(page) - begin;
         let place = self.base.as_ptr().wrapping_add(begin).cast();
         // SAFETY:
-        // - pages of the board's own mapping, of which there is another one then (an old size of 0 leaves the first one as it is).
+        // - pages of the board's own mapping. An old size of 0 makes a second mapping of them, and keeps the first.
         let mapped = unsafe { rustix::mm::mremap(place, 0, len, MremapFlags::MAYMOVE) };
         let mapped = mapped.map_err(|e| Error::os("cannot map a part of the job board", e))?;
         let place = mapped.cast::<u8>().wrapping_add(at - begin).cast();
         // SAFETY:
-        // - aligned, as ranks have whole lines behind whole slots; it stays mapped as long as the process, and is accessed through atomics only;
-        // - whatever is there is what a rank tells.
+        // - aligned, since statuses are whole lines behind whole slots. The second mapping is never removed, and is accessed through atomics only.
+        // - each bit pattern is a valid status.
         waits::tell_at(unsafe { &*place }, (rank, self.size));
         *told = Some(this);
         Ok(())
@@ -87,18 +87,18 @@ impl Board {
         let at = told_offset(self.size) + rank as usize * TOLD_BYTES;
         let place = self.base.as_ptr().wrapping_add(at).cast();
         // SAFETY:
-        // - in the board, as the rank is; aligned; accessed through atomics only; whatever is there is what a rank tells.
+        // - within the board, since the rank is checked, and aligned. It is accessed through atomics only, and each bit pattern is a valid status.
         Some(unsafe { &*place })
     }
 
-    /// What `rank` has done.
+    /// Counters of `rank`.
     pub fn counts(&self, rank: u32) -> Counts {
         self.told(rank)
             .map(|told| told.ledger.read())
             .unwrap_or_default()
     }
 
-    /// The threads of `rank` that wait in calls, the longest first.
+    /// The threads of `rank` that wait in calls, the longest wait first.
     pub fn waits(&self, rank: u32) -> Vec<Waiting> {
         let Some(told) = self.told(rank) else {
             return Vec::new();
