@@ -1,8 +1,8 @@
-//! A barrier in one place: two counters in memory of one rank, at which everybody counts and looks.
+//! A barrier with central counters: two counters in the memory of one rank. All ranks count there, and look there.
 //!
-//! Barriers use the counters in turn. Who makes one full sets it back to 0, and that is what the others wait for: none can come back to
-//! a counter before all have left it, since the barrier between needs them all. Notices follow, down a tree, for those who sleep, those who
-//! cannot look without asking a network, and those who look when the counters have gone with their process.
+//! Barriers use the counters in turn. The last rank resets the counter to 0, and the others wait for that. A rank cannot return to a counter before all have
+//! left it: the barrier between needs all ranks. Notices down a tree follow the reset. They serve ranks that sleep, ranks that would look through a network,
+//! and ranks that look after the counters have gone with their process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ use crate::published::PublishedRegions;
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// Where a barrier finds what it needs in the ranks' regions, in bytes.
+/// Places of the barrier in the ranks' regions, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Places {
-    /// The rank that has the counters.
+    /// The rank with the counters.
     pub home: u32,
-    /// 8 bytes each, of which the lower four count; 0 at first, and nobody else's.
+    /// Two counters of 8 bytes, of which the lower four count. They begin with 0, and have no other user.
     pub counters: [usize; 2],
-    /// At every rank, a word for the notices; 0 at first.
+    /// A word at each rank for the notices. It begins with 0.
     pub notice: usize,
 }
 
@@ -34,17 +34,17 @@ pub struct CentralBarrier {
     turn: Exclusive<Turn>,
 }
 
-/// How far this process is.
+/// The progress of this process.
 #[derive(Default)]
 struct Turn {
-    /// Barriers that it has left.
+    /// Number of barriers that it has left.
     left: u32,
-    /// It has been counted for the next one.
+    /// The next barrier has counted it.
     counted: bool,
 }
 
 impl CentralBarrier {
-    /// `regions` are those of the same world. Errors: [`Error::InvalidArgument`] if the counters have no home in it.
+    /// `regions` belong to the same world. Errors: [`Error::InvalidArgument`] if the counters' rank does not exist.
     pub fn new(world: &Arc<World>, regions: Arc<PublishedRegions>, places: Places) -> Result<Self> {
         if places.home >= world.size() {
             return Err(Error::InvalidArgument(
@@ -61,8 +61,8 @@ impl CentralBarrier {
         })
     }
 
-    /// Ends when every rank has called it. `word` is this rank's own, for the notices. Errors: [`Error::Timeout`] (call again to go
-    /// on), [`Error::RankDead`], [`Error::Busy`] while another thread is in it.
+    /// Waits until each rank has called it. `word`: this rank's word for the notices. Errors: [`Error::Timeout`] (call again to continue), [`Error::RankDead`],
+    /// [`Error::Busy`] while another thread is in it.
     #[inline]
     pub fn meet(&self, word: &AtomicU32, deadline: Deadline) -> Result<()> {
         self.turn.with(|turn| {
@@ -83,7 +83,7 @@ impl CentralBarrier {
         })
     }
 
-    /// True: this rank was the last one, and the others may go.
+    /// True: this rank was the last one, and has released the others.
     #[inline]
     fn count(&self, turn: &mut Turn, counter: Remote<'_>, number: u32) -> Result<bool> {
         let before = self.add(counter, 1)?;
@@ -99,7 +99,7 @@ impl CentralBarrier {
         Ok(true)
     }
 
-    /// The tree's root is the home; whoever leaves the barrier tells those below.
+    /// The rank with the counters is the root of the tree. A rank that leaves the barrier notifies its children.
     #[inline]
     fn tell_children(&self, number: u32) {
         let (n, home) = (self.world.size(), self.places.home);
@@ -116,7 +116,7 @@ impl CentralBarrier {
 
     #[inline]
     fn tell(&self, rank: u32, number: u32) {
-        // Who has gone has seen the counter, and needs no notice.
+        // A rank that has gone has seen the counter. It needs no notice.
         if let Ok(region) = self.regions.get(rank) {
             let slot = Remote {
                 region,
@@ -135,7 +135,7 @@ impl CentralBarrier {
         self.endpoint
             .fetch_add(self.world.engine(), counter, value)
             .map_err(|error| match error {
-                // The counters go only with their process.
+                // The counters live as long as their process.
                 Error::StaleRegion | Error::PeerDead => self.world.dead(self.places.home),
                 other => other,
             })
@@ -166,7 +166,7 @@ impl CentralBarrier {
         )
     }
 
-    /// Nobody else moves the notices on.
+    /// No other thread makes progress for the notices.
     #[cold]
     fn settle(&self) {
         let drained = self.endpoint.drain(

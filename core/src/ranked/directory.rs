@@ -1,7 +1,7 @@
-//! A process's directory: a region of its own in which it lists what its peers may look up by number, read by one-sided gets.
+//! The directory of a process: a region that lists other regions by number. Peers read it by one-sided gets.
 //!
-//! Nobody has to answer: a process that never calls the library is read all the same. Entries carry a sequence number, even
-//! while they are at rest.
+//! The owner need not answer, so peers can read the directory of a process that never calls the library. Each entry has a sequence number. It is even while no
+//! write is in progress.
 
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use crate::engine::Engine;
 use crate::region::{Region, Rights};
 use crate::{Error, Result};
 
-/// Numbers that regions can be listed under.
+/// Number of region entries.
 pub const REGION_IDS: usize = 256;
-/// Groups that can be under way of being formed, or formed, at a time.
+/// Maximum of groups that are formed, or being formed, at a time.
 pub const GROUP_PLACES: usize = 256;
 
-/// A pair of regions under a number: data, and the notification words that belong to it.
+/// Two regions under a number: data, and their notification words.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct RegionEntry {
@@ -31,37 +31,37 @@ pub struct RegionEntry {
     pub notices: [u8; BUNDLE_LEN],
 }
 
-/// A member's arena for a group that it is forming.
+/// A member's arena for a group.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct GroupEntry {
     sequence: u32,
     listed: u32,
-    /// Who the members are, and the how manyeth group of exactly these it is.
+    /// Identifies the members, and the number of earlier groups of the same members.
     pub name: [u64; 2],
     /// Key of the arena.
     pub arena: [u8; BUNDLE_LEN],
 }
 
 impl GroupEntry {
-    /// Whether something was ever listed there, or is being, as far as a look that may be torn tells.
+    /// Whether the entry was ever listed, or is being written. `self` may be torn.
     pub fn was_used(&self) -> bool {
         (self.sequence, self.listed) != (0, 0)
     }
 
-    /// Whether it may be the group of this name: it is, or it is being written.
+    /// Whether the entry may be the group of this name. `self` may be torn.
     pub fn may_be(&self, name: [u64; 2]) -> bool {
         self.name == name || !self.sequence.is_multiple_of(2)
     }
 }
 
-/// Where things lie, in every process alike.
+/// Offset of a region entry. All processes have the same offsets.
 pub const fn region_entry(id: usize) -> usize {
     id * size_of::<RegionEntry>()
 }
-/// Offset of the group places.
+/// Offset of the group entries.
 pub const GROUPS: usize = REGION_IDS * size_of::<RegionEntry>();
-/// Looks at an entry that is being written before its owner is taken for dead.
+/// Reads of an entry during a write, after which its owner counts as dead.
 const WRITING: usize = if cfg!(any(test, fuzzing)) {
     1000
 } else {
@@ -69,12 +69,12 @@ const WRITING: usize = if cfg!(any(test, fuzzing)) {
 };
 const BITS: usize = (GROUPS + GROUP_PLACES * size_of::<GroupEntry>()).next_multiple_of(64);
 
-/// Offset of the word that holds, for region `id`, whether rank `rank` may see it.
+/// Offset of the word with the bit of rank `rank` for region `id`: set if the rank may see it.
 pub fn visibility_word(id: usize, rank: usize, ranks: usize) -> usize {
     BITS + 8 * (id * ranks.div_ceil(64) + rank / 64)
 }
 
-/// Offset of the word that holds which incarnation of rank `rank` the owner knows.
+/// Offset of the word with the incarnation of rank `rank` that the owner knows.
 pub fn incarnation_word(rank: usize, ranks: usize) -> usize {
     BITS + 8 * REGION_IDS * ranks.div_ceil(64) + 4 * rank
 }
@@ -83,9 +83,9 @@ fn directory_len(ranks: usize) -> usize {
     incarnation_word(ranks, ranks)
 }
 
-/// A listed thing, as read by a peer.
+/// An entry as a peer reads it.
 pub trait Listed: Pod {
-    /// Whether something is listed.
+    /// Whether the entry is listed.
     fn listed(&self) -> bool;
 }
 
@@ -113,7 +113,7 @@ impl Listed for GroupEntry {
     }
 }
 
-/// The own directory.
+/// The directory of this process.
 pub struct Directory {
     region: Region,
     ranks: usize,
@@ -140,7 +140,7 @@ impl Directory {
         self.region.key()
     }
 
-    /// Lists two regions under `id`, visible to nobody yet.
+    /// Lists two regions under `id`. No rank may see them yet.
     pub fn list_region(&self, id: usize, data: &RegionKey, notices: &RegionKey) -> Result<()> {
         let entry = RegionEntry::new(data, notices);
         for word in 0..self.ranks.div_ceil(64) {
@@ -150,14 +150,14 @@ impl Directory {
         self.write(region_entry(id), &entry)
     }
 
-    /// Lets `rank` see what is listed under `id`.
+    /// Lets `rank` see the entry `id`.
     pub fn show_region(&self, id: usize, rank: usize) -> Result<()> {
         self.bits(visibility_word(id, rank, self.ranks))?
             .fetch_or(1 << (rank % 64), Ordering::AcqRel);
         Ok(())
     }
 
-    /// Which incarnation of `rank`, which must be below the number of ranks, this process knows.
+    /// The incarnation of `rank` that this process knows. `rank` must be below the number of ranks.
     pub fn incarnation(&self, rank: u32) -> Result<&AtomicU32> {
         self.region
             .word(incarnation_word(rank as usize, self.ranks))
@@ -168,12 +168,12 @@ impl Directory {
         self.write(region_entry(id), &RegionEntry::zeroed())
     }
 
-    /// Lists an arena in the first free place; gives the place. Errors: [`Error::Exhausted`].
+    /// Lists an arena in the first free entry, and returns the number of the entry. Errors: [`Error::Exhausted`].
     pub fn list_group(&self, name: [u64; 2], arena: &RegionKey) -> Result<usize> {
         for place in 0..GROUP_PLACES {
             let at = GROUPS + place * size_of::<GroupEntry>();
             let taken = self.region.word(at + offset_of!(GroupEntry, listed))?;
-            // Claimed before it is written, so that two threads never take the same place.
+            // Claims the entry before the write, so that two threads never take the same one.
             if taken
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
@@ -193,7 +193,7 @@ impl Directory {
         )))
     }
 
-    /// Frees a place.
+    /// Frees an entry.
     pub fn unlist_group(&self, place: usize) -> Result<()> {
         self.write(
             GROUPS + place * size_of::<GroupEntry>(),
@@ -204,7 +204,7 @@ impl Directory {
     fn bits(&self, offset: usize) -> Result<&AtomicU64> {
         let local = self.region.local(offset, 8)?;
         // SAFETY:
-        // - in bounds; the region is page-aligned and the offset a multiple of 8; lives as long as self; atomics only.
+        // - in bounds. The region is page-aligned, the offset a multiple of 8. It lives as long as self. All accesses are atomic.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 
@@ -213,7 +213,7 @@ impl Directory {
     }
 }
 
-/// Writes an entry whose first word is its sequence number at offset `at` of `region`, under the lock of those who write there.
+/// Writes an entry at offset `at` of `region`, under the lock of its writers. The first word of the entry is its sequence number.
 pub fn write_listed<T: Pod>(
     region: &Region,
     writing: &Mutex<()>,
@@ -236,7 +236,7 @@ pub fn write_listed<T: Pod>(
     Ok(())
 }
 
-/// Reads a listed thing from the bytes at `at` of a peer's directory by `get(offset, buffer)`. `Ok(None)`: nothing is listed.
+/// Reads the entry at offset `at` of a peer's directory by `get(offset, buffer)`. `Ok(None)`: the entry is not listed.
 pub fn read_listed<T: Listed>(
     at: usize,
     mut get: impl FnMut(usize, &mut [u8]) -> Result<()>,
@@ -244,17 +244,17 @@ pub fn read_listed<T: Listed>(
     let mut entry = T::zeroed();
     let (mut before, mut after) = (0u32, 0u32);
     for _ in 0..WRITING {
-        // One get may bring its bytes in any order: the sequence number is read by itself before and after.
+        // A get may write its bytes in any order. So separate gets read the sequence number before and after.
         get(at, bytemuck::bytes_of_mut(&mut before))?;
         get(at, bytemuck::bytes_of_mut(&mut entry))?;
         get(at, bytemuck::bytes_of_mut(&mut after))?;
         if before == after && after.is_multiple_of(2) {
             return Ok(entry.listed().then_some(entry));
         }
-        // The owner is writing: a few dozen nanoseconds, unless it has just lost its core.
+        // The owner is writing. That takes a few dozen nanoseconds, unless the owner has just lost its core.
         std::thread::yield_now();
     }
-    // It died while it was writing.
+    // The owner has died during a write.
     Err(Error::PeerDead)
 }
 

@@ -1,4 +1,4 @@
-//! What a rank reads of another one's memory, and what another one has written to its own: directories, and arenas of groups.
+//! Fuzzing of memory that another rank writes: directories, and arenas of groups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::{Deadline, Engine, Error, Result};
 const RANKS: u32 = 2;
 const NAME: [u64; 2] = [5, 6];
 const LEN: usize = 128;
-/// Shorter, and not aligned.
+/// Short and unaligned.
 const ODD: usize = 101;
 
 type Told = Arc<Mutex<BTreeMap<(u32, String), Vec<u8>>>>;
 
-/// A rank of a job within this process.
+/// A rank of a job in this process.
 struct Played {
     rank: u32,
     told: Told,
@@ -80,15 +80,15 @@ impl Bootstrap for Played {
     }
 }
 
-/// Two ranks. The second one has listed memory, and notification words for it.
+/// Two ranks. The second one lists memory and notification words.
 struct Ranks {
     worlds: [Arc<World>; 2],
-    /// Of the second one: data, words, and what has no place in a directory.
+    /// The second rank's data, words, and a short unaligned region.
     _regions: [Region; 3],
     own: Region,
 }
 
-/// The worlds of two ranks within this process.
+/// The worlds of two ranks in this process.
 pub(crate) fn worlds(net: LoopbackNet) -> Result<[Arc<World>; 2]> {
     let (net, told) = (Arc::new(net), Told::default());
     let world = |rank| {
@@ -112,7 +112,7 @@ impl Ranks {
             engine.allocate(LEN, Rights::FULL)?,
             engine.allocate(LEN, Rights::FULL)?,
             // SAFETY:
-            // - so many bytes, which outlive the ranks.
+            // - `len` bytes, which outlive the ranks.
             unsafe { engine.register(odd, len, Rights::FULL) }?,
         ];
         let [data, words, odd] = regions.each_ref().map(Region::key);
@@ -123,7 +123,7 @@ impl Ranks {
         }
         let own = worlds[0].engine().allocate(LEN, Rights::FULL)?;
         // SAFETY:
-        // - the region that was just made.
+        // - the region above, with this length.
         unsafe { own.base().write_bytes(0xff, LEN) };
         Ok(Ranks {
             own,
@@ -141,7 +141,7 @@ impl Ranks {
         Ok([first, second])
     }
 
-    /// Uses what the second one has listed under a number.
+    /// Uses the entry `id` of the second rank.
     fn use_region(&self, id: usize) -> Result<()> {
         let world = &self.worlds[0];
         let endpoint = world.engine().endpoint(4)?;
@@ -154,7 +154,7 @@ impl Ranks {
                 let notice = Notice { slot, value: 3 };
                 let local = self.own.local(0, 8)?;
                 // SAFETY:
-                // - memory of the own region, which outlives the endpoint.
+                // - memory of the region `own`, which outlives the endpoint.
                 unsafe {
                     let _ = endpoint.fast_path().put_notify(local, data, 8, notice);
                     let _ = endpoint.put_notify(local, data, 8, notice, Flags::empty(), 0);
@@ -177,7 +177,7 @@ fn write(region: (*mut u8, usize), mut rest: &[u8]) {
         let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
         for (byte, at) in written.iter().zip(at..room) {
             // SAFETY:
-            // - in the region, which this thread alone uses.
+            // - in the region, which only this thread uses.
             unsafe { base.wrapping_add(at).write_volatile(*byte) };
         }
     }
@@ -187,7 +187,7 @@ fn record((base, _): (*mut u8, usize), at: usize, len: usize) -> Vec<u8> {
     let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
     bytes.push(len as u8);
     // SAFETY:
-    // - in the region, which this thread alone uses.
+    // - in the region, which only this thread uses.
     bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
     bytes
 }
@@ -197,7 +197,7 @@ fn all_of(region: &Region) -> (*mut u8, usize) {
     (ptr, region.len())
 }
 
-/// What the directory of another rank says.
+/// The directory of another rank.
 pub(crate) fn directory(bytes: &[u8]) {
     let mut odd = Fenced::new(ODD);
     let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
@@ -228,7 +228,7 @@ pub(crate) fn directories() -> Vec<Vec<u8>> {
     let all = all_of(ranks.worlds[1].directory().region());
     let seen = visibility_word(0, 0, RANKS as usize);
     let known = incarnation_word(0, RANKS as usize);
-    // The second entry in the first one's place, too.
+    // The second entry, moved to the first place.
     let mut moved = record(all, region_entry(1), 252);
     moved[..2].fill(0);
     let entry = record(all, region_entry(0), 252);
@@ -241,12 +241,12 @@ pub(crate) fn directories() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What another member has written to the arena of a group.
+/// The bytes that another member has written to a group's arena.
 pub(crate) fn arena(bytes: &[u8]) {
     written(bytes, LoopbackNet::default());
 }
 
-/// The same where the group will connect gates of the network, by names that members write there.
+/// As [`arena`], on a network with gates. Members write the names of their gates to the arena.
 pub(crate) fn circuit(bytes: &[u8]) {
     written(bytes, LoopbackNet::with_gates());
 }
@@ -255,7 +255,7 @@ fn written(bytes: &[u8], net: LoopbackNet) {
     let mut odd = Fenced::new(ODD);
     let ranks = Ranks::new(&mut odd, net).expect("ranks");
     let [here, there] = ranks.form().expect("both are there");
-    // The second one is ahead in some, and behind in others.
+    // The second rank is ahead in some operations, and behind in others.
     let _ = there.barrier(Deadline::Now);
     let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut either, Deadline::Now);
     write(here.memory(), bytes);
@@ -291,7 +291,7 @@ pub(crate) fn arenas() -> Vec<Vec<u8>> {
     pieces(&here)
 }
 
-/// Arenas of a group whose members have told each other their gates.
+/// Arenas of a group with members that know the names of all gates.
 pub(crate) fn circuits() -> Vec<Vec<u8>> {
     let mut odd = Fenced::new(ODD);
     let ranks = Ranks::new(&mut odd, LoopbackNet::with_gates()).expect("ranks");
@@ -304,7 +304,7 @@ pub(crate) fn circuits() -> Vec<Vec<u8>> {
     pieces(&here)
 }
 
-/// All of its arena, 1 KiB at a time.
+/// The whole arena, 1 KiB at a time.
 fn pieces(group: &Group) -> Vec<Vec<u8>> {
     let all @ (_, len) = group.memory();
     let places: Vec<usize> = (0..len).step_by(128).collect();

@@ -1,4 +1,4 @@
-//! What a process has imported from the others: their regions by number, and the arenas of groups.
+//! Imports of a process: regions of other ranks by number, and arenas of groups.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -20,32 +20,31 @@ use crate::{Deadline, Error, Result};
 const GROUPS_AT_ONCE: usize = 16;
 const _: () = assert!(GROUP_PLACES.is_multiple_of(GROUPS_AT_ONCE));
 
-/// A pair of regions that a peer has listed under a number.
+/// Two regions that a peer lists under a number.
 #[derive(Debug, Clone)]
 pub struct Imported {
     /// The data.
     pub data: RemoteRegion,
-    /// The notification words that belong to it.
+    /// The notification words of the data.
     pub notices: RemoteRegion,
 }
 
 type ImportTable = [AtomicPtr<Imported>; REGION_IDS];
 
-/// What has been imported so far, by rank and number. A rank that is never talked to costs a pointer. Interfaces keep a clone at
-/// hand: the way to a region is a chain of loads, and each link counts on the fast path.
+/// The imported regions by rank and number. An unused rank costs a pointer. Interfaces keep a clone: each load on the way to a region counts on the fast path.
 #[derive(Clone)]
 pub struct Imports(Arc<[AtomicPtr<ImportTable>]>);
 
 impl Imports {
-    /// Nothing yet, of so many ranks.
+    /// No imports of `ranks` ranks.
     pub(super) fn of(ranks: usize) -> Self {
         Imports((0..ranks).map(|_| AtomicPtr::new(null_mut())).collect())
     }
 
-    /// What `rank` has listed under `id`, if it has been imported. The world that gave the imports must still be there.
+    /// The imported entry `id` of `rank`, if there is one.
     ///
     /// # Safety
-    /// The result is used in one [call](Call), which has begun, and the world is alive for as long.
+    /// The caller uses the result only in one [call](Call), which has begun. The world lives as long.
     #[inline(always)]
     pub unsafe fn get(&self, rank: u32, id: usize) -> Option<&Imported> {
         let table = self.0.get(rank as usize)?.load(Ordering::Acquire);
@@ -53,14 +52,14 @@ impl Imports {
             return None;
         }
         // SAFETY:
-        // - tables are freed with the world only, and imports not before the call is over in which they were found; `id` is in range.
+        // - tables live as long as the world. An import lives until all calls that may have found it have ended. `id` is in range.
         unsafe { (*table)[id].load(Ordering::Acquire).as_ref() }
     }
 }
 
 impl World {
-    /// What `rank` has listed under `id` and shown to this process. After the first time: two loads.
-    /// Errors: [`Error::StaleRegion`] if there is nothing; those of [`World::import`].
+    /// The entry `id` of `rank`, which must show it to this process. An earlier import costs two loads. Errors: [`Error::StaleRegion`] if there is no entry; as
+    /// [`World::import`].
     #[inline]
     pub fn imported<'a>(
         &'a self,
@@ -77,14 +76,13 @@ impl World {
         }
     }
 
-    /// What has been imported, to be kept at hand.
+    /// The imports, for a caller that keeps them.
     pub fn imports(&self) -> Imports {
         self.imports.clone()
     }
 
-    /// Forgets what was known of `id` at `rank` and looks again: after [`Error::StaleRegion`], since the owner may have listed
-    /// something new. Errors: [`Error::Timeout`] where the rank has to answer, over a network, and has not: the next call goes on with what
-    /// it has been asked for.
+    /// Imports the entry `id` of `rank`, in place of an earlier import. After [`Error::StaleRegion`] the owner may have a new one. Errors: [`Error::Timeout`]
+    /// if the rank must answer over a network and has not; the next call continues the request.
     #[cold]
     pub fn import<'a>(
         &'a self,
@@ -104,22 +102,22 @@ impl World {
         let old = self.table(rank)[id].swap(fresh, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY:
-            // - came from Box::into_raw above, and the swap gave it to this thread alone.
+            // - from Box::into_raw above. Only this thread has got it from the swap.
             let old = unsafe { Box::from_raw(old) };
             self.retire(old, 1);
         }
         if self.incarnation_of(rank) != incarnation {
-            // Of the process before: nobody may find it any more.
+            // The import belongs to the previous process, so no thread may find it.
             let gone = self.forget(rank).into_iter();
             gone.for_each(|one| self.retire(one, 1));
             return Err(Error::RankDead(rank));
         }
         // SAFETY:
-        // - just made; kept until the call is over.
+        // - made above. It lives until the call has ended.
         Ok(unsafe { &*fresh })
     }
 
-    /// Errors: [`Error::StaleRegion`]: it lists nothing for this process.
+    /// Errors: [`Error::StaleRegion`]: there is no entry for this process.
     fn find_region(
         &self,
         look: &mut Look,
@@ -155,10 +153,10 @@ impl World {
         })
     }
 
-    /// From now on nothing is found that has been imported from `rank`; to be [retired](World::retire), where memory may be released.
+    /// Takes all imports from `rank` out of use. The caller [retires](World::retire) them where memory may be released.
     pub fn forget(&self, rank: u32) -> Vec<Box<dyn Send>> {
         // SAFETY:
-        // - null, or a table, which is freed with the world only.
+        // - null, or a table, which lives as long as the world.
         let table = unsafe {
             self.imports.0[rank as usize]
                 .load(Ordering::Acquire)
@@ -168,7 +166,7 @@ impl World {
         let taken = places.filter_map(|place| {
             let old = place.swap(null_mut(), Ordering::AcqRel);
             // SAFETY:
-            // - came from Box::into_raw in `import`, and the swap gave it to this thread alone.
+            // - from Box::into_raw in `import`. Only this thread has got it from the swap.
             (!old.is_null()).then(|| unsafe { Box::from_raw(old) } as Box<dyn Send>)
         });
         taken.collect()
@@ -179,7 +177,7 @@ impl World {
         let table = place.load(Ordering::Acquire);
         if !table.is_null() {
             // SAFETY:
-            // - leaked until the world is dropped.
+            // - lives as long as the world.
             return unsafe { &*table };
         }
         let fresh = Box::into_raw(Box::new(std::array::from_fn(
@@ -187,11 +185,11 @@ impl World {
         )));
         match place.compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY:
-            // - just made, and leaked until the world is dropped.
+            // - made above. It lives as long as the world.
             Ok(_) => unsafe { &*fresh },
             Err(other) => {
                 // SAFETY:
-                // - `fresh` has not been shared; `other` is the table that won.
+                // - no other thread has seen `fresh`. `other` is the table in use.
                 unsafe {
                     drop(Box::from_raw(fresh));
                     &*other
@@ -200,7 +198,7 @@ impl World {
         }
     }
 
-    /// The arena that `rank` has listed for the group `name`, if it has. The deadline is as for [`World::import`].
+    /// The arena that `rank` lists for the group `name`, if any. Deadline and errors as for [`World::import`].
     pub fn find_group(
         &self,
         rank: u32,
@@ -230,7 +228,7 @@ impl World {
                 bytemuck::cast_slice_mut(&mut seen),
                 deadline,
             )?;
-            // The lowest free place is taken first: those behind one that has never been used have not been, either.
+            // A group takes the lowest free entry. So the entries behind an unused one are unused too.
             let used = seen.iter().take_while(|entry| entry.was_used()).count();
             for nth in (0..used).filter(|nth| seen[*nth].may_be(name)) {
                 let entry: Option<GroupEntry> =
@@ -253,16 +251,16 @@ impl World {
 }
 
 impl Imports {
-    /// What has been imported goes with the world.
+    /// Frees all imports, at the end of the world.
     pub(super) fn free(&self) {
         for place in &*self.0 {
-            // A clone of the imports that outlives the world finds nothing.
+            // A clone that outlives the world finds no imports.
             let table = place.swap(null_mut(), Ordering::AcqRel);
             if table.is_null() {
                 continue;
             }
             // SAFETY:
-            // - tables and imports came from Box::into_raw, and nobody else has a reference to the world any more.
+            // - tables and imports are from Box::into_raw. No reference to the world is left.
             unsafe {
                 for import in &*table {
                     let import = import.load(Ordering::Acquire);

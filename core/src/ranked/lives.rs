@@ -1,4 +1,4 @@
-//! What a process knows of the lives of the others.
+//! The known states of the other ranks.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::job::RankState;
 use crate::transport::Life;
 use crate::{Deadline, Error, Result, trace, waits};
 
-/// How often, at most, the lives of peers are looked at by system calls; more rarely where many look at many.
+/// Minimum time between two looks at peers by system calls. It grows with the number of ranks.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_EACH: Duration = Duration::from_micros(100);
 const LOOK_LATEST: Duration = Duration::from_millis(500);
-/// How long a wait for somebody who has left properly goes on: what it did before it left may still be on its way.
+/// Time that a wait for a rank continues after the rank has left. Operations from before its leave may be in flight.
 const GRACE: Duration = Duration::from_secs(1);
-/// Added for each rank of the job: where many ranks share few cores, a barrier still passes on notices after the first ranks have left.
+/// Added for each rank of the job. If many ranks share few cores, a barrier passes on notices after the first ranks have left.
 const GRACE_EACH: Duration = Duration::from_millis(50);
 
 /// See [`World::some_rank_is_dead`].
@@ -28,10 +28,10 @@ const LEFT: u8 = 1;
 const DEAD: u8 = 2;
 
 impl World {
-    /// Looks at the lives of the ranks: at what the launcher has seen, and (now and then, or if `thoroughly`) at the processes.
+    /// Looks at the launcher's reports and at the connected processes. Does nothing if there is no new death and the last look is recent, unless `thoroughly`.
     pub(super) fn look(&self, thoroughly: bool) {
         let deaths = self.job.deaths();
-        // The states that are read next are not older than the count.
+        // The states that are read below are not older than this count.
         fence(Ordering::Acquire);
         let news = self.deaths_seen.swap(deaths, Ordering::AcqRel) != deaths;
         if !news && !thoroughly {
@@ -47,14 +47,14 @@ impl World {
         let bootstrap = self.job.bootstrap();
         bootstrap.look();
         if !bootstrap.launcher_lives() {
-            // Without its launcher a job has nobody who ends it: as under mpirun, its processes go too.
+            // Without its launcher no process ends the job. So this process ends, as under mpirun.
             tracing::error!("the launcher has ended: so does this process");
             let _ = rustix::process::kill_process(
                 rustix::process::getpid(),
                 rustix::process::Signal::TERM,
             );
         }
-        // Counted before the states are read: what changes meanwhile is seen the next time.
+        // Read before the states: the next look sees later changes.
         let changes = bootstrap.changes();
         let changed = self.changes_seen.load(Ordering::Acquire) != changes;
         for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
@@ -72,7 +72,7 @@ impl World {
             return;
         }
         let seen = connection.map_or(Life::Alive, Connection::life);
-        // The state is that of the process that is there now.
+        // The launcher's state is of the current process of the rank.
         let told = match self.check_incarnation(rank) {
             Ok(()) => self.job.bootstrap().state(rank).ok(),
             Err(_) => Some(RankState::Dead),
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// What is known of a rank's life.
+    /// The known state of a rank.
     pub fn life(&self, rank: u32) -> Life {
         match self
             .lives
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// Looks at the life of one rank now.
+    /// Looks at all ranks now, and returns the state of `rank`.
     pub fn lives_now(&self, rank: u32) -> Life {
         self.look(true);
         self.life(rank)
@@ -142,12 +142,12 @@ impl World {
             seen.then_some(())
         };
         let soon = Deadline::after(NEWS_OF_DEATH);
-        // A timeout: the program knows the death already.
+        // A timeout means that the program already knows the death.
         let _ = self.engine.wait_for(soon, &mut || Ok(()), seen);
     }
 
-    /// The lives of all ranks, by rank, with each death that an operation has met. From now on the deaths among them end no wait for "anyone" any more: the
-    /// program knows.
+    /// The states of all ranks, by rank. They include each death that an operation has met. The program knows these deaths now, so they end no further wait for
+    /// any rank.
     pub fn lives(&self) -> Vec<Life> {
         self.await_suspect();
         self.look(true);
@@ -163,7 +163,7 @@ impl World {
         (0..self.size()).map(told).collect()
     }
 
-    /// Looks at the lives of the ranks if the launcher has seen another one die. Asks only what costs nothing.
+    /// Looks at the ranks if the launcher has reported another death. It makes no system call without a report.
     #[inline]
     pub fn look_at_news(&self) {
         if self.job.deaths() != self.deaths_seen.load(Ordering::Relaxed) {
@@ -171,8 +171,8 @@ impl World {
         }
     }
 
-    /// Repeats `attempt`, which waits for `rank` and goes on where it has timed out, until the deadline, and looks at lives between: not every network tells
-    /// of deaths. Errors: those of `attempt`; [`Error::RankDead`] once that has died.
+    /// Repeats `attempt` until the deadline, and looks at the ranks between. Not each network reports deaths. `attempt` waits for `rank`, and continues after a
+    /// timeout. Errors: as `attempt`; [`Error::RankDead`] if the rank has died.
     pub(super) fn while_they_live<T>(
         &self,
         rank: u32,
@@ -192,7 +192,8 @@ impl World {
         }
     }
 
-    /// For waits that the network ends once a death has been [declared](Connection::declare_dead): not every one tells of deaths. Looks, and gives no errors.
+    /// For waits that the network ends after a death is [declared](Connection::declare_dead). Not each network reports deaths, so this looks at the ranks. It
+    /// returns no error.
     pub fn watch_lives(&self) -> impl FnMut() -> Result<()> {
         || {
             self.look(false);
@@ -200,7 +201,7 @@ impl World {
         }
     }
 
-    /// For waits that anyone could end: errors if a rank has died and the program has not been told by [`World::lives`].
+    /// For waits that any rank could end. Errors: a rank has died, and [`World::lives`] has not shown it to the program.
     pub fn check_anyone(&self) -> Result<()> {
         self.look(false);
         if self.deaths.load(Ordering::Acquire) == self.acknowledged.load(Ordering::Acquire) {
@@ -213,8 +214,8 @@ impl World {
         Err(Error::RankDead(dead.unwrap_or_default() as u32))
     }
 
-    /// For waits that anyone else could end: errors as [`World::check_anyone`], and if all others have left a while ago; another process may take the place
-    /// of one that has died. `since`: as for [`World::check_ranks`].
+    /// For waits that any other rank could end. Errors: as [`World::check_anyone`]; all others have left, some time ago. Another process may replace a dead
+    /// one, so dead ranks count as company. `since`: as for [`World::check_ranks`].
     pub fn check_company(&self, since: &mut Option<Instant>) -> Result<()> {
         self.check_anyone()?;
         let mut others = (0..self.size()).filter(|rank| *rank != self.rank());
@@ -227,8 +228,8 @@ impl World {
         self.check_ranks(&[first], since)
     }
 
-    /// For waits that need each of `ranks`: errors if one has died, or has left a while ago. `since`: when the wait began to
-    /// notice (start with `None`).
+    /// For waits that need each of `ranks`. Errors: a rank has died, or has left some time ago. `since`: time of the first look that found a leave; start with
+    /// `None`.
     pub fn check_ranks(&self, ranks: &[u32], since: &mut Option<Instant>) -> Result<()> {
         waits::needs(ranks);
         self.look(false);

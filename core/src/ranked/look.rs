@@ -1,4 +1,4 @@
-//! Looks into peers' directories, which a deadline may end before all has been read: the next call goes on with what the peer has been asked for.
+//! Resumable looks into peers' directories. A deadline may end a look; the next call continues the peer's request.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use crate::awaited::Awaited;
 use crate::op::Remote;
 use crate::{Deadline, Error, Result};
 
-/// What is looked for in a directory.
+/// The object of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Sought {
-    /// What is listed under a number.
+    /// The region entry with this number.
     Region(usize),
     /// A member's arena.
     Group([u64; 2]),
-    /// Which process of a rank the owner knows.
+    /// The incarnation that the owner knows.
     Welcome,
 }
 
-/// Of which process's directory, and what.
+/// Rank, incarnation, and object of the look.
 type Key = (u32, u32, Sought);
 
-/// A look: what it reads, one after the other. Who goes on with it begins anew, and is given again what has been read.
+/// A look: the results of its reads, in order. A resumed look starts again, and gets the earlier results.
 #[derive(Default)]
 pub(super) struct Look {
     read: Vec<Box<[u8]>>,
@@ -48,13 +48,13 @@ impl Look {
     }
 }
 
-/// Looks that have run into their deadlines.
+/// Looks that have timed out.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<HashMap<Key, Look>>);
 
 impl World {
-    /// Looks for something in the directory of `rank`, by `run`, which reads the same where it is given the same. `None`, and
-    /// [`Error::StaleRegion`]: there is nothing. Errors: [`Error::Timeout`]: call again.
+    /// Looks into the directory of `rank` by `run`. With the same input, `run` must make the same reads. `None` and [`Error::StaleRegion`]: the object is not
+    /// listed. Errors: [`Error::Timeout`]: call again.
     pub(super) fn look_for<T>(
         &self,
         rank: u32,
@@ -73,7 +73,7 @@ impl World {
                     self.looks.0.lock().insert(key, look);
                     return Err(Error::Timeout);
                 }
-                // That it was not there some time ago says nothing. A rank that has just answered gets the time to do so again.
+                // An old negative result proves nothing, so the look starts again. The rank has just answered, and gets time for another answer.
                 Ok(None) | Err(Error::StaleRegion) if old => {
                     (look, old) = (Look::default(), false);
                     deadline = deadline.not_before(super::world::ANSWER);
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Reads at `offset` of the directory of `rank`, for a look.
+    /// Reads at `offset` of the directory of `rank`.
     pub(super) fn read(
         &self,
         look: &mut Look,
@@ -109,7 +109,7 @@ impl World {
         Ok(())
     }
 
-    /// What was looked for at the process that `rank` was is of no use any more.
+    /// Drops the unfinished looks at an earlier process of `rank`.
     pub(super) fn forget_looks(&self, rank: u32) {
         self.looks.0.lock().retain(|(of, ..), _| *of != rank);
     }

@@ -1,4 +1,4 @@
-//! Processes with ranks: who they are, and collectives among them.
+//! Ranks: their processes, memory and states, and their collective operations.
 
 pub mod central;
 pub mod directory;

@@ -1,7 +1,7 @@
-//! Processes that take the place of dead ones, as the others see them.
+//! Replacement of dead processes, as other ranks see it.
 //!
-//! A death is never covered up: operations with the rank fail until this process has been [told](World::lives) that it is dead, and has then
-//! [welcomed](World::welcome) the process that is there now. A group remains that of the processes that have formed it.
+//! The library never hides a death. Operations with the rank fail until the program knows the death ([`World::lives`]) and then [welcomes](World::welcome) the
+//! new process. A group keeps the processes that have formed it.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::world::{PeerPlace, World};
 use crate::{Deadline, Error, Result, trace};
 
 impl World {
-    /// Which process of `rank` this one knows: how many had the rank before. For the own rank, how many had it before this one.
+    /// The incarnation of `rank` that this process knows: the number of earlier processes with this rank. For the own rank: the actual number.
     pub fn incarnation_of(&self, rank: u32) -> u32 {
         if rank == self.rank() {
             return self.job().bootstrap().incarnation();
@@ -32,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// Those who are there when the ranks meet are known, whoever was before them.
+    /// Knows the processes that are present when the ranks meet. Earlier processes of the ranks do not count.
     pub(super) fn know_who_is_there(&self) -> Result<()> {
         let bootstrap = self.job().bootstrap();
         self.directory()
@@ -47,7 +47,7 @@ impl World {
         Ok(())
     }
 
-    /// The process that is there now, if this one has been told that the rank was dead.
+    /// The incarnation of the new process, if the program knows that the rank was dead.
     fn replacement(&self, rank: u32) -> Option<u32> {
         let bootstrap = self.job().bootstrap();
         let shown = self.shown.get(rank as usize)?.load(Ordering::Acquire);
@@ -56,8 +56,8 @@ impl World {
         (shown && present > self.incarnation_of(rank) && lives()).then_some(present)
     }
 
-    /// Ranks that this process has been told to be dead, and that other processes have become since. What is known of the old ones goes
-    /// first; then they can be [welcomed](World::welcome).
+    /// Ranks with a new process, after the program has seen the old one's death. The caller drops its data of the old process, and then
+    /// [welcomes](World::welcome) the new one.
     pub fn returned(&self) -> Vec<u32> {
         let others = (0..self.size()).filter(|rank| *rank != self.rank());
         others
@@ -70,10 +70,10 @@ impl World {
         rank != self.rank() && self.replacement(rank).is_some()
     }
 
-    /// From now on `rank` is the process that is there now. What has been imported from the one before is released.
+    /// Uses the new process as `rank`. Releases the imports from the old one.
     ///
     /// # Errors
-    /// [`Error::RankDead`]: it is not one of the [returned](World::returned), or no more.
+    /// [`Error::RankDead`]: `rank` is not, or no longer, one of the [returned](World::returned).
     pub fn welcome(&self, rank: u32) -> Result<()> {
         let incarnation = self.replacement(rank).ok_or(Error::RankDead(rank))?;
         for one in self.forget(rank) {
@@ -94,7 +94,7 @@ impl World {
             .store(incarnation, Ordering::Release);
         self.shown[rank as usize].store(false, Ordering::Release);
         self.lives[rank as usize].store(HEALTHY, Ordering::Release);
-        // That death is over.
+        // The death is no longer suspected.
         let (suspect, order) = (rank + 1, Ordering::AcqRel);
         let _ = (self.suspect).compare_exchange(suspect, 0, order, Ordering::Relaxed);
         drop(place);
@@ -110,7 +110,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until `rank` knows this process, if another one had its rank before: what it still has of that one must go first.
+    /// Waits until `rank` knows this process, if it replaces another one. `rank` must first drop its data of the old process.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::RankDead`].
@@ -135,7 +135,7 @@ impl World {
         )
     }
 
-    /// [`World::check_ranks`] for the processes that were `ranks` when they had these `incarnations`.
+    /// [`World::check_ranks`] for the processes that had `ranks` with these `incarnations`.
     pub fn check_processes(
         &self,
         ranks: &[u32],
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// One of the ranks that is another process now.
+    /// A rank with a new process.
     pub(super) fn first_replaced(&self, ranks: &[u32], incarnations: &[u32]) -> Option<u32> {
         let mut pairs = ranks.iter().zip(incarnations);
         let found = pairs.find(|(rank, incarnation)| self.incarnation_of(**rank) != **incarnation);

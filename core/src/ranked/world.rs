@@ -1,4 +1,4 @@
-//! Processes with ranks: how a rank finds another one's memory, and what it knows of the others' lives.
+//! A rank's view of its job: it finds the memory of other ranks, and knows their states.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 use std::time::{Duration, Instant};
@@ -20,53 +20,52 @@ use crate::region::{Region, RemoteRegion};
 use crate::transport::Life;
 use crate::{Deadline, Endpoint, Error, Result, log};
 
-/// How long a rank that has just answered has for it to answer again, whatever the deadline.
+/// Minimum time for another answer of a rank that has just answered, despite the deadline.
 pub(super) const ANSWER: Duration = Duration::from_secs(1);
-/// How long an end may go unnoticed here once the memory has gone.
+/// Longest time between the loss of a process's memory and the report of its death here.
 pub(super) const NEWS_OF_DEATH: Duration = Duration::from_secs(1);
 
-/// What this process knows of a rank that it talks to.
+/// State of a rank that this process talks to.
 #[derive(Default)]
 pub(super) struct PeerPlace {
-    /// Of which process the rest is.
+    /// The process that the other fields belong to.
     pub incarnation: u32,
     pub connection: Option<Connection>,
     pub directory: Option<RemoteRegion>,
 }
 
-/// One rank's view of its job.
+/// A rank's view of its job.
 pub struct World {
     pub(super) engine: Engine,
     pub(super) job: Job,
     pub(super) life_cycle: u32,
-    /// Counted among those of this process.
+    /// [`JOINED`] counts it.
     joined: bool,
     directory: Directory,
-    /// Where ranks of other hosts ask this process to end.
+    /// Ranks of other hosts ask this process to end here.
     _interrupts: Option<Region>,
-    /// A rank that is never talked to costs a pointer here, too.
+    /// An unused rank costs a pointer.
     peers: Box<[OnceBox<Mutex<PeerPlace>>]>,
     pub(super) lives: Box<[AtomicU8]>,
-    /// Ranks that the program has been told to be dead.
+    /// Ranks with a death that the program knows.
     pub(super) shown: Box<[AtomicBool]>,
     pub(super) imports: Imports,
-    /// The library's own traffic.
+    /// Endpoint of the library's own operations.
     service: Endpoint,
-    /// What calls may still be reading.
+    /// Objects that calls may still read.
     limbo: Limbo,
     pub(super) deaths_seen: AtomicU32,
     pub(super) changes_seen: AtomicU32,
-    /// Deaths known, and how many of them the program has been told.
+    /// Number of known deaths, and the number of them that the program knows.
     pub(super) deaths: AtomicU32,
     pub(super) acknowledged: AtomicU32,
-    /// An operation has met a death: that of the rank less one, or of some rank ([`SOME_RANK`]). 0: none.
+    /// The rank + 1 of a death that an operation has met, or `SOME_RANK`. 0: none.
     pub(super) suspect: AtomicU32,
     pub(super) last_look: Mutex<Instant>,
-    /// In directories.
     pub(super) looks: Looks,
 }
 
-/// The worlds of this process: how many there have been, and how many it has not left.
+/// The worlds of this process: life cycles so far, and worlds that have not left.
 struct Joined {
     life_cycles: u32,
     active: u32,
@@ -78,12 +77,12 @@ static JOINED: Mutex<Joined> = Mutex::new(Joined {
 });
 
 impl World {
-    /// [`World::new`] as this process's next life cycle. Interfaces that one program uses have a world each, and begin in the same
-    /// order at all ranks.
+    /// [`World::new`] as the next life cycle of this process. Each interface of a program has its own world. All ranks must open the interfaces in the same
+    /// order.
     pub fn join(engine: Engine, job: Job) -> Result<Self> {
         let mut joined = JOINED.lock();
         let life_cycle = (joined.life_cycles + 1).max(job.bootstrap().first_cycle());
-        // Where it fails nothing was told to anybody: the next try is the same life cycle.
+        // A failed call does not count: the next try has the same life cycle.
         let mut world = World::new(engine, job, life_cycle)?;
         joined.life_cycles = life_cycle;
         joined.active += 1;
@@ -91,8 +90,7 @@ impl World {
         Ok(world)
     }
 
-    /// Publishes this process; [`World::meet`] then waits for the others. `life_cycle` numbers the initialisations of this
-    /// process from 1.
+    /// Publishes this process. [`World::meet`] then waits for the others. `life_cycle`: number of the initialisation, from 1 on.
     pub fn new(engine: Engine, job: Job, life_cycle: u32) -> Result<Self> {
         let ranks = job.size() as usize;
         engine.set_crowded(job.crowded(job.size()));
@@ -125,19 +123,19 @@ impl World {
         })
     }
 
-    /// Tells the other ranks a region under a name of at most 20 bytes; call it before [`World::meet`], so that they find it after
-    /// theirs. For what every rank has from the beginning; what comes and goes is listed in the [directory](World::directory).
+    /// Publishes a region under a name of at most 20 bytes. Call it before [`World::meet`], so that all ranks find it after that call. It is for regions that
+    /// each rank has from the beginning. The [directory](World::directory) lists others.
     pub fn publish_region(&self, name: &str, key: &RegionKey) -> Result<()> {
         self.job.publish(name, self.life_cycle, key.as_bytes())
     }
 
-    /// The region that `rank` has told under `name`. Errors: [`Error::InvalidArgument`], [`Error::Timeout`] if it has told none,
-    /// [`Error::RankDead`], [`Error::Unreachable`].
+    /// The region that `rank` has published under `name`. Errors: [`Error::InvalidArgument`], [`Error::Timeout`] if it has published none, [`Error::RankDead`],
+    /// [`Error::Unreachable`].
     pub fn published_region(&self, rank: u32, name: &str) -> Result<RemoteRegion> {
         self.published_region_within(rank, name, Deadline::Never)
     }
 
-    /// As [`World::published_region`]; [`Error::Timeout`] also where the rank has to answer, and has not: call again.
+    /// As [`World::published_region`]. Errors: also [`Error::Timeout`] if the rank must answer and has not; call again.
     pub fn published_region_within(
         &self,
         rank: u32,
@@ -152,8 +150,8 @@ impl World {
         imported.map_err(|e| self.blame(rank, e))
     }
 
-    /// Waits until every rank of the job has published itself; a process that takes the place of a dead one does not wait for the dead.
-    /// Errors: [`Error::Timeout`] (call again), [`Error::RankDead`].
+    /// Waits until each rank of the job has published itself. A process that replaces a dead one does not wait for dead ranks. Errors: [`Error::Timeout`] (call
+    /// again), [`Error::RankDead`].
     pub fn meet(&self, deadline: Deadline) -> Result<()> {
         self.job.fence(self.life_cycle, deadline)?;
         self.know_who_is_there()
@@ -182,13 +180,13 @@ impl World {
         self.peers.len() as u32
     }
 
-    /// Makes sure that `rank` can be communicated with; whatever needs a rank does so by itself, when it needs it first.
-    /// Errors: [`Error::InvalidArgument`], [`Error::RankDead`] also for one that has left, [`Error::Unreachable`].
+    /// Connects to `rank`. Other calls connect by themselves, at the first use. Errors: [`Error::InvalidArgument`], [`Error::RankDead`] also after the rank has
+    /// left, [`Error::Unreachable`].
     pub fn connect(&self, rank: u32) -> Result<Connection> {
         self.connect_within(rank, Deadline::Never)
     }
 
-    /// As [`World::connect`]; [`Error::Timeout`] where the rank has to answer, and has not: call again.
+    /// As [`World::connect`]. Errors: also [`Error::Timeout`] if the rank must answer and has not; call again.
     pub fn connect_within(&self, rank: u32, deadline: Deadline) -> Result<Connection> {
         let place = self.place(rank)?;
         let incarnation = self.incarnation_of(rank);
@@ -199,7 +197,7 @@ impl World {
             return Ok(connection.clone());
         }
         let address = self.fetch_bundle(rank, "address")?;
-        // Not under the lock: who can wait for ever would hold up who cannot.
+        // Not under the lock: a caller without a deadline would delay a caller with one.
         let new = self.while_they_live(rank, deadline, |until| {
             self.engine.connect_within(&address, until)
         });
@@ -230,7 +228,7 @@ impl World {
         place.lock().connection.clone()
     }
 
-    /// Other ranks that this one has connected to so far. Each costs a mapping and a descriptor, so they are few where ranks are many.
+    /// Number of other ranks that this process has connected to. Each costs a mapping and a descriptor, so large jobs must keep them few.
     pub fn connections(&self) -> u32 {
         let others = (0..self.size()).filter(|rank| *rank != self.rank());
         others
@@ -240,12 +238,12 @@ impl World {
 
     fn fetch_bundle(&self, rank: u32, what: &str) -> Result<Address> {
         let bytes = self.job.fetch(rank, what, self.life_cycle, Deadline::Now)?;
-        // It may be what the next process has published.
+        // A replacement may have published it.
         self.check_incarnation(rank)?;
         Bundle::from_bytes(&bytes)
     }
 
-    /// A peer that has gone is named by its rank.
+    /// Names the rank in the error of a peer that has gone.
     pub fn blame(&self, rank: u32, error: Error) -> Error {
         if error == Error::PeerDead {
             self.look(true);
@@ -255,7 +253,7 @@ impl World {
         }
     }
 
-    /// Names one of `ranks` that has gone, for an error that does not say whose memory went: memory goes only with its process.
+    /// Finds one of `ranks` that has gone, for an error without a rank. Memory lives as long as its process.
     #[cold]
     pub fn name_the_gone(&self, ranks: impl Iterator<Item = u32> + Clone, error: Error) -> Error {
         if !matches!(error, Error::PeerDead | Error::StaleRegion) {
@@ -267,7 +265,7 @@ impl World {
                 .clone()
                 .find(|rank| *rank != self.rank() && self.life(*rank) != Life::Alive)
         };
-        // Another process may have seen the end before this one can.
+        // Another process may have seen the death earlier.
         let deadline = Deadline::after(NEWS_OF_DEATH);
         let found = self.engine.wait_for(deadline, &mut || Ok(()), gone);
         found.map_or(error, Error::RankDead)
@@ -307,32 +305,31 @@ impl World {
         read_listed(offset, |at, into| self.read(look, rank, at, into, deadline))
     }
 
-    /// The own directory.
+    /// The directory of this process.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// A [call](Call) begins that may read what other threads take out of use.
+    /// Begins a [call](Call). It may read objects that other threads take out of use.
     #[inline(always)]
     pub fn call(&self) -> Call {
         Call::begin(|| self.look_around())
     }
 
-    /// Looks at the lives of the ranks, for what has counted operations for that.
+    /// Looks at the states of the ranks. Callers count operations, and call it from time to time.
     #[cold]
     pub fn look_around(&self) {
         self.look(false);
     }
 
-    /// Frees something that nobody finds any more, when the calls that may be reading it are over. `weight`: its share of what is worth a
-    /// look at them.
+    /// Frees an object that no thread can find any more, after the calls that may read it. `weight`: its share of a batch, which is freed together.
     pub fn retire(&self, what: Box<dyn Send>, weight: usize) {
         self.limbo.retire(what, weight);
     }
 
     pub(super) fn gone_or_stale(&self, rank: u32, error: Error) -> Error {
         if error == Error::StaleRegion {
-            // A directory goes only with its process.
+            // A directory lives as long as its process.
             self.look(true);
             if self.life(rank) == Life::Dead {
                 return Error::RankDead(rank);
@@ -341,7 +338,7 @@ impl World {
         self.blame(rank, error)
     }
 
-    /// Leaves the job properly. The world is of no further use.
+    /// Leaves the job. The world must not be used afterwards.
     pub fn leave(&self) -> Result<()> {
         self.engine.leave();
         if self.joined {

@@ -1,4 +1,4 @@
-//! Serving peers, and taking what they answer: by turns that never wait. Whoever drives does both; who waits takes answers.
+//! Serves peers and takes their answers, in turns that never wait. The driver does both. Waiting threads take answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,28 +8,28 @@ use super::home::Home;
 use super::link::Link;
 use crate::driver::Driven;
 
-/// The most guests who have not said who they are.
+/// Maximum of guests that have not sent a greeting.
 const STRANGERS: usize = 512;
 
-/// A stream to a peer, and what has come from there in part.
+/// A stream to a peer, and the received bytes of its next answer.
 struct Host {
     link: Arc<Link>,
     incoming: Vec<u8>,
     blocked: bool,
 }
 
-/// What a turn works on.
+/// State of the turns.
 #[derive(Default)]
 pub(super) struct Agent {
-    /// In the order in which they have come.
+    /// In order of arrival.
     guests: Vec<Guest>,
     hosts: Vec<Host>,
-    /// There is no room for another guest: who begins a stream waits.
+    /// There is no room for another guest: a peer that begins a stream waits.
     full: bool,
 }
 
 impl Agent {
-    /// Takes what has been answered, and serves what may be served by anybody. Runs nobody's code, so that it may be called whatever the caller holds.
+    /// Takes answers, and serves the requests that any thread may serve. It runs no code of the user, so the caller may hold any lock.
     pub fn take_answers(&mut self, home: &Home) {
         self.meet_new_hosts(home);
         let news = home.network().progress(false, false);
@@ -55,7 +55,7 @@ impl Agent {
         }
     }
 
-    /// Does what there is to do. `looks`: and looks whether peers are there.
+    /// Does all work that is due. `looks`: also looks whether the peers are alive.
     pub fn turn(&mut self, home: &Home, looks: bool) {
         let alone = !home.is_left_to_others();
         if home.network().progress(true, alone).ended {
@@ -79,21 +79,20 @@ impl Agent {
         self.hear_hosts(home, looks);
         let held_back = !self.guests.iter().all(Guest::is_served);
         if held_back || alone && !home.network().may_rest() {
-            // What is held back goes on without an event.
+            // No event reports this work.
             home.wake();
         }
-        // Who waits here has the time to serve what comes next, without being woken for it.
+        // A waiting thread may wait for the change. It can also serve the next requests, without another wake.
         if home.releases.have_changed() || home.is_serving() {
             home.registered().bell().ring_if_heard();
         }
     }
 
-    /// Whether everything that peers are told has left.
+    /// Whether all bytes to guests have left.
     pub fn has_sent_all(&self) -> bool {
         self.guests.iter().all(Guest::has_all)
     }
 
-    /// Ends all streams.
     pub fn part(&mut self, home: &Home) {
         self.meet_new_hosts(home);
         self.guests.drain(..).for_each(|guest| guest.part());
@@ -127,7 +126,7 @@ impl Agent {
             }
         };
         if full {
-            // There may be room at the next look; until then who waits would have one turn follow the other.
+            // A later look accepts again. Until then a waiting peer would cause turn after turn.
             home.watch_silence();
         }
         if self.full != full {
@@ -136,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Who says nothing must not keep others out: those who came first go, all where there is no room.
+    /// Silent peers must not keep others out. The oldest go; if there is no room, all go.
     fn dismiss_strangers(&mut self) {
         let there = self
             .guests
@@ -172,7 +171,7 @@ impl Agent {
     }
 
     fn hear_hosts(&mut self, home: &Home, looks: bool) {
-        // From now on the network says when there is room.
+        // Below, full streams ask for an event when they have room.
         if home.has_unsent.load(Ordering::Relaxed) {
             home.has_unsent.store(false, Ordering::SeqCst);
         }

@@ -1,4 +1,4 @@
-//! Operations as requests: what is known of them here is checked here.
+//! Operations of a channel as requests. Checks that need no peer happen here.
 
 use super::issue::{Put, Requests, bytes};
 use super::landing::Landing;
@@ -119,7 +119,7 @@ impl Channel for Requests {
         self.home.check_local(result, if fetch { len } else { 0 })?;
         let used = |wanted: bool| if wanted { len } else { 0 };
         // SAFETY:
-        // - where the operation reads them there are `count` elements (the caller's word); they are copied before this returns.
+        // - contract of `Channel::atomic`: `count` elements are valid at each pointer that the operation reads. They are copied before this call returns.
         let (operand, compare) = unsafe {
             (
                 bytes(request.operand, used(op != AtomicOp::Read)),
@@ -182,7 +182,7 @@ impl Channel for Requests {
         let put = Carried {
             to: place(dst.region, dst.offset),
             // SAFETY:
-            // - valid by the caller's word; the request is written, or copied, before this returns.
+            // - contract of `Channel::put_deliver`: valid in this call. The request is written or copied before it returns.
             bytes: unsafe { bytes(src.ptr, len) },
             flags,
         };

@@ -1,4 +1,4 @@
-//! The ends of operations, between whoever learns of them and whoever polls.
+//! Completions. The thread that ends an operation hands them to the thread that polls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -12,55 +12,54 @@ use super::network::After;
 use crate::op::Completion;
 use crate::{Error, Result};
 
-/// Those of one channel. No call locks or waits.
+/// The completions of one channel. No call waits. Only calls for gathered operations lock.
 pub struct Completions {
-    /// With the peer, and how many that are gathered end like that.
+    /// The peer, the completion, and the number of gathered operations that it stands for.
     ended: SegQueue<(u32, Completion, Option<u32>)>,
-    /// Peers that have gathered operations.
+    /// Peers with gathered operations.
     gathered: Mutex<Vec<u32>>,
     gathering: AtomicUsize,
-    /// Posted, and not reported.
+    /// Operations that are posted and not reported.
     pending: AtomicUsize,
-    /// By the peers' indices: the first 8, the next 16, the next 32, ...
+    /// Indexed by peer: the first 8, the next 16, the next 32, ...
     peers: [OnceBox<Box<[OfPeer]>>; PARTS],
-    /// The most that may be pending to one peer.
+    /// Maximum of pending operations to a peer.
     depth: usize,
 }
 
-/// Peers have indices of 32 bits.
+/// Indices of peers have 32 bits.
 const PARTS: usize = 30;
 const FIRST: usize = 8;
 
-/// Operations to one peer.
+/// Operations to a peer.
 #[derive(Default)]
 struct OfPeer {
     pending: AtomicUsize,
-    /// Those whose bytes have not come.
+    /// Reads that wait for their data.
     reads: AtomicU32,
-    /// Those that have not been answered.
+    /// Requests without an answer.
     requests: AtomicU32,
-    /// The network's own.
+    /// The network's own operations in progress.
     own: AtomicU32,
-    /// Of what is posted, and not reported, that which is gathered; the rest are [`pending`](OfPeer::pending).
+    /// Gathered operations that are posted and not reported. [`pending`](OfPeer::pending) counts the others.
     many: AtomicUsize,
     gathered: Mutex<Gathered>,
 }
 
-/// Operations of the network's own that have left, of which no end is told: one that comes after them all, and ends when they are visible, is asked
-/// for when somebody polls.
+/// Unsignaled operations of a network, which have left. A later operation confirms them when all are visible. A poll requests it.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// The stream to the peer, and by which number it knows them.
+    /// The stream to the peer, and their number there.
     pub of: Option<(Arc<Link>, u64)>,
-    /// By which the network knows the peer.
+    /// The network's name of the peer.
     pub to: u64,
-    /// How many.
+    /// Number of the operations.
     pub count: u32,
-    /// Of each of them.
+    /// Context of each operation.
     pub context: u64,
 }
 
-/// How an operation is carried out, and whether it writes what the operation's caller reads.
+/// Whether the network executes an operation itself, and whether the operation writes to the caller's memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     pub own: bool,
@@ -75,7 +74,7 @@ impl OfPeer {
 }
 
 impl Completions {
-    /// Of a channel that may have so many operations to a peer pending.
+    /// Completions of a channel that allows `depth` pending operations to a peer.
     pub fn new(depth: usize) -> Self {
         Completions {
             ended: SegQueue::new(),
@@ -98,7 +97,7 @@ impl Completions {
         &peers[at - len]
     }
 
-    /// An operation is posted. Errors: [`Error::NotNow`].
+    /// Counts a posted operation. Errors: [`Error::NotNow`].
     pub fn begin(&self, peer: u32) -> Result<()> {
         let more = |pending| (pending < self.depth).then_some(pending + 1);
         let pending = &self.of(peer).pending;
@@ -109,7 +108,7 @@ impl Completions {
         Ok(())
     }
 
-    /// One that is gathered is posted, so many of which may be pending. Errors: [`Error::NotNow`].
+    /// Counts a posted gathered operation, of which `most` may be pending. Errors: [`Error::NotNow`].
     pub(super) fn begin_gathered(&self, peer: u32, most: usize) -> Result<()> {
         let many = &self.of(peer).many;
         if many.fetch_add(1, Ordering::AcqRel) >= most {
@@ -120,33 +119,33 @@ impl Completions {
         Ok(())
     }
 
-    /// So many that are gathered were not posted after all, or have been reported.
+    /// Takes `count` gathered operations back: they have been reported, or were not posted.
     pub(super) fn take_back_gathered(&self, peer: u32, count: usize) {
         self.of(peer).many.fetch_sub(count, Ordering::AcqRel);
         self.pending.fetch_sub(count, Ordering::AcqRel);
     }
 
-    /// It was not posted after all, or has been reported.
+    /// Takes an operation back: it has been reported, or was not posted.
     pub fn take_back(&self, peer: u32) {
         self.of(peer).pending.fetch_sub(1, Ordering::AcqRel);
         self.pending.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// One that has begun leaves.
+    /// An operation leaves.
     pub(super) fn leaves(&self, peer: u32, kind: Kind) {
         for count in self.of(peer).counted(kind) {
             count.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// What it does has been done, or never will be.
+    /// An operation has taken effect, or never will.
     pub(super) fn is_done(&self, peer: u32, kind: Kind) {
         for count in self.of(peer).counted(kind) {
             count.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Whether earlier operations to the peer are under way that one has to come `after`.
+    /// Whether operations to the peer are in progress that an operation with this `after` must wait for.
     pub(super) fn hold_up(&self, peer: u32, after: After) -> bool {
         let of = self.of(peer);
         [
@@ -158,13 +157,13 @@ impl Completions {
         .any(|(what, count)| after.contains(what) && count.load(Ordering::SeqCst) > 0)
     }
 
-    /// It has ended.
+    /// Ends an operation.
     pub fn end(&self, peer: u32, context: u64, result: Result<()>) {
         self.ended
             .push((peer, Completion { context, result }, None));
     }
 
-    /// So many gathered ones have.
+    /// Ends `count` gathered operations.
     pub(super) fn end_gathered(&self, peer: u32, count: u32, context: u64, result: Result<()>) {
         if count == 0 {
             return;
@@ -174,19 +173,19 @@ impl Completions {
             .push((peer, Completion { context, result }, Some(count)));
     }
 
-    /// Those to the peer.
+    /// The gathered operations to the peer.
     pub(super) fn gathered(&self, peer: u32) -> MutexGuard<'_, Gathered> {
         self.of(peer).gathered.lock()
     }
 
-    /// The peer has some now.
+    /// Lists the peer: it has gathered operations.
     pub(super) fn gathers(&self, peer: u32) {
         let mut peers = self.gathered.lock();
         peers.push(peer);
         self.gathering.store(peers.len(), Ordering::Release);
     }
 
-    /// A peer that may have some, which is not listed any more.
+    /// Takes a peer off the list. It may have gathered operations.
     pub(super) fn next_gathering(&self) -> Option<u32> {
         if self.gathering.load(Ordering::Acquire) == 0 {
             return None;
@@ -197,19 +196,19 @@ impl Completions {
         peer
     }
 
-    /// Operations that have not been reported.
+    /// Number of operations that have not been reported.
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Reports those that have ended.
+    /// Reports the completions.
     pub fn report(&self, sink: &mut dyn FnMut(Completion)) {
         while let Some((peer, completion, count)) = self.ended.pop() {
             for _ in 1..count.unwrap_or(1) {
                 sink(completion.clone());
             }
             sink(completion);
-            // Only now: who sees that nothing is pending has been told everything.
+            // After the report: a caller that sees no pending operation has got all reports.
             match count {
                 None => self.take_back(peer),
                 Some(count) => self.take_back_gathered(peer, count as usize),

@@ -1,4 +1,4 @@
-//! Processes that have gone: who asks for one of them again is told at once.
+//! Departed processes: a new connection to one of them fails at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use super::greeting::SECRET;
 use crate::Error;
 use parking_lot::Mutex;
 
-/// So many are remembered: those that went last.
+/// Maximum of remembered processes: the last ones.
 const MOST: usize = 1024;
-/// A host that was silent is not tried again before that: it may come back.
+/// Time until a silent host is tried again. It may come back.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// Those of one process's peers, by their secrets, which nobody has after them.
+/// The departed peers of one process, by their secrets. Secrets are unique.
 #[derive(Default)]
 pub struct Departed(Mutex<VecDeque<Gone>>);
 
@@ -23,7 +23,7 @@ struct Gone {
 }
 
 impl Departed {
-    /// This one has ended, or, if it was only `silent`, is not to be asked for a while; and `why`.
+    /// Adds a process. `silent`: it did not answer, so it may be tried again later. `why`: the error for new connections.
     pub fn add(&self, secret: [u8; SECRET], silent: bool, why: Error) {
         let mut all = self.0.lock();
         all.retain(|gone| gone.secret != secret);
@@ -34,7 +34,7 @@ impl Departed {
         all.push_back(Gone { secret, until, why });
     }
 
-    /// Why it is not to be asked, if it is one of them.
+    /// The error for a connection to this process. `None`: it may be tried.
     pub fn why(&self, secret: &[u8; SECRET]) -> Option<Error> {
         let all = self.0.lock();
         let found = all.iter().rev().find(|gone| gone.secret == *secret);
@@ -43,7 +43,7 @@ impl Departed {
         Some(gone.why.clone())
     }
 
-    /// Whether it has ended, and was not only silent.
+    /// Whether the process has ended. Silence is no proof of that.
     pub fn has_ended(&self, secret: &[u8; SECRET]) -> bool {
         let all = self.0.lock();
         let mut ended = all.iter().filter(|gone| gone.until.is_none());

@@ -1,29 +1,29 @@
-//! What goes ahead of each frame: which request it is or answers, and what must come before it.
+//! Envelopes of frames: the number of a request or answer, and the order of a request.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::Result;
 use crate::agent::wire::{self, Malformed};
 
-/// Ahead of a request.
+/// Precedes a request.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Envelope {
-    /// By which its answer names it, from 1 on; 0 where there is none.
+    /// Number that the answer repeats, from 1 on. 0: no answer.
     pub number: u64,
-    /// The channel that it was posted to: what is ordered comes after all earlier ones of that. 0: to none.
+    /// The channel of the operation. An ordered request comes after all earlier ones of its channel. 0: none.
     pub channel: u32,
-    /// 1: it is ordered.
+    /// 1: the request is ordered.
     pub ordered: u32,
 }
 
-/// Ahead of an answer: the request's number; 0 for what nobody has asked.
+/// Precedes an answer: the number of the request. 0: there was no request.
 pub type Answered = u64;
 
-/// What is ahead, the message, and how many bytes they take.
+/// The envelope, the message, and the length of both in bytes.
 pub type Framed<'a, H> = (H, &'a [u8], usize);
 
-/// The first frame of a stream whose frames have an `H` ahead; `None` while it has not come whole.
+/// The first frame of a stream with envelopes of type `H`. `None`: it is not complete yet.
 pub fn first<H: Pod>(bytes: &[u8]) -> Result<Option<Framed<'_, H>>, Malformed> {
     let Some((head, rest)) = bytes.split_at_checked(size_of::<H>()) else {
         return Ok(None);
@@ -35,7 +35,7 @@ pub fn first<H: Pod>(bytes: &[u8]) -> Result<Option<Framed<'_, H>>, Malformed> {
     }))
 }
 
-/// Appends what goes ahead, and the frame that `encode` appends. Errors: those of `encode`; then nothing is appended.
+/// Appends the envelope, and the frame that `encode` appends. Errors: as `encode`; the bytes are unchanged then.
 pub fn frame<H: Pod>(
     into: &mut Vec<u8>,
     head: H,

@@ -1,6 +1,6 @@
-//! What channels over streams hand on as it is.
+//! Calls that channels over streams forward.
 
-/// Inside `impl Channel`, of a channel that has `requests`: what these carry out, whatever the network does by itself.
+/// For an `impl Channel` with a field `requests`: forwards the calls that requests execute on each network.
 #[macro_export]
 macro_rules! carried_out_by_requests {
     () => {
@@ -34,7 +34,7 @@ macro_rules! carried_out_by_requests {
         ) -> $crate::Result<$crate::Outcome> {
             let requests = &self.requests;
             // SAFETY:
-            // - the caller's word.
+            // - contract of `Channel::put_deliver`: the bytes at `src` are valid.
             unsafe { requests.put_deliver(src, dst, len, inbox, record, flags, context) }
         }
 

@@ -1,4 +1,4 @@
-//! What comes by streams: from a guest who asks, from a stranger, and from a peer that answers.
+//! Fuzzing of the bytes that a guest, a peer without a greeting, or an answering peer sends.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const KNOWN: [u8; SECRET] = [7; SECRET];
 const LEN: usize = 4096;
 const PLACES: usize = 4;
 
-/// A network that reaches nobody.
+/// A network without peers.
 struct Nowhere;
 
 impl Network for Nowhere {
@@ -47,11 +47,11 @@ impl Network for Nowhere {
     }
 }
 
-/// A stream that brings pieces, and then ends; it takes whatever it is given.
+/// A stream that delivers pieces and then ends. It takes all bytes it is given.
 struct Pieces(Mutex<Vec<Vec<u8>>>);
 
 impl Pieces {
-    /// In three pieces, the lengths of which the first byte says.
+    /// Three pieces. The first byte gives their lengths.
     fn of(bytes: &[u8]) -> Arc<Self> {
         let cut = bytes.first().map_or(0, |first| usize::from(*first));
         let (first, rest) = bytes.split_at(cut.min(bytes.len()));
@@ -74,7 +74,7 @@ impl Stream for Pieces {
     fn end(&self) {}
 }
 
-/// Gives back what it gets.
+/// Replies with the message.
 struct Echo;
 
 impl Handler for Echo {
@@ -104,7 +104,7 @@ fn serve(bytes: &[u8], known: bool) {
         ),
     ];
     // SAFETY:
-    // - as long as its layout says, and nobody else's.
+    // - the memory is as long as the layout needs, and has no other user.
     unsafe { inbox::initialise(memories[3].0.base(), PLACES) }.expect("aligned");
     for (memory, rights) in &mut memories {
         let (base, len) = (memory.base(), memory.len());
@@ -124,12 +124,12 @@ fn serve(bytes: &[u8], known: bool) {
     memories.iter_mut().for_each(|(memory, _)| memory.check());
 }
 
-/// What somebody asks who has greeted.
+/// Requests of a peer that has sent a greeting.
 pub(crate) fn guest(bytes: &[u8]) {
     serve(bytes, true);
 }
 
-/// The same with the greeting.
+/// As [`guest`], with the greeting.
 pub(crate) fn stranger(bytes: &[u8]) {
     serve(bytes, false);
 }
@@ -244,7 +244,7 @@ pub(crate) fn strangers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What a peer answers who has been asked for each kind of thing.
+/// Answers of a peer to one request of each kind.
 pub(crate) fn answers(bytes: &[u8]) {
     let home = Home::open(Arc::new(Nowhere), None).expect("descriptors");
     let mut into = [Fenced::new(64), Fenced::new(16)];
@@ -265,7 +265,7 @@ pub(crate) fn answers(bytes: &[u8]) {
             flags: Flags::LINES,
         }),
         // SAFETY:
-        // - there as long as the link.
+        // - valid as long as the link.
         Some(Landing::Reply(unsafe { Reply::new(reply, 16) })),
         Some(Landing::Told(told.clone())),
         None,

@@ -1,4 +1,4 @@
-//! Operations of a network's own that end together: each costs the network one call, and one that comes after many of them says that all have ended.
+//! Unsignaled operations of a network. Each costs the network one call; a later operation confirms all of them.
 
 use std::sync::atomic::Ordering;
 
@@ -11,9 +11,8 @@ use super::registration::{Imported, imported};
 use crate::region::RemoteRegion;
 use crate::{Error, Result};
 
-/// Those to one peer that may be pending. They take nothing but their numbers.
+/// Maximum of pending gathered operations to a peer. They use no memory beside their count.
 const MOST: usize = 4096;
-/// How they are carried out.
 const KIND: Kind = Kind {
     own: true,
     reads: false,
@@ -21,7 +20,7 @@ const KIND: Kind = Kind {
 
 impl Drop for Issue {
     fn drop(&mut self) {
-        // Nobody asks for them any more.
+        // These operations have no user any more.
         while let Some(peer) = self.completions().next_gathering() {
             if let Some((link, number)) = std::mem::take(&mut *self.completions().gathered(peer)).of
             {
@@ -32,10 +31,10 @@ impl Drop for Issue {
 }
 
 impl Issue {
-    /// Posts a write of the network's own to the peer that it knows by `to`. `post` does it; the bytes are taken in the call, and nobody tells its end: it is
-    /// [gathered](crate::op::Flags::GATHERED). Such writes of a channel to a peer are visible there in order, and what the peer is asked comes after them. `None`: it
-    /// has to wait, or others are gathered with another context, and is to be posted like others. Gives how many there are now; when they are [enough](Issue::enough) somebody should
-    /// [ask](Issue::ask_for_gathered) for their end. Errors: as for [`post_own`](Issue::post_own).
+    /// Posts an unsignaled write of the network's own, by `post`, to the peer with the network's name `to`. `post` takes the bytes; the write is
+    /// [gathered](crate::op::Flags::GATHERED). Such writes of a channel to a peer become visible in order, and before later requests. Returns the number of
+    /// gathered writes. The caller [asks](Issue::ask_for_gathered) for their completion when they are [enough](Issue::enough). `None`: the write has to wait,
+    /// or the gathered writes have another context; post it as an own operation. Errors: as for [`post_own`](Issue::post_own).
     pub fn gather(
         &self,
         region: &RemoteRegion,
@@ -72,7 +71,7 @@ impl Issue {
     ) -> Result<Option<u32>> {
         let (completions, link) = (self.completions(), &imported.link);
         link.check()?;
-        // Held until it has left: what is asked for meanwhile would not come after it.
+        // The lock is held until the operation has left: a confirmation posted meanwhile would not cover it.
         let mut gathered = completions.gathered(peer);
         if imported.current.load(Ordering::Acquire) == 0 {
             return Err(Error::StaleRegion);
@@ -115,30 +114,30 @@ impl Issue {
         Ok(Some(count))
     }
 
-    /// See [`gather`](Issue::gather).
+    /// Number of gathered writes at which the caller asks for their completion.
     pub fn enough(&self) -> u32 {
         self.most_gathered
     }
 
-    /// Asks for the ends of all that are gathered: what `acknowledge` gives for a peer ends when those are visible there that were posted before it.
+    /// Asks for the completion of all gathered writes. `acknowledge` makes the operation for a peer. It must end when all earlier writes are visible there.
     pub fn ask_for_gathered<O: Own>(&self, acknowledge: impl Fn(u64) -> O) {
         while let Some(peer) = self.completions().next_gathering() {
             if !self.ask_for_those_to(peer, &acknowledge) {
-                // When there is room.
+                // Another call asks again.
                 self.completions().gathers(peer);
                 break;
             }
         }
     }
 
-    /// False: there is no room for that now.
+    /// False: the network has no room now.
     fn ask_for_those_to<O: Own>(&self, peer: u32, acknowledge: impl Fn(u64) -> O) -> bool {
         let mut gathered = self.completions().gathered(peer);
         let Some((link, number)) = gathered.of.take() else {
             return true;
         };
         if !link.ends_with(number, Ends::Gathered(gathered.count)) {
-            // The stream has ended; whoever closes it ends them, too.
+            // The stream has ended. The thread that closes it ends the writes too.
             gathered.of = Some((link, number));
             return true;
         }
@@ -152,7 +151,7 @@ impl Issue {
                 gathered.of = Some((link, number));
                 return false;
             }
-            // They have ended meanwhile.
+            // The close has ended them.
             Err(Error::NotNow) => gathered.count = 0,
             Err(error) => {
                 gathered.count = 0;

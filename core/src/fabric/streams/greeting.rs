@@ -1,21 +1,21 @@
-//! What is said first on a stream: only those are served who have the address of the process, and with it its secret.
+//! The first bytes of a stream. Only peers with the address of the process are served: the address contains its secret.
 
 use crate::{Error, Result};
 
-/// Bytes of a secret.
+/// Length of a secret in bytes.
 pub const SECRET: usize = 16;
-/// The most bytes of an address, and as many as it takes in a greeting, filled with zeros.
+/// Maximum length of an address in bytes. A greeting contains the address, padded with zeros to this length.
 pub const ADDRESS: usize = 96;
-/// What is spoken on streams, the requests of the agent included: it goes up with each change.
+/// Version of the protocol on streams, including the agent's requests. Each change increments it.
 pub const VERSION: u8 = b'3';
 const MAGIC: [u8; 8] = [b'u', b'n', b'i', b'p', b'g', b'a', b's', VERSION];
-/// Bytes of a greeting.
+/// Length of a greeting in bytes.
 pub const HELLO: usize = MAGIC.len() + SECRET + ADDRESS;
 
-/// The address of a process, filled with zeros.
+/// The address of a process, padded with zeros.
 pub type Who = [u8; ADDRESS];
 
-/// What is sent first to whoever has this secret, by who listens at `own` himself.
+/// The greeting to the process with this secret, from the process that listens at `own`.
 pub fn greeting(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
     let mut bytes = [0; HELLO];
     let parts = [&MAGIC[..], secret, own];
@@ -25,23 +25,23 @@ pub fn greeting(secret: &[u8; SECRET], own: &[u8]) -> [u8; HELLO] {
     bytes
 }
 
-/// Where whoever sends this greeting listens; `None`: he does not know the secret.
+/// The listen address in a greeting. `None`: the secret is wrong.
 pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<Who> {
     let (said, own) = said.split_last_chunk::<ADDRESS>()?;
     let right = greeting(secret, &[]);
-    // In the same time, whatever is wrong.
+    // In constant time, so that the time reveals no byte.
     let wrong = said.iter().zip(&right).fold(0, |all, (a, b)| all | (a ^ b));
     (wrong == 0).then_some(*own)
 }
 
-/// The version that is spoken by whoever sends this greeting, if it is another one.
+/// The protocol version of the sender, if it differs.
 pub fn other_version(said: &[u8; HELLO]) -> Option<char> {
     let (version, name) = MAGIC.split_last()?;
     let theirs = said[name.len()];
     (said.starts_with(name) && theirs != *version).then_some(theirs.into())
 }
 
-/// An address as it stands in a greeting; something else where it is none.
+/// An address as in a greeting. A longer one is cut off.
 pub fn padded(address: &[u8]) -> Who {
     let mut bytes = [0; ADDRESS];
     for (byte, said) in bytes.iter_mut().zip(address) {
@@ -50,7 +50,7 @@ pub fn padded(address: &[u8]) -> Who {
     bytes
 }
 
-/// Bytes that nobody guesses: for secrets. Errors: [`Error::Os`].
+/// Unpredictable bytes for secrets. Errors: [`Error::Os`].
 pub fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

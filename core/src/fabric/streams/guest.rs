@@ -1,4 +1,4 @@
-//! Somebody who has begun a stream to this process, and is served.
+//! A peer that has begun a stream to this process, and is served.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,34 +12,33 @@ use super::outgoing::Outgoing;
 use crate::Error;
 use crate::agent::{Answer, Carried, Place, Request, wire};
 
-/// Who serves.
+/// The thread that serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
-    /// Who drives.
+    /// The progress thread, or a thread that drives in its place.
     Driver,
-    /// Who waits for something, and must not run anybody's code.
+    /// A thread that waits. It must not run code of the user.
     Waiter,
 }
 
-/// A guest.
 pub(super) struct Guest {
     stream: Arc<dyn Stream>,
-    /// Where he listens, who has said the secret.
+    /// The peer's listen address, once authenticated.
     known: Option<Who>,
     told_of_leave: bool,
-    /// What he has imported, and has not been told the end of.
+    /// Registrations that the peer has imported, and still considers valid.
     imported: HashSet<Place>,
-    /// What he has been told the end of, and may use still.
+    /// Ended registrations that the peer knows about, but may still use.
     released: HashSet<Place>,
     incoming: Vec<u8>,
-    /// Where requests wait, if they are not carried out as they come.
+    /// Keeps requests that are not executed on arrival.
     order: Option<Box<dyn Order>>,
-    /// Inboxes that had no room for a record, and channels: what is chained to that is refused, too.
+    /// Channels and inboxes with a last record that found no room. Records chained to it are refused too.
     refused: HashSet<(u32, Place)>,
     outgoing: Outgoing,
-    /// Somebody waits for some of that.
+    /// A thread of the peer may wait for an answer in `outgoing`.
     urgent: bool,
-    /// The end of a full stream is waited for.
+    /// The stream is full, and reports room.
     blocked: bool,
 }
 
@@ -64,12 +63,12 @@ impl Guest {
         self.known.is_none()
     }
 
-    /// Whether nothing is held back.
+    /// Whether no request is kept.
     pub fn is_served(&self) -> bool {
         self.order.as_ref().is_none_or(|order| order.is_empty())
     }
 
-    /// Whether he has been sent everything.
+    /// Whether all bytes to the peer have left.
     pub fn has_all(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -82,7 +81,7 @@ impl Guest {
         }
     }
 
-    /// A registration has ended. False: he does not know it.
+    /// Reports the end of a registration. False: the peer has not imported it.
     pub fn tell_of_release(&mut self, home: &Home, place: Place) -> bool {
         let knows = self.imported.remove(&place);
         if knows {
@@ -93,14 +92,14 @@ impl Guest {
         knows
     }
 
-    /// His part of a turn. False: he goes, and with him what he uses.
+    /// Serves the peer. False: the stream has ended, and the peer uses no registration any more.
     pub fn turn(&mut self, home: &Home, looks: bool, by: By) -> bool {
         let ended = self.stream.pull(&mut self.incoming).is_err();
         if by == By::Waiter && (ended || self.order.is_some() || self.known.is_none()) {
             home.wake();
             return true;
         }
-        // What came before the end counts.
+        // Bytes from before the end count.
         let sense = self.serve(home, ended, by);
         if sense.is_err() {
             tracing::warn!("a process has sent what no peer sends: its stream is closed");
@@ -123,7 +122,7 @@ impl Guest {
         stays
     }
 
-    /// Carries out what has come whole; all of it where that is the `last`. Errors: he makes no sense, or does not know the secret.
+    /// Executes the complete requests. `last`: kept requests too. Errors: the bytes are malformed, or the secret is wrong.
     fn serve(&mut self, home: &Home, last: bool, by: By) -> Result<(), wire::Malformed> {
         let incoming = std::mem::take(&mut self.incoming);
         let mut at = 0;
@@ -142,7 +141,7 @@ impl Guest {
         }
         let who = self.known.ok_or(wire::Malformed)?;
         if home.is_lost(&who) {
-            // It is as if nothing of it had come.
+            // As if the bytes had been lost.
             self.incoming.clear();
             return Ok(());
         }
@@ -177,7 +176,7 @@ impl Guest {
 
     fn carry_out(&mut self, home: &Home, head: &Envelope, request: &Request<'_>) {
         let answer = match request {
-            // What is told to have ended is the whole.
+            // A release names a whole region, so an import must do the same.
             Request::Import { place } if place.offset != 0 => failed(&Error::StaleRegion),
             Request::Deliver { first, .. } => self.deliver(home, (head.channel, *first), request),
             _ => serve_in_parts(home, request),
@@ -190,7 +189,7 @@ impl Guest {
         }
     }
 
-    /// A record and what is written before, in the order of its [chain](crate::op::Flags::CHAINED).
+    /// Delivers a record after its put, in the order of its [chain](crate::op::Flags::CHAINED).
     fn deliver(&mut self, home: &Home, chain: (u32, Place), request: &Request<'_>) -> Answer {
         if let Request::Deliver {
             put, chained: true, ..
@@ -222,17 +221,17 @@ impl Guest {
         let into = self.outgoing.bytes();
         let whole = envelope::frame(into, number, |into| answer.encode(into));
         if let Err(error) = whole {
-            // What was asked for is too long; the end of it is not.
+            // The answer is too long. The error fits.
             let _ = envelope::frame(into, number, |into| failed(&error).encode(into));
         }
     }
 
-    /// Sends what there is room for. Errors: the stream has ended.
+    /// Sends the bytes that there is room for. Errors: the stream has ended.
     fn push(&mut self, home: &Home) -> Result<(), Ended> {
         self.push_by(home, By::Driver)
     }
 
-    /// Who waits for something may be about to tell the guest something.
+    /// As [`push`](Guest::push). A waiting thread may send more to this peer soon, so its answers may leave with that, unless they are urgent.
     fn push_by(&mut self, home: &Home, by: By) -> Result<(), Ended> {
         if self.outgoing.is_empty() {
             return Ok(());
@@ -246,13 +245,13 @@ impl Guest {
         pushed
     }
 
-    /// The last that he sees of this process, whatever children of it have the stream, too.
+    /// Ends the stream, also in children of a fork.
     pub fn part(&self) {
         self.stream.end();
     }
 }
 
-/// Looks whether somebody is at the other end; and again later, if anything is on its way. `awaited`: something has to come from there.
+/// Looks whether the peer has gone. Asks for another look if bytes are in transit. `awaited`: this process needs an answer.
 pub(super) fn is_silent(stream: &dyn Stream, awaited: bool, home: &Home) -> bool {
     if awaited {
         stream.watch();
@@ -268,7 +267,7 @@ fn failed(error: &Error) -> Answer {
     Answer::Failed(error.into())
 }
 
-/// What keeps no lines writes from the end.
+/// Executes a request. A test network without [`Limits::lines`](crate::transport::Limits) gets its puts in parts, the last part first.
 fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
     let Request::Put {
         to,
@@ -290,7 +289,7 @@ fn serve_in_parts(home: &Home, request: &Request<'_>) -> Answer {
             to,
             bytes: &bytes[part],
             flags,
-            // With the part that comes last.
+            // With the part that is written last.
             notice: notice.filter(|_| first),
         });
         if let Answer::Failed(_) = answer {

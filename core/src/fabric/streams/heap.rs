@@ -1,4 +1,4 @@
-//! Memory that is allocated here.
+//! Memory that the transport allocates.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use crate::{Error, Result};
 
-/// Memory that was allocated here. It stays mapped as long as the transport lives; what is given back is given out again.
+/// Allocated memory. It stays mapped as long as the transport lives. Returned blocks are reused.
 #[derive(Default)]
 pub(super) struct Heap(Mutex<Blocks>);
 
@@ -27,7 +27,7 @@ impl Heap {
         if let Some(block) = blocks.free.get_mut(&whole).and_then(Vec::pop) {
             let block = std::ptr::with_exposed_provenance_mut::<u8>(block);
             // SAFETY:
-            // - a block of this length that nobody has.
+            // - a free block of this length, without a user.
             unsafe { block.write_bytes(0, whole) };
             return Ok(block);
         }
@@ -61,7 +61,7 @@ impl Drop for Heap {
     fn drop(&mut self) {
         for (block, len) in &self.0.get_mut().all {
             // SAFETY:
-            // - mapped by `take`; the transport, whose memory it is, is dropped.
+            // - mapped by `take`. The transport that owns the memory is dropped.
             let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(*block), *len) };
         }
     }

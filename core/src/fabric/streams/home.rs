@@ -66,14 +66,14 @@ pub struct Home {
     pub(super) has_unsent: AtomicBool,
     /// One for each peer, by the index in its regions.
     links: RwLock<Vec<Arc<Link>>>,
-    /// Channels whose late operations the agent sends.
+    /// Channels. The agent sends their late operations.
     issues: Mutex<Vec<Weak<Issue>>>,
     /// Number of channels with late operations.
     with_late: Arc<AtomicUsize>,
     channels: AtomicU32,
     /// Peers have released memory that operations may still use.
     forgets: AtomicBool,
-    /// Peers whose streams have been lost.
+    /// Peers with lost streams.
     lost: Mutex<HashSet<Who>>,
     /// A request of a peer was carried out, and no waiting thread knows.
     served: AtomicBool,
@@ -216,7 +216,7 @@ impl Home {
             None => links.push(link.clone()),
         }
         drop(links);
-        // Most streams are connected by now. The others send the greeting later, under a timer.
+        // Most streams are already connected. The others send the greeting later, under a timer.
         link.push();
         self.new_links.lock().push(link.clone());
         self.has_new_links.store(true, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The issue of operations: most become requests, and end with their answers.
+//! The issue of operations. Most become requests, and end with the answers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -16,22 +16,21 @@ use crate::op::{Flags, Local, Outcome};
 use crate::region::RemoteRegion;
 use crate::{Error, Result};
 
-/// Gathered operations of a channel to a peer whose ends nobody has asked for.
+/// Maximum of gathered operations of a channel to a peer before it asks for their completion.
 const GATHERED: usize = 64;
 
-/// A channel whose operations are requests. A stream keeps its order, so every operation is ordered at the target, unless it draws another order
-/// ([`Faults::order`](super::Faults::order)). What is ordered after a read waits here until what was read has come, and whatever is posted to that peer meanwhile
-/// behind it.
+/// A channel that turns operations into requests. A stream keeps its order, so all operations are ordered at the target, unless a test changes the order
+/// ([`Faults::order`](super::Faults::order)). An operation that is ordered after a read waits here for its data. Later operations to that peer wait behind it.
 pub struct Requests(Arc<Issue>);
 
-/// Of one channel, shared with the agent.
+/// State of a channel, shared with the agent.
 pub struct Issue {
     pub(super) home: Arc<Home>,
-    /// By which targets know it.
+    /// The channel's number at targets.
     id: u32,
     completions: Arc<Completions>,
     late: Queue,
-    /// The end of so many that are gathered is asked for.
+    /// Number of gathered operations at which the channel asks for their completion.
     pub(super) most_gathered: u32,
 }
 
@@ -45,7 +44,7 @@ pub(super) struct Put {
 }
 
 // SAFETY:
-// - the source is valid until the operation is complete, on any thread: the contract of the operation.
+// - contract of `Channel::put`: `src` is valid on each thread until completion.
 unsafe impl Send for Put {}
 
 impl Put {
@@ -53,7 +52,7 @@ impl Put {
         Request::Put {
             to: self.to,
             // SAFETY:
-            // - valid until the operation is complete (contract of the operation).
+            // - contract of `Channel::put`: `src` is valid until completion.
             bytes: unsafe { bytes(self.src.ptr, self.len) },
             flags: self.flags,
             notice: self.notice,
@@ -62,7 +61,7 @@ impl Put {
 }
 
 impl Requests {
-    /// A new one. Its network lets `depth` operations to a peer be under way.
+    /// A channel with at most `depth` pending operations to a peer.
     pub fn new(home: &Arc<Home>, depth: usize) -> Self {
         let issue = Arc::new(Issue {
             home: home.clone(),
@@ -84,15 +83,15 @@ impl Deref for Requests {
     }
 }
 
-/// What is posted, now or later.
+/// An operation that leaves now or later.
 trait Posting {
-    /// It leaves.
+    /// Sends it.
     fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()>;
-    /// As it is kept.
+    /// Makes it independent of the call.
     fn keep(self) -> Result<What>;
 }
 
-/// A request that is read in the call.
+/// A request with bytes that are only valid in the call.
 struct Asking<'a> {
     request: &'a Request<'a>,
     flags: Flags,
@@ -150,14 +149,15 @@ impl<O: Own + 'static> Posting for Posted<'_, O> {
 }
 
 impl Issue {
-    /// Their ends.
+    /// The channel's completions.
     pub fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
 
-    /// Posts an operation of the network's own to the owner of `region`, which has been checked. It leaves at once, and nothing is allocated, unless it has to
-    /// wait: `after` earlier ones of this channel to that peer, behind others that do, or for room in the network. `reads`: it writes what the caller reads. Errors: those of
-    /// [`Own::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also where it has waited; [`Error::NotNow`] beyond the channel's depth.
+    /// Posts an operation of the network's own to the owner of `region`. The caller has checked the region. The operation leaves at once, without an
+    /// allocation, unless it has to wait. It waits for earlier operations of this channel to that peer (`after`), behind operations that wait, and for room.
+    /// `reads`: it writes to the caller's memory. Errors: as [`Own::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also after a wait; [`Error::NotNow`]
+    /// beyond the channel's depth.
     pub fn post_own<O: Own + 'static>(
         &self,
         region: &RemoteRegion,
@@ -203,7 +203,7 @@ impl Issue {
         }
     }
 
-    /// What a request with these flags has to come after.
+    /// The condition on earlier operations for a request with these flags.
     fn waits_for(&self, flags: Flags) -> After {
         match flags.contains(Flags::ORDERED) {
             true => self.home.requests_wait_for(),
@@ -236,14 +236,14 @@ impl Issue {
         match posted {
             Ok(()) => Ok(Outcome::Pending),
             Err(error) => {
-                // What has not been asked is not pending.
+                // A refused operation is not pending.
                 self.completions.take_back(peer);
                 Err(error)
             }
         }
     }
 
-    /// `full`: the network has no room for it now.
+    /// `full`: the network has no room now.
     #[cold]
     fn keep_or_post(
         &self,
@@ -268,7 +268,7 @@ impl Issue {
             })?;
             match (kept, &mut posting) {
                 (true, _) => {
-                    // The peer may have to make room, and be silent.
+                    // The peer may have to make room, and may be dead.
                     if link.stream().watch() {
                         self.home.watch_silence();
                     }
@@ -284,18 +284,18 @@ impl Issue {
         Err(Error::NotNow)
     }
 
-    /// Whether an operation that its network carries out by itself, and which comes `after` earlier ones of this channel to that peer, has to wait: for them, or behind
-    /// what waits here.
+    /// Whether an operation that the network executes itself has to wait: for earlier operations of this channel to that peer (`after`), or behind operations
+    /// that wait here.
     pub fn is_behind(&self, region: &RemoteRegion, after: After) -> bool {
         self.has_late() || self.completions.hold_up(region.parts().peer, after)
     }
 
-    /// Takes what has come, for a thread that waits.
+    /// Takes answers, for a thread that waits.
     pub fn look(&self) {
         self.home.take_answers();
     }
 
-    /// Moves its network on, for a thread that finds no room.
+    /// Makes progress, for a thread that finds no room.
     pub fn make_room(&self) {
         self.home.take_answers_of_many();
     }
@@ -308,13 +308,13 @@ impl Issue {
         !after.is_empty() && (self.completions.hold_up(peer, after) || link.holds_up(after))
     }
 
-    /// Sends what has waited for others that have ended.
+    /// Sends late operations that no longer have to wait.
     pub(super) fn send_late(&self) {
         let held_up = |peer, late: &Late| self.is_held_up(&late.link, peer, late.after);
         self.late.send(|peer, late| self.send(peer, late), held_up);
     }
 
-    /// Errors: there is no room for it now.
+    /// Errors: the network has no room now.
     fn send(&self, peer: u32, late: Late) -> std::result::Result<(), Late> {
         let Late {
             link,
@@ -381,13 +381,13 @@ impl Issue {
             number,
         };
         match own.post(ticket) {
-            // What has ended meanwhile is reported.
+            // An operation that has ended meanwhile is reported.
             Err(error) if link.forget_own(number) => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Asks the peer for an operation that is pending already.
+    /// Sends the request of an operation that is already counted as pending.
     fn ask(
         &self,
         link: &Link,
@@ -421,7 +421,7 @@ impl Issue {
         }
     }
 
-    /// Whether this network moves so many bytes like that.
+    /// Whether the network supports this length with these flags. Errors: [`Error::Unsupported`].
     pub(super) fn check_limits(&self, len: usize, flags: Flags) -> Result<()> {
         let limits = self.home.limits();
         let inline = flags.contains(Flags::INLINE) && len > limits.inline;
@@ -434,12 +434,12 @@ impl Issue {
 }
 
 /// # Safety
-/// Null with no bytes, or `len` bytes at `ptr` are valid and stay as they are for `'a`.
+/// `len` is 0, or `len` bytes at `ptr` are valid and unchanged for `'a`.
 pub(super) unsafe fn bytes<'a>(ptr: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `len` bytes are valid and unchanged for `'a`.
     unsafe { std::slice::from_raw_parts(ptr, len) }
 }

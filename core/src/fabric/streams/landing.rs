@@ -1,4 +1,4 @@
-//! Where the bytes of answers go.
+//! Destinations of answers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::op::Reply;
 use crate::transport::LONGEST_MESSAGE;
 use crate::{Flags, Local, Result};
 
-/// Where an answer's bytes go.
+/// The destination of an answer's bytes.
 pub(super) enum Landing {
-    /// So many, to registered memory.
+    /// `len` bytes in registered memory.
     Read {
         into: Local,
         len: usize,
         flags: Flags,
     },
-    /// Those that the answer to a message has.
+    /// The reply to a message.
     Reply(Reply),
-    /// Those that the answer to an import has.
+    /// The answer to an import.
     Told(Arc<Mutex<Vec<u8>>>),
 }
 
 // SAFETY:
-// - the memory is valid until the operation is complete, on any thread: the contract of the operation.
+// - contract of the operation: the memory is valid on each thread until completion.
 unsafe impl Send for Landing {}
 
 impl Landing {
-    /// Whether it writes what the operation's caller reads.
+    /// Whether the answer's bytes go to the caller's memory.
     pub fn reads(&self) -> bool {
         match self {
             Landing::Read { .. } => true,
@@ -39,16 +39,16 @@ impl Landing {
         }
     }
 
-    /// The answer has these. Gives how the operation ends. Errors: nobody who has been asked that answers so.
+    /// Takes the bytes of an answer. Returns the result of the operation. Errors: the request has no answer of this length.
     pub fn land(self, bytes: &[u8], home: &Home) -> Result<Result<()>, wire::Malformed> {
         match self {
             Landing::Read { into, len, flags } if bytes.len() == len => {
-                // Registered until now, not only when it was asked for.
+                // The memory must still be registered.
                 let checked = home.check_local(into, len);
                 Ok(checked.map(|()| {
                     for part in parts(bytes.len(), home.writes_backwards()) {
                         // SAFETY:
-                        // - valid for `len` bytes until the operation is complete (contract of the operation).
+                        // - contract of `Channel::get` and `Channel::atomic`: valid for `len` bytes until completion.
                         unsafe {
                             let into = into.ptr.wrapping_add(part.start);
                             land(&bytes[part], into, flags);
@@ -69,8 +69,8 @@ impl Landing {
     }
 }
 
-/// How `len` bytes are written: whole, or in parts, the last one first, so that nobody relies on an order that is not promised. What may be
-/// a word is not torn.
+/// The parts of a write. `backwards`: several parts, the last one first, so that tests find code that relies on an order. A write of at most 8 bytes stays
+/// whole, since it may be a word.
 pub(super) fn parts(len: usize, backwards: bool) -> impl Iterator<Item = Range<usize>> {
     let part = match backwards && len > 8 {
         true => (len / 8).max(16),

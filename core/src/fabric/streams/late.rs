@@ -1,4 +1,4 @@
-//! Operations of a channel that wait for earlier ones to the same peer, and what is posted there meanwhile behind them.
+//! Late operations: they wait for earlier operations to the same peer, or behind late ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
@@ -16,14 +16,14 @@ use crate::Flags;
 
 /// An operation that waits.
 pub(super) struct Late {
-    /// Nobody else gets the peer's number meanwhile.
+    /// It keeps the peer's index in use.
     pub link: Awaited,
     pub what: What,
     pub after: After,
     pub context: u64,
 }
 
-/// The link of an operation that waits, which knows that.
+/// The link of a waiting operation, which counts it.
 pub(super) struct Awaited(Arc<Link>);
 
 impl Awaited {
@@ -48,25 +48,25 @@ impl Deref for Awaited {
 }
 
 pub(super) enum What {
-    /// A request's frame, and where what is answered goes.
+    /// The frame of a request, its flags, and the destination of the answer.
     Frame(Vec<u8>, Flags, Option<Landing>),
-    /// A put, whose source may be what is read.
+    /// A put. An earlier read may still write to its source.
     Put(Put),
-    /// The network's own on a region that is registered until the word says otherwise; whether it reads.
+    /// An operation of the network's own, whether it reads, and the validity of its region.
     Own(Box<dyn Own>, bool, Current),
 }
 
-/// Those of one channel, by peers; of those that have some.
+/// The late operations of a channel, by peer. Peers without late operations have no entry.
 pub(super) struct Queue {
     late: Mutex<BTreeMap<u32, VecDeque<Late>>>,
-    /// Peers that have some; also while one may get some.
+    /// Number of peers with late operations. [`keep`](Queue::keep) raises it before it decides.
     peers: AtomicUsize,
-    /// Channels of the process that have such peers.
+    /// Number of channels of the process with such peers.
     channels: Arc<AtomicUsize>,
 }
 
 impl Queue {
-    /// Of a channel of the process that counts in `channels` which have some, or may get some.
+    /// `channels`: counts the channels of the process with late operations.
     pub fn new(channels: &Arc<AtomicUsize>) -> Self {
         Queue {
             late: Mutex::default(),
@@ -75,7 +75,7 @@ impl Queue {
         }
     }
 
-    /// For who has the lock: so many peers have some.
+    /// Sets the number of peers. The caller holds the lock.
     fn count(&self, peers: usize) {
         let before = self.peers.load(Ordering::Relaxed);
         if before == 0 && peers > 0 {
@@ -87,12 +87,12 @@ impl Queue {
         }
     }
 
-    /// Whether there are none, and none is being sent.
+    /// Whether there are no late operations. An operation that is being sent counts.
     pub fn is_empty(&self) -> bool {
         self.peers.load(Ordering::Acquire) == 0
     }
 
-    /// Keeps what `keep` gives if others of that peer wait, or if it is `held_up`. False: it may leave.
+    /// Keeps the operation if others of that peer wait, or if it is `held_up`. False: it may leave.
     pub fn keep(
         &self,
         peer: u32,
@@ -100,7 +100,7 @@ impl Queue {
         keep: impl FnOnce() -> crate::Result<Late>,
     ) -> crate::Result<bool> {
         let mut late = self.late.lock();
-        // Who ends what holds it up looks for late ones afterwards.
+        // A thread that ends an obstacle looks for late operations afterwards. The count comes before the check: one of both threads sees the other.
         self.count(late.len() + 1);
         fence(Ordering::SeqCst);
         let kept = match late.contains_key(&peer) || held_up() {
@@ -114,7 +114,7 @@ impl Queue {
         kept
     }
 
-    /// Sends those that wait no more; whoever sees that first does it. `send` gives one back that there is no room for now.
+    /// Sends the operations that no longer have to wait. Any thread may call. `send` gives an operation back if there is no room for it.
     pub fn send(
         &self,
         mut send: impl FnMut(u32, Late) -> Result<(), Late>,

@@ -1,4 +1,4 @@
-//! The stream to a peer, and what has been asked there.
+//! The stream to a peer, and the operations there that have not ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,19 +25,19 @@ pub(super) struct Waiting {
     pub peer: u32,
     pub context: u64,
     pub kind: Kind,
-    /// Of a request whose answer has bytes.
+    /// Destination of the answer's bytes, if a request has some.
     pub landing: Option<Landing>,
     pub ends: Ends,
 }
 
-/// What ends with it.
+/// The operations that end together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// Itself.
+    /// This operation.
     One,
-    /// So many operations that were gathered before it.
+    /// This number of operations, which were gathered before it.
     Gathered(u32),
-    /// Those that are being gathered, for which nothing has been asked.
+    /// The gathered operations, for which no completion has been requested.
     Gathering,
 }
 
@@ -65,7 +65,7 @@ struct Asked {
     waiting: Numbered<Waiting>,
 }
 
-/// Whether a region of the peer is still registered there: 0 when it is not.
+/// Whether a region of the peer is still registered there. 0: no.
 pub(super) type Current = Arc<AtomicU32>;
 
 /// The stream to a peer.
@@ -73,30 +73,30 @@ pub struct Link {
     stream: Arc<dyn Stream>,
     address: Box<[u8]>,
     process: u32,
-    /// Nothing is said before it: somebody is there when the stream is open.
+    /// The stream has no greeting: the peer is reached when the stream is open.
     no_greeting: bool,
     asked: Mutex<Asked>,
-    /// Of what was asked, something has not been given to the stream.
+    /// The stream has not taken all bytes.
     unsent: AtomicBool,
     /// Operations of the network's own.
     own: Mutex<Numbered<Waiting>>,
     imported: Mutex<HashMap<Place, Current>>,
-    /// Regions that the peer was asked for by who did not wait for the answer.
+    /// Imports that have timed out. Their answers may come later.
     questions: Mutex<HashMap<Place, Question>>,
-    /// What the peer has released, and the operations of the network's own that were under way then: they may be at it still.
+    /// Regions that the peer has released, and the network's own operations that may still use them.
     released: Mutex<Vec<(Place, Vec<u64>)>>,
-    /// The greeting has left, so the stream is open.
+    /// The peer has been reached: bytes have left, or a stream without a greeting is open.
     reached: AtomicBool,
     gone: AtomicBool,
-    /// Others have seen that the peer has died.
+    /// Another source has reported the peer's death.
     dead: AtomicBool,
     left: AtomicBool,
-    /// Operations that wait here until they may leave.
+    /// Number of operations to this peer that wait.
     pub(super) late: AtomicUsize,
 }
 
 impl Link {
-    /// `greeting` goes ahead of everything, unless it is empty.
+    /// `greeting` precedes all other bytes. It may be empty.
     pub(super) fn new(stream: Arc<dyn Stream>, address: &[u8], greeting: &[u8]) -> Self {
         let mut asked = Asked::default();
         asked.outgoing.bytes().extend_from_slice(greeting);
@@ -119,42 +119,42 @@ impl Link {
         }
     }
 
-    /// As the network has made it.
+    /// The network's stream.
     pub fn stream(&self) -> &Arc<dyn Stream> {
         &self.stream
     }
 
-    /// Of the peer.
+    /// The peer's address.
     pub fn address(&self) -> &[u8] {
         &self.address
     }
 
-    /// Somebody is there.
+    /// Whether the peer has been reached.
     pub fn is_reached(&self) -> bool {
         self.reached.load(Ordering::Acquire)
     }
 
-    /// Nobody is there, or not any more.
+    /// Whether the stream has ended, or the peer was never reached.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Nobody is asked any more.
+    /// Whether the peer gets no more requests.
     fn is_dead(&self) -> bool {
         self.is_gone() || self.dead.load(Ordering::Acquire)
     }
 
-    /// Whether some of what was asked there has not been given to the stream.
+    /// Whether the stream has not taken all bytes.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::SeqCst)
     }
 
-    /// Whether what comes `after` this has to wait, as far as this stream tells.
+    /// Whether this stream holds up an operation with this `after`.
     pub(super) fn holds_up(&self, after: After) -> bool {
         after.contains(After::SENT) && self.has_unsent()
     }
 
-    /// The word of a region that the peer is asked for next. It is there before the answer, so that no end is missed.
+    /// The validity word of a region that the caller imports next. It exists before the answer, so no release is missed.
     pub(super) fn watch(&self, place: Place) -> Current {
         let mut imported = self.imported.lock();
         let current = imported
@@ -166,24 +166,24 @@ impl Link {
         current.clone()
     }
 
-    /// What the peer has been asked for already.
+    /// The import of this region that timed out before, if any.
     pub(super) fn take_question(&self, place: Place) -> Option<Question> {
         self.questions.lock().remove(&place)
     }
 
-    /// For who asks again.
+    /// Keeps an import that timed out, for the next try.
     pub(super) fn keep_question(&self, place: Place, question: Question) {
         self.questions.lock().insert(place, question);
     }
 
-    /// The peer has refused it: it is registered no more, also for those who have imported it before.
+    /// The peer has refused the region: it is not registered any more. Earlier imports become invalid too.
     pub(super) fn refused(&self, place: Place) {
         if let Some(current) = self.imported.lock().remove(&place) {
             current.store(0, Ordering::Release);
         }
     }
 
-    /// The peer has not answered. Others may have imported it before.
+    /// Removes the validity word after an error, unless earlier imports use it.
     pub(super) fn unwatch(&self, place: Place, current: Current) {
         let mut imported = self.imported.lock();
         let shared = Arc::strong_count(&current) > 2;
@@ -192,7 +192,7 @@ impl Link {
         }
     }
 
-    /// What is known of the peer.
+    /// The known state of the peer.
     pub fn life(&self) -> Life {
         match (self.left.load(Ordering::Acquire), self.is_dead()) {
             (true, _) => Life::Left,
@@ -201,9 +201,8 @@ impl Link {
         }
     }
 
-    /// Asks the peer what `encode` appends; true: the agent has to send the rest. Errors: those of `encode`; [`Error::PeerDead`], also in the child
-    /// of a fork.
-    /// `channel`: that of the operation, and whether it is ordered there.
+    /// Sends the request that `encode` appends. `channel`: the operation's channel. `ordered`: its order there. True: the agent has to send the rest. Errors:
+    /// as `encode`; [`Error::PeerDead`], also in the child of a fork.
     pub(super) fn ask(
         &self,
         (channel, ordered): (u32, bool),
@@ -233,10 +232,10 @@ impl Link {
             return Err(error);
         }
         if !was_empty {
-            // The agent sends it after what comes before.
+            // The agent sends it after the bytes before it.
             return Ok(false);
         }
-        // The end of the stream is the agent's business, which hears of it, too.
+        // The agent handles the end of the stream. It sees the end too.
         self.push_out(outgoing);
         Ok(!outgoing.is_empty())
     }
@@ -246,7 +245,7 @@ impl Link {
         self.unsent.store(!outgoing.is_empty(), Ordering::SeqCst);
     }
 
-    /// Sends what there is room for; true: there is more, which the agent sends.
+    /// Sends the bytes that there is room for. True: the agent has to send the rest.
     pub(super) fn push(&self) -> bool {
         let sent = self.has_unsent() && {
             let outgoing = &mut self.asked.lock().outgoing;
@@ -260,7 +259,7 @@ impl Link {
         self.has_unsent()
     }
 
-    /// Whether operations have not ended.
+    /// Whether operations have not ended. Gathered ones count once their completion is requested.
     pub(super) fn has_waiting(&self) -> bool {
         let asked_for = |waiting: &Waiting| waiting.ends != Ends::Gathering;
         self.late.load(Ordering::Relaxed) > 0
@@ -268,7 +267,7 @@ impl Link {
             || self.own.lock().any(asked_for)
     }
 
-    /// Errors: [`Error::PeerDead`], also in the child of a fork.
+    /// Whether operations may begin. Errors: [`Error::PeerDead`], also in the child of a fork.
     pub(super) fn check(&self) -> Result<()> {
         match self.process != process::id() || self.is_dead() {
             true => Err(Error::PeerDead),
@@ -276,7 +275,7 @@ impl Link {
         }
     }
 
-    /// An operation of the network's own on a region begins; gives its number. Errors: [`Error::PeerDead`]; [`Error::StaleRegion`].
+    /// Begins an operation of the network's own on a region, and returns its number. Errors: [`Error::PeerDead`]; [`Error::StaleRegion`].
     pub(super) fn begin_own(&self, waiting: Waiting, current: &AtomicU32) -> Result<u64> {
         if self.process != process::id() {
             return Err(Error::PeerDead);
@@ -285,14 +284,14 @@ impl Link {
         if self.is_dead() {
             return Err(Error::PeerDead);
         }
-        // Who says that it is not has not looked yet what is under way, or sees this one.
+        // The thread that clears the word lists the operations in progress afterwards, under this lock. So this check or that list sees the other thread.
         if current.load(Ordering::Acquire) == 0 {
             return Err(Error::StaleRegion);
         }
         Ok(own.insert(waiting))
     }
 
-    /// It has not begun after all. False: it has ended already.
+    /// Removes an operation that was not posted. False: it has ended.
     pub(super) fn forget_own(&self, number: u64) -> bool {
         let waiting = self.own.lock().remove(number);
         if let Some(waiting) = &waiting
@@ -303,14 +302,14 @@ impl Link {
         waiting.is_some()
     }
 
-    /// What ends with it is this from now on. False: it has ended already.
+    /// Sets the operations that end with this one. False: it has ended.
     pub(super) fn ends_with(&self, number: u64, ends: Ends) -> bool {
         let mut own = self.own.lock();
         let waiting = own.get_mut(number);
         waiting.map(|waiting| waiting.ends = ends).is_some()
     }
 
-    /// It has ended. False: it had before.
+    /// Ends an operation. False: it had ended before.
     pub(super) fn end_own(&self, number: u64, result: Result<()>) -> bool {
         let waiting = self.own.lock().remove(number);
         waiting.map(|waiting| waiting.end(result)).is_some()
@@ -327,7 +326,7 @@ impl Link {
         true
     }
 
-    /// For the agent: takes the answers that have come whole off `bytes`. Errors: the peer makes no sense.
+    /// For the agent: takes the complete answers off `bytes`. True: there was one. Errors: the bytes are malformed.
     pub(super) fn take(&self, bytes: &mut Vec<u8>, home: &Home) -> Result<bool, wire::Malformed> {
         let (mut at, mut news) = (0, false);
         while let Some((number, message, len)) = envelope::first::<Answered>(&bytes[at..])? {
@@ -352,7 +351,7 @@ impl Link {
                 return Ok(());
             }
             Answer::Released(place) => {
-                // An operation that begins from now on sees that it is too late.
+                // An operation that begins later finds the region stale.
                 self.refused(place);
                 let under_way = self.under_way();
                 self.released.lock().push((place, under_way));
@@ -381,8 +380,8 @@ impl Link {
         }
     }
 
-    /// Operations of the network's own that may be at memory that the peer has released. Those that are gathered have left when this returns, and the
-    /// network keeps their order with what is said later.
+    /// The network's own operations that may use memory that the peer has released. Gathered operations have left when this returns. The network orders them
+    /// before later bytes of the stream.
     fn under_way(&self) -> Vec<u64> {
         let mut gathering = Vec::new();
         let mut own = self.own.lock();
@@ -401,7 +400,7 @@ impl Link {
         numbers
     }
 
-    /// For the agent: tells the peer of what it has released that this process does not use it any more, once that is so.
+    /// For the agent: reports to the peer each released region that this process no longer uses.
     pub(super) fn forget(&self, home: &Home) {
         let mut released = self.released.lock();
         if !released.is_empty() && !home.network().has_settled(self) {
@@ -428,20 +427,20 @@ impl Link {
         }
     }
 
-    /// Nothing goes there or comes from there any more; the agent will notice.
+    /// Ends the stream. The agent notices the end.
     pub(super) fn cut(&self) {
         self.stream.end();
     }
 
-    /// The peer has died, as others have seen: nobody is asked any more; the agent will notice.
+    /// Another source has reported the peer's death. The peer gets no more requests. The agent notices the end of the stream.
     pub(super) fn declare_dead(&self) {
         self.dead.store(true, Ordering::Release);
         self.stream.declare_dead();
     }
 
-    /// For the agent: nobody answers any more, and nobody is asked.
+    /// For the agent: ends the stream and all operations.
     pub(super) fn close(&self) {
-        // Those who have imported from there keep the stream.
+        // Imported regions keep the stream alive, so it is ended here.
         self.stream.end();
         self.released.lock().clear();
         let mut asked = self.asked.lock();

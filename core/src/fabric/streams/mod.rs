@@ -1,17 +1,17 @@
-//! The agent over streams: what backends share whose network carries bytes in order, but does not reach into memory, or not for everything.
+//! Streams with an agent: for networks that carry bytes in order, but have no remote memory access, or not for all operations.
 //!
-//! Operations become [`Request`](crate::agent::Request)s, which go to the peer by a [`Stream`]; its agent carries them out, and they end with its answers.
-//! A backend says how streams begin and move on ([`Network`]); all else is here: who is served, which request an answer belongs to, what is ordered after
-//! what, what is imported and when that ends, who has left and who has died. What a network does by itself, it posts among the requests ([`Own`]), and
-//! the order and the end of operations are kept for both.
+//! Operations become [`Request`](crate::agent::Request)s. A [`Stream`] carries them to the peer, and its agent executes them. They end with its answers. A
+//! backend implements the streams and their progress ([`Network`]). This module has the rest: served peers, requests and their answers, order, imports and
+//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`Own`]). Order and completion
+//! include both kinds.
 //!
-//! - [`Network`], [`Stream`]: what a backend provides; [`Faults`]: what instruments of tests do besides
-//! - [`Streams`]: what a backend's `Transport` hands its calls to; [`OverStreams`]: what it says beyond that
-//! - [`Home`]: what everything of the process shares; its agent serves guests, hears hosts (`agent`, `guest`); [`Link`]: the stream to a peer
-//! - [`Requests`]: a channel whose operations are requests, and the issue of a network's own; `late`: what waits there; `gathered`: what ends together
-//! - [`Registration`]: memory that peers may ask for
-//! - [`Operands`]: what operations name registered memory by; [`Departed`]: who is not there any more
-//! - [`greeting`], [`envelope`]: what is said first, and what goes ahead of each frame
+//! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
+//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`OverStreams`]: the rest of such a transport
+//! - [`Home`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `guest`). [`Link`]: the stream to a peer
+//! - [`Requests`]: a channel of requests and of the network's own operations. `late`: operations that wait. `gathered`: operations that end together
+//! - [`Registration`]: memory that peers may import
+//! - [`Operands`]: the names of registered memory in operations. [`Departed`]: processes that have gone
+//! - [`greeting`], [`envelope`]: the first bytes of a stream, and the bytes before each frame
 
 mod agent;
 mod channel;

@@ -1,8 +1,8 @@
-//! Things under way, by numbers: who has a number from elsewhere may have a wrong one, or an old one.
+//! A table of numbered items. A number from another process may be wrong or old; the table detects it.
 
-/// Numbers are not 0, and not given twice before 2^32 others have had the same place.
+/// Numbers are not 0. A number is reused after 2^32 others of the same place.
 pub(super) struct Numbered<T> {
-    /// With the generation of the number that is, or will be, in use.
+    /// The generation of the current or next number, and the item.
     places: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
 }
@@ -27,7 +27,7 @@ impl<T> Numbered<T> {
         (u64::from(place.0) << 32) | (u64::from(at) + 1)
     }
 
-    /// What has this number.
+    /// The item with this number.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let at = (number as u32).checked_sub(1)?;
         let place = self.places.get_mut(at as usize)?;
@@ -35,7 +35,6 @@ impl<T> Numbered<T> {
         place.1.as_mut().filter(|_| current)
     }
 
-    /// Whether there is such a one.
     pub fn any(&self, such: impl Fn(&T) -> bool) -> bool {
         !self.is_empty()
             && self
@@ -44,7 +43,7 @@ impl<T> Numbered<T> {
                 .any(|place| place.1.as_ref().is_some_and(&such))
     }
 
-    /// What has this number, which it has no more.
+    /// Removes the item with this number. The number becomes invalid.
     pub fn remove(&mut self, number: u64) -> Option<T> {
         let at = (number as u32).checked_sub(1)?;
         let place = self.places.get_mut(at as usize)?;
@@ -57,7 +56,7 @@ impl<T> Numbered<T> {
         Some(what)
     }
 
-    /// Whether something has this number.
+    /// Whether an item has this number.
     pub fn has(&self, number: u64) -> bool {
         let at = (number as u32).wrapping_sub(1);
         let place = self.places.get(at as usize);
@@ -66,7 +65,7 @@ impl<T> Numbered<T> {
         })
     }
 
-    /// All numbers that something has.
+    /// The numbers of all items.
     pub fn numbers(&self) -> Vec<u64> {
         let used = |(low, (generation, what)): (u64, &(u32, Option<T>))| {
             what.is_some().then(|| (u64::from(*generation) << 32) | low)
@@ -74,12 +73,12 @@ impl<T> Numbered<T> {
         (1..).zip(&self.places).filter_map(used).collect()
     }
 
-    /// Whether there is nothing.
+    /// Whether there is no item.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
     }
 
-    /// Everything; numbers given before name nothing from now on.
+    /// Removes all items. Their numbers become invalid.
     pub fn remove_all(&mut self) -> Vec<T> {
         self.numbers()
             .into_iter()

@@ -1,6 +1,6 @@
-//! Memory of this process that operations may be at, where the network has to be told of it: what they name it by, and what the network does.
+//! Registered memory of this process, for networks that need its name: names in operations, and the network's names.
 //!
-//! Networks believe what they are told, so they are told nothing of memory that is registered no more.
+//! Networks trust the name that they get. So an ended registration has no name here.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,22 +8,21 @@ use std::sync::{Arc, OnceLock};
 use crate::op::Local;
 use parking_lot::Mutex;
 
-/// Places of one piece of the table.
+/// Places in a piece of the table.
 const PIECE: usize = 1024;
-/// Pieces.
+/// Maximum of pieces.
 const PIECES: usize = 1024;
 
-/// A registration.
 #[derive(Default)]
 struct Place {
-    /// Odd while there is one.
+    /// Odd: there is a registration.
     generation: AtomicU32,
     base: AtomicUsize,
     len: AtomicUsize,
     network: AtomicU64,
 }
 
-/// All of them. Looked up without a lock.
+/// All registrations. A lookup takes no lock.
 pub struct Operands {
     pieces: Box<[OnceLock<Box<[Place]>>]>,
     free: Mutex<Free>,
@@ -32,15 +31,15 @@ pub struct Operands {
 #[derive(Default)]
 struct Free {
     places: Vec<u32>,
-    /// None has been used from here on.
+    /// Places from here on are unused.
     fresh: u32,
 }
 
-/// A registration, until it is dropped.
+/// A registration. Its drop ends it.
 pub struct Operand {
     all: Arc<Operands>,
     place: u32,
-    /// What operations name it by: not 0, and no other one is named like that.
+    /// Name in operations: not 0, and unique.
     pub name: u64,
 }
 
@@ -59,7 +58,7 @@ impl Operands {
         piece.get(number as usize % PIECE)
     }
 
-    /// From now on `len` bytes at `base` are what the network calls `network`. `None`: there are too many.
+    /// Registers `len` bytes at `base`, with the network's name `network`. `None`: the table is full.
     pub fn enter(self: &Arc<Self>, base: *mut u8, len: usize, network: u64) -> Option<Operand> {
         let number = {
             let mut free = self.free.lock();
@@ -85,7 +84,7 @@ impl Operands {
         })
     }
 
-    /// What the network calls it; `None`: not all of it is registered.
+    /// The network's name. `None`: not all bytes are registered.
     pub fn find(&self, local: Local, len: usize) -> Option<u64> {
         let place = self.place(local.desc as u32)?;
         let generation = place.generation.load(Ordering::Acquire);

@@ -1,11 +1,11 @@
-//! Bytes on their way out.
+//! Bytes that wait for room in a stream.
 
 use super::network::{Ended, Stream};
 
-/// Room that is kept for what leaves next.
+/// Capacity that is kept for the next frames, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// What has not left yet.
+/// Bytes that have not left.
 #[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -13,7 +13,7 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Where frames are appended.
+    /// Frames are appended here.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -22,17 +22,17 @@ impl Outgoing {
         self.bytes.len() - self.sent
     }
 
-    /// Whether everything has left.
+    /// Whether all bytes have left.
     pub fn is_empty(&self) -> bool {
         self.left() == 0
     }
 
-    /// Sends what there is room for. Errors: the stream has ended.
+    /// Sends the bytes that there is room for. Errors: the stream has ended.
     pub fn push(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
         self.push_by(|bytes| stream.push(bytes))
     }
 
-    /// As [`push`](Outgoing::push), for what [may travel along](Stream::push_along) with something else.
+    /// As [`push`](Outgoing::push), for bytes that [may wait](Stream::push_along) for others.
     pub fn push_along(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
         self.push_by(|bytes| stream.push_along(bytes))
     }
@@ -44,7 +44,7 @@ impl Outgoing {
                 sent => self.sent += sent,
             }
         }
-        // Not more often than what is moved has left.
+        // The rest is moved at most as often as bytes leave: a move costs no more than the bytes that have left.
         if self.sent >= self.left() {
             self.bytes.drain(..self.sent);
             self.bytes.shrink_to(KEPT);
@@ -81,7 +81,7 @@ mod tests {
             taken += 1;
             taken
         };
-        // More than the stream takes.
+        // Fills the stream.
         while outgoing.is_empty() {
             push(&mut outgoing, &mut pushed);
         }

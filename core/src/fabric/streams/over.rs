@@ -1,4 +1,4 @@
-//! The transport of a backend over [`Streams`]: what is the same for all of them.
+//! The transport of a backend over [`Streams`]: the part that all backends share.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Limits, Peer, Transport};
 use crate::{Deadline, Result};
 
-/// Nobody waits longer for peers who take nothing.
+/// Longest wait for peers that take no bytes.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// A turn takes less.
+/// Longest wait for another thread's turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A [`Transport`] that hands its calls to [`Streams`], and what it says beyond that.
+/// A backend over [`Streams`]. It is a [`Transport`] that forwards its calls to them.
 pub trait OverStreams: Send + Sync {
     /// See [`Transport::name`].
     const NAME: &'static str;
     /// See [`Transport::tag`].
     const TAG: Tag;
-    /// What its calls go to.
+    /// The streams of the backend.
     fn streams(&self) -> &Streams;
-    /// What the operations of its channels are confined to.
+    /// Limits of operations on its channels.
     fn limits(&self) -> Limits {
         *self.streams().home().limits()
     }
@@ -36,11 +36,11 @@ pub trait OverStreams: Send + Sync {
     }
     /// See [`Transport::is_common`].
     fn is_common(&self, address: &[u8]) -> bool;
-    /// What the network adds to a registration. `peers`: what they may do, if any reaches it; `write`: operations of this process may write there.
-    /// Errors: those of [`Transport::register`].
+    /// The network's part of a registration. `peers`: their rights, `None` if no peer can reach it. `write`: operations of this process may write there.
+    /// Errors: as [`Transport::register`].
     ///
     /// # Safety
-    /// `len` bytes at `base` are valid until what this gives is dropped.
+    /// `len` bytes at `base` are valid until the result is dropped.
     unsafe fn register_own(
         &self,
         base: *mut u8,
@@ -51,7 +51,7 @@ pub trait OverStreams: Send + Sync {
         let _ = (base, len, peers, write);
         Ok(OwnPart::default())
     }
-    /// A channel, which does by these requests what the network does not.
+    /// A channel. It uses `requests` for operations that the network does not execute.
     fn channel(&self, requests: Requests) -> Box<dyn Channel> {
         Box::new(requests)
     }
@@ -68,7 +68,7 @@ pub trait OverStreams: Send + Sync {
     fn gates(&self) -> Option<&dyn Gates> {
         None
     }
-    /// Whether something has not left that this process has said: it may end when all has.
+    /// Whether bytes of this process have not left. The process may end when all have.
     fn is_under_way(&self) -> bool {
         false
     }
@@ -108,7 +108,7 @@ impl<T: OverStreams> Transport for T {
 
     fn allocate(&self, len: usize, rights: Rights) -> Result<Box<dyn Memory>> {
         // SAFETY:
-        // - stays mapped longer than the registration.
+        // - the block stays mapped longer than the registration.
         let own = |base| unsafe { self.register_own(base, len, Some(rights), true) };
         Ok(Box::new(self.streams().allocate(len, rights, own)?))
     }
@@ -121,7 +121,7 @@ impl<T: OverStreams> Transport for T {
     ) -> Result<Box<dyn Memory>> {
         let write = rights.intersects(Rights::WRITE | Rights::ATOMIC);
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::register`: valid until the registration is dropped.
         unsafe {
             let own = || self.register_own(base, len, Some(rights), write);
             let registration = self.streams().register(base, len, rights, rights, own)?;
@@ -137,7 +137,7 @@ impl<T: OverStreams> Transport for T {
     ) -> Result<Box<dyn Memory>> {
         let needed = if write { Rights::WRITE } else { Rights::READ };
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Transport::register_local`: valid until the registration is dropped.
         unsafe {
             let own = || self.register_own(base, len, None, write);
             let none = Rights::empty();
@@ -176,7 +176,7 @@ impl<T: OverStreams> Transport for T {
 
     fn leave(&self) {
         self.streams().leave();
-        // The process may end right after this, and what has not left by then never does.
+        // The process may end right after this. Bytes that have not left are lost then.
         let soon = Deadline::after(FAREWELL);
         while self.streams().home().is_here() && self.is_under_way() && !soon.expired() {
             OverStreams::progress(self);
@@ -185,7 +185,7 @@ impl<T: OverStreams> Transport for T {
     }
 }
 
-/// Drops the streams, which say farewell by the network, and then closes that. `is_used`: whether anybody has a part of it yet.
+/// Drops the streams, which leave through the network, and then closes the network. `is_used`: whether another thread still uses it.
 pub fn close<N>(
     streams: &mut Option<Streams>,
     net: &Arc<N>,
@@ -194,13 +194,13 @@ pub fn close<N>(
 ) {
     let here = streams.as_ref().is_some_and(|one| one.home().is_here());
     if !here {
-        // Nothing of it is the child's of a fork, whose locks others may have held; what the network has is the parent's.
+        // In the child of a fork: other threads may have held its locks, and the network's resources belong to the parent. So the network is leaked.
         std::mem::forget(net.clone());
     }
     *streams = None;
     if here {
         close(net, Deadline::after(FAREWELL));
-        // Whoever takes a turn just now lets go of it; what the network has is given back by this thread.
+        // Another thread may be in a turn, with a reference to the network. This thread waits for its end, so that it frees the network's resources itself.
         let soon = Deadline::after(TURN);
         while is_used(net) && !soon.expired() {
             std::thread::yield_now();
@@ -208,14 +208,14 @@ pub fn close<N>(
     }
 }
 
-/// Whom a network tells: the process, once its streams are there.
+/// Receives the events of a network, once the streams of the process exist.
 #[derive(Default)]
 pub struct Owner {
     home: OnceLock<Weak<Home>>,
 }
 
 impl Owner {
-    /// From now on these are told, also that something has come before.
+    /// Sets the receiver. It takes a turn at once, because events may have come before.
     pub fn is(&self, streams: &Streams) {
         let _ = self.home.set(Arc::downgrade(streams.home()));
         streams.home().wake();
@@ -232,14 +232,14 @@ impl Owner {
         }
     }
 
-    /// A turn is to begin.
+    /// Calls for a turn.
     pub fn wake(&self) {
         if let Some(home) = self.home() {
             home.wake();
         }
     }
 
-    /// The silence of a peer is to be watched.
+    /// Watches for silent peers.
     pub fn watch_silence(&self) {
         if let Some(home) = self.home() {
             home.watch_silence();

@@ -1,24 +1,25 @@
-//! Operations that a network carries out by itself, among those that are requests.
+//! Operations that a network executes itself, among requests.
 
 use std::sync::Arc;
 
 use super::link::Link;
 use crate::Result;
 
-/// Names an operation of the network's own that is under way. Without [`end`](Ticket::end) it ends when the peer is lost.
+/// An operation of the network's own, in progress. It ends by [`end`](Ticket::end), or when the peer is lost.
 pub struct Ticket {
     pub(super) link: Arc<Link>,
     pub(super) number: u64,
 }
 
 impl Ticket {
-    /// It has ended, and the network touches nothing of it any more. False: it had ended before, since the peer was lost. From any thread; whoever polls
-    /// reports it. Who moves the network on says so afterwards ([`News::ended`](super::News::ended)), since others may wait for it.
+    /// Ends the operation. The network no longer uses its memory. False: it had ended before, because the peer was lost. Any thread may call. A poll reports
+    /// the completion. The thread that makes progress then reports [`News::ended`](super::News::ended): other operations may wait for this one.
     pub fn end(self, result: Result<()>) -> bool {
         self.link.end_own(self.number, result)
     }
 
-    /// As [`end`](Ticket::end) of what has been done; `land` writes first what it has read, if nobody has been told of another end: then the place may be somebody else's.
+    /// Ends the operation with success. `land` first writes the data that was read. If the operation had ended before, `land` is not called: the memory may
+    /// have another user.
     pub fn end_with(self, land: impl FnOnce()) -> bool {
         self.link.end_own_with(self.number, land)
     }
@@ -29,9 +30,9 @@ impl Ticket {
     }
 }
 
-/// An operation of the network's own, which may have to wait before it leaves.
+/// An operation of the network's own. It may have to wait before it leaves.
 pub trait Own: Send {
-    /// Hands it to the network; never waits. Errors: [`Error::NotNow`](crate::Error::NotNow) where the network has no room now, and it is tried again when
-    /// something has [ended](super::News::ended); others end it. The ticket is worth nothing then.
+    /// Hands the operation to the network, without a wait. Errors: [`Error::NotNow`](crate::Error::NotNow) if the network has no room now; another try follows
+    /// when an operation has [ended](super::News::ended). Other errors end the operation. The ticket is invalid after an error.
     fn post(&mut self, ticket: Ticket) -> Result<()>;
 }

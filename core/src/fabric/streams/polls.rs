@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use crate::{driver, pace};
 
-/// So many polls within [`TIME`] nanoseconds are many. A program that shares its core with the progress thread never reaches a higher number.
+/// This number of polls within [`TIME`] nanoseconds is many. A program that shares its core with the progress thread never reaches a higher number.
 const MANY: u32 = 2;
 const TIME: u64 = Duration::from_micros(200).as_nanos() as u64;
 
-/// The number of polls. Polls of two threads at once may count as one.
+/// Counts polls. Concurrent polls of two threads may count as one.
 #[derive(Default)]
 pub(super) struct Polls {
     count: AtomicU32,
-    /// When [`MANY`] were last complete, in [nanoseconds](pace::now), and whether these were many.
+    /// Time of the last complete [`MANY`], in [nanoseconds](pace::now), and whether they were many.
     noted: AtomicU64,
     were_many: AtomicBool,
 }
 
 impl Polls {
-    /// One more.
+    /// Counts a poll.
     #[inline]
     pub fn note(&self) {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Registered memory: of this process, and of peers.
+//! Registered memory of this process and of peers.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
 use crate::transport::Handler;
 use crate::{Deadline, Error, Result};
 
-/// What a network of its own adds to a registration.
+/// The network's part of a registration.
 #[derive(Default)]
 pub struct OwnPart {
-    /// Whoever imports it is told this, beside length and rights ([`Network::imported`](super::Network::imported)).
+    /// Bytes for importers, beside length and rights ([`Network::imported`](super::Network::imported)).
     pub told: Vec<u8>,
-    /// By which the network knows it in operations of this process; 0: as the [default](super::Network::check_local) does.
+    /// The network's name of the memory in operations of this process. 0: the name of the [default](super::Network::check_local).
     pub desc: u64,
-    /// What goes when no peer uses the registration any more, and the memory is still there.
+    /// Dropped when no peer uses the registration any more. The memory is still valid then.
     pub keeps: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// Memory of this process that peers may ask for.
+/// Memory of this process that peers may import.
 pub struct Registration {
     home: Arc<Home>,
     place: Place,
@@ -37,14 +37,14 @@ pub struct Registration {
 }
 
 // SAFETY:
-// - `base` leads to memory that is shared by purpose; the rest is plain data.
+// - `base` leads to memory that threads share on purpose. The other fields are plain data.
 unsafe impl Send for Registration {}
 // SAFETY:
-// - as for Send; nothing changes in it.
+// - as for Send. No field changes.
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Allocates; `own` is called with what was. Errors: [`Error::Exhausted`]; those of `own`.
+    /// Allocates memory, and calls `own` with it. Errors: [`Error::Exhausted`]; as `own`.
     pub fn allocate(
         home: &Arc<Home>,
         len: usize,
@@ -54,12 +54,12 @@ impl Registration {
         let base = home.heap.take(len)?;
         let own = own(base).inspect_err(|_| home.heap.give_back(base, len))?;
         // SAFETY:
-        // - the block is this registration's until it is dropped.
+        // - the block belongs to this registration until its drop.
         Ok(unsafe { Registration::open(home, base, len, rights, own, true) })
     }
 
     /// # Safety
-    /// `len` bytes at `base` are valid until it is dropped.
+    /// `len` bytes at `base` are valid until the registration is dropped.
     pub unsafe fn of_user(
         home: &Arc<Home>,
         base: *mut u8,
@@ -68,7 +68,7 @@ impl Registration {
         own: OwnPart,
     ) -> Self {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: valid until the registration is dropped.
         unsafe { Registration::open(home, base, len, rights, own, false) }
     }
 
@@ -84,7 +84,7 @@ impl Registration {
         // - valid until `drop`, which closes it first.
         let place = unsafe { home.registered().open(base, len, rights, own.told) };
         let desc = match own.desc {
-            // No other registration has ever had it.
+            // A unique name: a generation of a slot is not used twice.
             0 if home.limits().registered => {
                 u64::from(place.generation) << 32 | u64::from(place.slot)
             }
@@ -105,17 +105,17 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if !self.home.is_here() {
-            // Another thread may have held any of the locks when this process was forked.
+            // In the child of a fork: another thread of the parent may have held the locks.
             std::mem::forget(self.keeps.take());
             return;
         }
         if self.home.registered().close(self.place) {
             self.home.releases.begin(self.place);
             self.home.wake();
-            // Who has not heard of it then is refused by this process's agent.
+            // The agent of this process refuses peers that do not know of the end yet.
             let releases = &self.home.releases;
             let told = |by| self.home.wait_until(by, || releases.is_over(self.place));
-            // A peer may have died. The first look at it may find that it has said something since an earlier one.
+            // A peer may have died. The first look may only find bytes that the peer sent after an earlier look.
             let soon = (0..2).any(|_| {
                 let over = told(Deadline::after(BRIEFLY)).is_ok();
                 if !over {
@@ -152,7 +152,7 @@ impl Memory for Registration {
         Ok(())
     }
 
-    /// Slot and generation: the owner tells the rest.
+    /// Slot and generation. The owner gives the rest.
     fn key(&self) -> Vec<u8> {
         let mut key = Vec::with_capacity(KEY);
         key.extend(self.place.slot.to_le_bytes());
@@ -161,28 +161,28 @@ impl Memory for Registration {
     }
 }
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 const KEY: usize = 8;
 
-/// What keeps an imported region.
+/// The state that an imported region keeps alive.
 pub(super) struct Imported {
-    /// The word that says whether it is current.
+    /// Whether the region is valid.
     pub current: Current,
-    /// Its index belongs to nobody else until then.
+    /// It keeps the peer's index in use.
     pub link: Arc<Link>,
 }
 
-/// `None` where it was not imported by streams.
+/// `None`: the region was not imported by streams.
 pub(super) fn imported(region: &RemoteRegion) -> Option<&Imported> {
     region.kept().downcast_ref()
 }
 
-/// The stream to the owner of the region; `None` where it was not imported by streams.
+/// The stream to the owner of the region. `None`: the region was not imported by streams.
 pub fn link_of(region: &RemoteRegion) -> Option<&Arc<Link>> {
     imported(region).map(|imported| &imported.link)
 }
 
-/// The region of a peer that `key` names, whose owner is asked for it. Errors: [`Error::StaleRegion`], [`Error::PeerDead`], [`Error::Timeout`].
+/// Imports the region with this `key`: asks its owner. Errors: [`Error::StaleRegion`], [`Error::PeerDead`], [`Error::Timeout`].
 pub(super) fn import(
     key: &[u8],
     peer: u32,
@@ -196,7 +196,7 @@ pub(super) fn import(
     let key: &[u8; KEY] = key.try_into().map_err(|_| Error::StaleRegion)?;
     let packed = u64::from_le_bytes(*key);
     let place = unpack(packed, 0);
-    // After a timeout the next one goes on with it.
+    // After a timeout, the next try continues the request.
     let question = match link.take_question(place) {
         Some(question) => question,
         None => Question::ask(place, link, home)?,
@@ -242,11 +242,11 @@ pub(super) fn import(
         link: link.clone(),
     };
     // SAFETY:
-    // - the generation word lives as long as the region, and so does the link, whose index nobody else gets until then.
+    // - the generation word lives as long as the region. So does the link, which keeps its index in use.
     Ok(unsafe { RemoteRegion::new(parts, Arc::new(imported)) })
 }
 
-/// What an owner tells of a region, before what its network adds.
+/// The owner's data of a region, which precede the network's.
 pub(super) struct Told {
     pub len: usize,
     rights: Rights,
@@ -264,11 +264,11 @@ impl Told {
     }
 }
 
-/// What an owner has been asked for.
+/// A request for a region.
 pub(super) struct Question {
     completions: Arc<Completions>,
     told: Arc<Mutex<Vec<u8>>>,
-    /// It is watched from when he is asked.
+    /// Watched from the request on.
     current: Current,
 }
 
@@ -304,10 +304,10 @@ impl Question {
         }
     }
 
-    /// What he tells, when he has answered.
+    /// Waits for the owner's answer.
     fn answer(&self, home: &Home, deadline: Deadline) -> Result<Vec<u8>> {
         let mut result = Ok(());
-        // It ends, also when the peer dies.
+        // The request ends even if the peer dies.
         home.wait_until(deadline, || {
             self.completions
                 .report(&mut |completion| result = completion.result);
@@ -325,7 +325,7 @@ fn unpack(packed: u64, offset: usize) -> Place {
     }
 }
 
-/// Where a peer has what lies at `offset` of the region.
+/// The owner's place of `offset` in the region.
 pub(super) fn place(region: &RemoteRegion, offset: usize) -> Place {
     unpack(region.parts().detail[0], offset)
 }

@@ -1,36 +1,35 @@
-//! What peers are told before it is over: the end of a registration that they have imported, and the end of this process's part.
+//! Reports to peers: the end of a registration that they have imported, and the leave of this process.
 
 use parking_lot::Mutex;
 
 use crate::agent::Place;
 
-/// Those under way.
 #[derive(Default)]
 pub(super) struct Releases(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Peers have not been told yet.
+    /// Ended registrations that peers do not know yet.
     untold: Vec<Place>,
-    /// Told, and by how many not answered yet; 0: by none any more.
+    /// Registrations with a reported end, and the number of peers that have not answered.
     told: Vec<(Place, usize)>,
-    /// Of those the ones that nobody waits for any more: a peer has been silent for long.
+    /// The ones of `told` that no thread waits for: a peer was silent for too long.
     given_up: Vec<Place>,
-    /// Peers have been told that this process leaves.
+    /// Peers know that this process leaves.
     left: bool,
-    /// Nobody tells anybody any more.
+    /// No more reports: the agent has ended.
     closed: bool,
-    /// Since somebody asked last.
+    /// Since the last [`have_changed`](Releases::have_changed).
     changed: bool,
 }
 
 impl Releases {
-    /// Peers are to be told that this registration ends.
+    /// Reports the end of this registration to peers.
     pub fn begin(&self, place: Place) {
         self.0.lock().untold.push(place);
     }
 
-    /// Whether no peer uses the registration any more; says so once.
+    /// Whether no peer uses the registration any more. Gives true only once, until the agent ends.
     pub fn is_over(&self, place: Place) -> bool {
         let mut state = self.0.lock();
         if let Some(at) = state.told.iter().position(|told| *told == (place, 0)) {
@@ -40,30 +39,30 @@ impl Releases {
         state.closed
     }
 
-    /// Nobody waits for the peers any more that have not answered.
+    /// No thread waits any more for the peers that have not answered.
     pub fn give_up(&self, place: Place) {
         self.0.lock().given_up.push(place);
     }
 
-    /// Whether a peer has been given up, and still is silent.
+    /// Whether a peer that a thread gave up is still silent.
     pub fn are_given_up(&self) -> bool {
         !self.0.lock().given_up.is_empty()
     }
 
-    /// Whether peers have been told that this process leaves.
+    /// Whether peers know that this process leaves.
     pub fn has_left(&self) -> bool {
         let state = self.0.lock();
         state.left || state.closed
     }
 
-    /// For the agent: they have.
+    /// For the agent: peers know that this process leaves.
     pub fn left(&self) {
         let mut state = self.0.lock();
         state.changed |= !state.left;
         state.left = true;
     }
 
-    /// For the agent: what peers are to be told of; `tell` does, and gives how many that are.
+    /// For the agent: reports the new ends. `tell` does it, and returns the number of peers.
     pub fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
         let mut state = self.0.lock();
         for place in std::mem::take(&mut state.untold) {
@@ -73,7 +72,7 @@ impl Releases {
         }
     }
 
-    /// For the agent: one of those peers uses it no more.
+    /// For the agent: a peer no longer uses the registration.
     pub fn forgotten(&self, place: Place) {
         let mut state = self.0.lock();
         let told = state.told.iter_mut().find(|(told, _)| *told == place);
@@ -88,12 +87,12 @@ impl Releases {
         }
     }
 
-    /// For the agent: whether anything has changed since it asked last.
+    /// For the agent: whether there was a change since the last call.
     pub fn have_changed(&self) -> bool {
         std::mem::take(&mut self.0.lock().changed)
     }
 
-    /// For the agent: it goes.
+    /// For the agent: it ends.
     pub fn close(&self) {
         self.0.lock().closed = true;
     }

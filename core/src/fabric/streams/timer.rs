@@ -1,4 +1,4 @@
-//! When the agent looks whether its peers are still there.
+//! The timer of the agent's looks at peers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use rustix::time::{
 use crate::descriptor::above;
 use crate::{Error, Result, pace};
 
-/// Between two looks.
+/// Time between two looks, in milliseconds.
 const PAUSE_MS: i64 = 500;
 
-/// When to look next. It runs only while there is something to look for.
+/// The time of the next look. The timer runs only while a look is needed.
 pub(super) struct Timer {
     fd: OwnedFd,
     runs: AtomicBool,
-    /// When a look was due last, in nanoseconds.
+    /// Time of the last due look, in nanoseconds.
     last: AtomicU64,
 }
 
@@ -33,7 +33,7 @@ impl Timer {
         })
     }
 
-    /// Something has been sent, or is to be looked at again: it runs from now on, if it did not. Who finds that it does has sent before the look.
+    /// Starts the timer if it does not run: bytes have left, or need another look. A thread that finds it running has sent before the look.
     pub fn start(&self) {
         if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
             return;
@@ -41,7 +41,7 @@ impl Timer {
         self.arm(PAUSE_MS * 1_000_000);
     }
 
-    /// Makes the next look due now, at the earliest half the usual time after the last one: a count of looks without an answer declares a peer dead.
+    /// Makes the next look due now, but not before half the usual time after the last one. A count of looks without an answer declares a peer dead.
     pub fn hasten(&self) {
         self.runs.store(true, Ordering::SeqCst);
         let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
@@ -64,7 +64,7 @@ impl Timer {
         let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
     }
 
-    /// For the agent: whether it is time to look. It runs no more then.
+    /// For the agent: whether a look is due. The timer stops then.
     pub fn is_due(&self) -> bool {
         let runs = self.runs.load(Ordering::SeqCst);
         let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();

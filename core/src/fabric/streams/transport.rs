@@ -1,4 +1,4 @@
-//! This process's place in a network of streams.
+//! This process's part of a network of streams.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::region::{RemoteRegion, Rights};
 use crate::transport::{Life, Peer, Transport};
 use crate::{Deadline, Result, user_memory};
 
-/// What a [`Transport`] hands its calls to. Its turns are taken by the progress thread. Dropped, it leaves.
+/// A [`Transport`] forwards its calls to it. The progress thread takes its turns. Its drop leaves.
 pub struct Streams {
     home: Arc<Home>,
     driver: Arc<Driver>,
 }
 
 impl Streams {
-    /// Over `network`. `beside`: the process's first transport, if that is another one. Errors: [`Error::Os`](crate::Error::Os).
+    /// Opens the streams over `network`. `beside`: the first transport of the process, if it is another one. Errors: [`Error::Os`](crate::Error::Os).
     pub fn open(network: Arc<dyn Network>, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
         let home = Arc::new(Home::open(network, beside)?);
         let driver = Driver::of_this_process()?;
@@ -32,7 +32,7 @@ impl Streams {
         Ok(Streams { home, driver })
     }
 
-    /// What everything of the process shares.
+    /// The state that all streams of the process share.
     pub fn home(&self) -> &Arc<Home> {
         &self.home
     }
@@ -47,7 +47,7 @@ impl Streams {
         }))
     }
 
-    /// See [`Transport::allocate`]. `own` is called with the memory.
+    /// See [`Transport::allocate`]. Calls `own` with the memory.
     pub fn allocate(
         &self,
         len: usize,
@@ -60,8 +60,8 @@ impl Streams {
         Registration::allocate(&self.home, len, rights, own)
     }
 
-    /// See [`Transport::register`]; with no rights, [`Transport::register_local`]. `needed`: the access that this process must have itself. `own` is called when
-    /// that has been seen.
+    /// See [`Transport::register`]; without rights, [`Transport::register_local`]. `needed`: the access that this process itself must have. Calls `own` after
+    /// this check.
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the registration is dropped.
@@ -82,7 +82,7 @@ impl Streams {
             false => own()?,
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: valid until the registration is dropped.
         Ok(unsafe { Registration::of_user(&self.home, base, len, rights, own) })
     }
 
@@ -129,7 +129,7 @@ impl Drop for Streams {
     }
 }
 
-/// Another process.
+/// A peer.
 struct Neighbour {
     index: u32,
     link: Arc<Link>,

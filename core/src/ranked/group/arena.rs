@@ -1,4 +1,4 @@
-//! A member's memory for the operations of a group, and what lies where in it.
+//! A member's memory for the operations of a group, and its layout.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -11,20 +11,20 @@ use crate::op::Local;
 use crate::region::Region;
 use crate::schedule::{Schedule, Shapes, dissemination_barrier};
 
-/// Flags and counters have cache lines of their own.
+/// Each flag and counter has its own cache lines.
 const LINE: usize = PAIR;
-/// What a line holds beside a number.
+/// Payload of a line in bytes. A number follows.
 pub(super) const IN_LINE: usize = 56;
 
-/// Where an operation's flags and buffers lie in every member's arena.
+/// Offsets of an operation's flags and buffers, the same in all arenas.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Area {
     pub flags: usize,
-    /// Two lines a slot, used in turn as the buffers: few bytes travel with the number of their operation behind them.
+    /// Two lines for each slot, used in turn. They carry short values, with the number of the operation behind.
     pub lines: usize,
-    /// Two buffers a slot, used in turn: a member can be one operation ahead of another, never two.
+    /// Two buffers for each slot, used in turn. A member is at most one operation ahead of another.
     pub buffers: usize,
-    /// What this member sends in each step (kept apart, since a put may be read late).
+    /// Buffers of values that this member sends, one for each step. A put may read its source late.
     pub outgoing: usize,
     pub slots: usize,
 }
@@ -47,7 +47,7 @@ impl Area {
     }
 }
 
-/// This member's memory for the group's operations.
+/// This member's memory for the operations of the group.
 pub(super) struct Arena {
     pub base: *mut u8,
     pub len: usize,
@@ -56,7 +56,7 @@ pub(super) struct Arena {
 }
 
 // SAFETY:
-// - shared memory, accessed by atomics and by copies that the flags order; it stays mapped as long as the transport lives.
+// - shared memory. All accesses are atomic, or copies that the flags order. It stays mapped as long as the transport lives.
 unsafe impl Send for Arena {}
 // SAFETY:
 // - as for Send.
@@ -87,27 +87,27 @@ impl Arena {
         let local = self.local(offset, 4)?;
         debug_assert!(offset.is_multiple_of(4));
         // SAFETY:
-        // - in bounds, aligned (offsets of flags are multiples of a line), mapped while the world lives, used atomically only.
+        // - in bounds; aligned, since offsets of flags are multiples of a line; mapped while the world lives. All accesses are atomic.
         Ok(unsafe { AtomicU32::from_ptr(local.ptr.cast()) })
     }
 
-    /// The last word of a line.
+    /// The last word of a line: the number.
     #[inline(always)]
     pub fn behind(&self, line: usize) -> Result<&AtomicU64> {
         let local = self.local(line + IN_LINE, 8)?;
         // SAFETY:
-        // - as for `word`; lines are aligned, too.
+        // - as for `word`. Lines are aligned too.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 }
 
-/// Offset of the counter at which members meet; its own pair of lines at the beginning of the arena.
+/// Offset of the counter of meetings. It has its own pair of lines at the beginning of the arena.
 pub(super) const COUNTER: usize = 0;
-/// Offset of the number of the last meeting that all have come to, where that is told down a tree.
+/// Offset of the number of the last complete meeting, for meetings with a release down a tree.
 pub(super) const RELEASE: usize = LINE;
 const FLAGS: usize = 2 * LINE;
 
-/// The areas, and where they end.
+/// The areas, and the offset of their end.
 pub(super) fn areas(n: u32, me: u32, shapes: Shapes) -> ([(Schedule, Area); 3], usize) {
     let barrier = shapes.barrier.schedule(me, n);
     let mut at = FLAGS;
@@ -118,7 +118,7 @@ pub(super) fn areas(n: u32, me: u32, shapes: Shapes) -> ([(Schedule, Area); 3], 
         let (payload, line) = if data { (PAYLOAD, LINE) } else { (0, 0) };
         let buffers = lines + slots * line;
         let outgoing = buffers + slots * 2 * payload;
-        // A step sends at most once per slot or child: as many outgoing buffers as slots plus one.
+        // A step sends at most once for each slot or child. So slots plus one buffers suffice.
         at = outgoing + (slots + 1) * payload;
         (
             schedule,
@@ -131,7 +131,7 @@ pub(super) fn areas(n: u32, me: u32, shapes: Shapes) -> ([(Schedule, Area); 3], 
             },
         )
     };
-    // A barrier that counts uses one of them.
+    // The counting barrier uses one of these slots.
     let barrier_slots = dissemination_barrier(me, n).slots.max(barrier.slots).max(1);
     let reduce = shapes.all_reduce.schedule(me, n);
     let reduce_slots = reduce.slots;

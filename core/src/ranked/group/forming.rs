@@ -1,4 +1,4 @@
-//! How a group comes into being: each member lists its arena, and those that the first barrier begins with are waited for.
+//! Formation of a group: each member lists its arena, waits for the arenas that the first barrier needs first, and enters that barrier.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,25 +15,24 @@ use crate::schedule::{Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Error, Result};
 
-/// Pauses between looks for the arena of a member, which does not ring when it lists it.
+/// Pauses between looks for a member's arena. The member does not ring when it lists the arena.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 /// Looks before the first pause.
 const LOOKS: u32 = 64;
 
-/// A group that is being formed; see [`Forming::advance`]. Dropping it gives up.
+/// A group that is being formed; see [`Forming::advance`]. A drop gives the group up.
 pub struct Forming {
-    /// Until it is formed.
+    /// `None`: the group is formed.
     group: Option<Box<Group>>,
-    /// Members whose arenas the first barrier needs before it knows that all are there, the next one last.
+    /// Members with arenas that the first barrier needs before it knows that all members exist. The next one is last.
     awaited: Vec<u32>,
-    /// All have met.
+    /// All members have met.
     met: bool,
 }
 
 impl Forming {
-    /// Begins to form the group of `members` (ranks in ascending order, this one among them). `name` tells this group from
-    /// others that the same members form, and must be the same at all of them. Errors: [`Error::InvalidArgument`];
-    /// [`Error::Exhausted`].
+    /// Begins to form the group of `members`: ranks in ascending order, with this one. `name` distinguishes it from other groups of the same members, and must
+    /// be the same at all of them. Errors: [`Error::InvalidArgument`]; [`Error::Exhausted`].
     pub fn new(world: &Arc<World>, members: &[u32], name: [u64; 2]) -> Result<Self> {
         let n = members.len() as u32;
         let (job, engine) = (world.job(), world.engine());
@@ -42,8 +41,8 @@ impl Forming {
         Forming::shaped(world, members, name, shapes)
     }
 
-    /// As [`Forming::new`], with shapes that suit the network between the members. All of them must give the same: what each decides from must be what
-    /// all know, as the number of members and where the ranks are.
+    /// As [`Forming::new`], with shapes that suit the network between the members. All members must pass the same shapes. So the shapes may depend only on
+    /// common knowledge: the number of members, and the hosts of the ranks.
     pub fn shaped(
         world: &Arc<World>,
         members: &[u32],
@@ -120,7 +119,7 @@ impl Forming {
         })
     }
 
-    /// Goes on until all members have begun to form the group. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`].
+    /// Continues until all members have begun to form the group. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`].
     pub fn advance(&mut self, deadline: Deadline) -> Result<Group> {
         let group = self.group.as_ref().ok_or_else(formed_already)?;
         let engine = group.world.engine();
@@ -129,7 +128,7 @@ impl Forming {
             let (mut looks, mut pause) = (0, PAUSE.0);
             engine.wait(
                 deadline,
-                // Also of those that are not waited for here: who has seen one die gives up, and lists nothing any more.
+                // Checks all members, not only the awaited one: a member that sees a death gives up, and lists no arena.
                 &mut || group.check(&mut since),
                 || {
                     looks += 1;
@@ -142,7 +141,7 @@ impl Forming {
             )?;
             self.awaited.pop();
         }
-        // Nobody may use it before everybody has listed an arena.
+        // The group is usable only after all members have listed an arena.
         if !self.met {
             group.barrier(deadline)?;
             self.met = true;
@@ -150,12 +149,12 @@ impl Forming {
         self.conclude()
     }
 
-    /// Whether other processes have become members since.
+    /// Whether a member's process has been replaced.
     pub fn is_outdated(&self) -> bool {
         self.group.as_ref().is_some_and(|group| group.is_outdated())
     }
 
-    /// The group, where all members have met since they began to form it: nobody has to be waited for, or connected to.
+    /// Returns the group. All members must have met since they began to form it. The call does not wait, or connect to a member.
     pub fn conclude(&mut self) -> Result<Group> {
         self.group
             .take()
@@ -168,7 +167,7 @@ fn formed_already() -> Error {
     Error::InvalidArgument("the group has been formed already".into())
 }
 
-/// Whose arena a barrier's step uses before the barrier can know that all members are there.
+/// The member with an arena that the step needs before the barrier knows that all members exist.
 fn first_needed(step: &Step) -> Option<u32> {
     match step {
         Step::Signal { to, .. } | Step::Send { to, .. } => Some(*to),

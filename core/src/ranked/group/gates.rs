@@ -1,4 +1,4 @@
-//! A group that meets, and reduces, in circuits of its network's gates: how the members connect one, and how they pass.
+//! Barriers and reductions by circuits of the network's gates: the connection of a circuit, and its use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,51 +10,51 @@ use crate::combine::{Combination, Element};
 use crate::op::{Flags, Local, Remote};
 use crate::{Deadline, Error, Result};
 
-/// The most gates of a member: groups have fewer members than 2^16.
+/// Maximum of gates of a member. Groups have fewer members than 2^16.
 const MOST: usize = 17;
-/// The most words that go through gates at once.
+/// Maximum of words in a reduction by gates.
 const MOST_WORDS: usize = 8;
-/// Gates ring for nobody: who sleeps looks again after such spans, longer and longer.
+/// Gates do not ring. A sleeping thread looks again after these pauses, which grow.
 const LOOK: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(1));
-/// Gates fail when a member dies, and may do so before others see that it has: so long its death is waited for.
+/// Gates fail when a member dies, maybe before other sources report the death. The operation waits this long for a report.
 const UNTIL_SEEN: Duration = Duration::from_secs(5);
-/// Told by a member that has too few gates instead of a name and 1; nobody uses the circuit then. 0: nothing has been told.
+/// A member with too few gates writes this, instead of a name + 1. Then no member uses the circuit. 0: not written yet.
 const NONE: u64 = u64::MAX;
 
-/// Words of an arena for each gate: the names of those that receive what it sends and that send what it receives, and whether all of whom that member has
-/// heard are connected.
+/// Words of an arena for each gate: the name of the receiver, the name of the sender, and the connection state. The state covers all members that its writer
+/// has heard of.
 const TO: usize = 0;
 const FROM: usize = 1;
 const HEARD: usize = 2;
 const WORDS: usize = 3;
-/// Bytes of an arena for a circuit.
+/// Length of a circuit's words in an arena, in bytes.
 pub(super) const ROOM: usize = MOST * WORDS * size_of::<u64>();
-/// All are; or not.
+/// States: all these members are connected, or not all.
 const ALL: u64 = 2;
 const NOT_ALL: u64 = 1;
 
-/// Whether operations of one kind go by gates.
+/// Whether operations of a kind use gates.
 pub(super) enum Way {
-    /// They do not.
+    /// They use the schedule.
     Schedule,
-    /// When the first one is done the members will connect gates, whose names have their place there in all arenas.
+    /// They use the schedule once; then the members connect gates. The gates' words are at this offset of each arena.
     Later(usize),
-    /// They do that.
+    /// The members connect gates.
     Connecting(Box<Connecting>),
-    /// They do, or what gates cannot do goes otherwise. How the operation that is under way does.
+    /// They use gates, if the gates support the operation. The encoding belongs to the reduction in progress.
     Gates(Box<dyn Circuit>, Option<Encoding>),
 }
 
-/// A circuit that the members are connecting. Each talks to those with whom its gates exchange packets.
+/// A circuit under connection. A member exchanges words with the neighbours of its gates.
 pub(super) struct Connecting {
     circuit: Option<Box<dyn Circuit>>,
     gates: Vec<Gate>,
     at: usize,
-    /// Gates whose names their neighbours have been told.
+    /// Number of gates with names that the neighbours know.
     named: usize,
-    /// Whether this member's gates are connected, and those of all of whom it has heard.
+    /// Whether the gates of this member, and of all members that it has heard of, are connected.
     connected: Option<bool>,
-    /// Gates at which it has heard that, and has told it on.
+    /// Number of gates that have passed the state on.
     heard: usize,
 }
 
@@ -78,7 +78,7 @@ impl Connecting {
         self.at + (gate * WORDS + word) * size_of::<u64>()
     }
 
-    /// Writes a word about a gate of another member to his arena. Errors: as [`advance`](Connecting::advance).
+    /// Writes a word about a gate of another member to that member's arena. Errors: as [`advance`](Connecting::advance).
     fn tell(
         &self,
         group: &Group,
@@ -97,7 +97,7 @@ impl Connecting {
         };
         let flags = Flags::INLINE | Flags::WAKE;
         // SAFETY:
-        // - the word is taken in the call.
+        // - the call takes the word.
         let told = unsafe {
             group
                 .endpoint
@@ -106,7 +106,7 @@ impl Connecting {
         told.map(|_| ()).map_err(|error| group.blame(whom, error))
     }
 
-    /// The names of the neighbours of all gates, as they tell them.
+    /// The names of the gates' neighbours, when they have written them.
     fn names(
         &self,
         group: &Group,
@@ -121,14 +121,15 @@ impl Connecting {
         self.gates.iter().enumerate().map(name).collect()
     }
 
-    /// Goes on until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: some have too few.
+    /// Continues until all members have connected their gates. Errors: [`Error::Timeout`]: call again; [`Error::RankDead`]. `None`: a member has too few gates,
+    /// or a connection failed.
     fn advance(&mut self, group: &Group, deadline: Deadline) -> Result<Option<Box<dyn Circuit>>> {
         while let Some(gate) = self.gates.get(self.named) {
             let own = match &self.circuit {
                 Some(circuit) => circuit.gates()[self.named].wrapping_add(1),
                 None => NONE,
             };
-            // Told once more after a timeout, it is the same.
+            // A retry after a timeout writes the same word.
             for (whom, about) in [(gate.to, FROM), (gate.from, TO)] {
                 if let Some(whom) = whom {
                     self.tell(group, whom, about, own, deadline)?;
@@ -154,11 +155,11 @@ impl Connecting {
             }
             self.connected = Some(connected.is_ok());
         }
-        // As packets will go, so that none is sent before all are connected. The first gate begins, and ends.
+        // The state takes the path of the packets, so no packet leaves before all gates are connected. The first gate begins and ends.
         while self.heard <= self.gates.len() {
             let nth = self.heard % self.gates.len();
             let gate = self.gates[nth];
-            // Heard once more after a timeout, it is the same.
+            // A retry after a timeout reads the same word.
             if self.heard > 0 && gate.from.is_some() {
                 let word = group.await_word(self.place(nth, HEARD), deadline)?;
                 self.connected = Some(self.connected == Some(true) && word == ALL);
@@ -182,7 +183,7 @@ impl Arena {
     fn connecting(&self, offset: usize) -> Result<&AtomicU64> {
         let local = self.local(offset, size_of::<u64>())?;
         // SAFETY:
-        // - in bounds, aligned (the room is, and each word), mapped while the world lives, used atomically only.
+        // - in bounds; aligned, as the room and each word are; mapped while the world lives. All accesses are atomic.
         Ok(unsafe { AtomicU64::from_ptr(local.ptr.cast()) })
     }
 }
@@ -196,7 +197,7 @@ impl Group {
         })
     }
 
-    /// Connects gates, where there are some and the first operation is done. Errors: as [`Connecting::advance`].
+    /// Connects gates after the first operation, if the network has some. Errors: as [`Connecting::advance`].
     fn find_way(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
         if let Way::Connecting(connecting) = &mut walk.way {
             let circuit = connecting.advance(self, deadline)?;
@@ -205,7 +206,7 @@ impl Group {
         Ok(())
     }
 
-    /// The first operation, after which gates are connected.
+    /// The first operation. After it the members connect gates.
     fn first(&self, walk: &mut Walk, combine: &mut Combine<'_>, deadline: Deadline) -> Result<()> {
         self.walk(walk, deadline, combine)?;
         if let (Way::Later(at), Some(gates)) = (&walk.way, self.world.engine().gates()) {
@@ -215,7 +216,7 @@ impl Group {
         Ok(())
     }
 
-    /// A barrier, by gates as soon as they are connected.
+    /// A barrier. It uses gates once they are connected.
     #[inline(never)]
     pub(super) fn pass(&self, walk: &mut Walk, deadline: Deadline) -> Result<()> {
         self.find_way(walk, deadline)?;
@@ -233,7 +234,7 @@ impl Group {
         Ok(())
     }
 
-    /// Reduces what is held, by gates where they are connected and do that.
+    /// Reduces the held value. It uses gates if they are connected and support the reduction.
     #[inline(never)]
     pub(super) fn reduce_held(
         &self,
@@ -292,7 +293,7 @@ impl Group {
         }
     }
 
-    /// What gates have failed with, unless a member has died.
+    /// Returns the gates' error, unless a member has died.
     #[cold]
     fn gates_failed(&self, error: Error) -> Result<()> {
         let (mut since, patience) = (None, Deadline::after(UNTIL_SEEN));

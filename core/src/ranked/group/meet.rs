@@ -1,5 +1,5 @@
-//! A barrier of more members than cores: all count themselves in at member 0. The last one tells the others that they may go: each of
-//! them, if they are few; else member 0, from where it goes down a tree, so that nobody has to know more than log n others.
+//! A barrier of more members than cores. All members count at member 0. The last one releases the others: each directly if they are few, else through member 0
+//! and down a tree. So a member of a large group knows at most log n others.
 
 use std::sync::atomic::Ordering;
 
@@ -16,11 +16,11 @@ impl Group {
             walk.tells = self.count_in(walk, deadline)?.then_some(0);
             walk.met = true;
         }
-        // To find a member may take until after the deadline: then the next call goes on with it.
+        // The search for a member may exceed the deadline. The next call continues here.
         if let Some(told) = &mut walk.tells {
             let (all, place) = if n <= FEW { (n, flag) } else { (1, RELEASE) };
             while *told < all {
-                // Its own flag is for others to set: what it sent itself now might come after what the last one of the next barrier sends.
+                // Not its own flag: the notice could arrive after a notice of the next barrier's last member.
                 if n > FEW || *told != self.index() {
                     self.signal(*told, place, number, deadline)?;
                 }
@@ -35,7 +35,7 @@ impl Group {
         }
         self.await_release(flag, number, deadline)?;
         for child in children(self.index(), n).skip(walk.passed) {
-            // One that has gone has seen the number at member 0.
+            // A member that has gone has seen the number at member 0.
             if let Err(Error::Timeout) = self.signal(child, flag, number, deadline) {
                 return Err(Error::Timeout);
             }
@@ -55,7 +55,7 @@ impl Group {
         if let Some(at) = self.endpoint.fast_path().value(counter) {
             return Ok(at.fetch_add(1, Ordering::AcqRel) % n == n - 1);
         }
-        // Each member counts once, however often it has to call.
+        // Each member counts once, also after a timeout.
         let counting = match walk.counting.take() {
             Some(counting) => counting,
             None => self
@@ -74,7 +74,7 @@ impl Group {
         }
     }
 
-    /// The own flag wakes those who sleep; who is awake and can look at member 0 need not wait until it has come down the tree.
+    /// The own flag wakes sleepers. An awake member that can load the number at member 0 need not wait for the tree.
     fn await_release(&self, flag: usize, number: u32, deadline: Deadline) -> Result<()> {
         let engine = self.world.engine();
         let own = match self.index() {

@@ -1,7 +1,7 @@
-//! Groups of ranks and their collective operations: a resumable walk along a [`schedule`](crate::schedule).
+//! Groups of ranks and their collective operations: resumable walks along a [`schedule`](crate::schedule).
 //!
-//! An operation that runs into its deadline stays where it is, and the next call goes on from there (GASPI 17.1 §11.1). Flags
-//! hold operation numbers, so that nothing has to be reset between operations.
+//! An operation that runs into its deadline keeps its state, and the next call continues it (GASPI 17.1 §11.1). Flags hold operation numbers, so no flag needs
+//! a reset between operations.
 
 mod arena;
 mod forming;
@@ -28,57 +28,57 @@ use crate::schedule::{Schedule, Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// Members that each know all others, where they are on fewer cores: the fewer wake after each other, the sooner.
+/// Maximum size of a group on fewer cores in which all members notify each other directly. Short chains of wakes end sooner.
 pub const FEW: u32 = 16;
-/// Bytes that a reduction or broadcast moves at most in one operation (GASPI's allreduce buffer is 2040).
+/// Maximum payload of a reduction or broadcast in bytes (GASPI's allreduce buffer is 2040).
 pub const PAYLOAD: usize = 2048;
-/// The number before that of the first operation: numbers go half round in every program, so that it is seen to work.
+/// Number before the first operation. The numbers pass 2^31 in each program, so faults there show early.
 const FIRST: u32 = (1 << 31) - 20;
-/// Operations between two looks at what none of them has used.
+/// Operations between two updates of unused flags.
 const OFTEN: u32 = 1 << 20;
-/// Nobody waits longer for a member that does not answer, to give memory back.
+/// Longest wait for a member that does not answer, before memory is given back.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Combines `other` into `held`: same length in bytes, in members' order of no matter.
+/// Combines `other` into `held`, which has the same length in bytes. The order of members is not defined.
 pub type Combine<'a> = dyn FnMut(&mut [u8], &[u8]) -> Result<()> + 'a;
 
-/// One kind of operation of a group: its schedule, and how far this member is.
+/// Operations of one kind: their schedule, and the progress of this member.
 struct Walk {
     schedule: Schedule,
     area: Area,
     number: u32,
     at: usize,
-    /// The value has been taken; the operation may still have to wait for the one before it.
+    /// The operation has taken the value. It may still wait for the previous operation.
     begun: bool,
     running: bool,
-    /// At the barrier of many: this member counts itself in, and has.
+    /// In [`Group::meet`]: this member's count in progress, and whether it is done.
     counting: Option<Awaited>,
     met: bool,
-    /// It was the last one: how many it has told.
+    /// In [`Group::meet`], if this member was the last one: number of members that it has released.
     tells: Option<u32>,
-    /// Children that it has told.
+    /// Number of children that it has released.
     passed: usize,
-    /// Whether it goes by gates of the network's instead.
+    /// Whether the operations use gates of the network.
     way: Way,
     held: Vec<u8>,
-    /// The own value, where that of another member is held first.
+    /// The own value, while the value of another member is held.
     kept: Vec<u8>,
 }
 
-/// A formed group. Dropping it frees its memory.
+/// A formed group. A drop frees its memory.
 pub struct Group {
     world: Arc<World>,
     members: Box<[u32]>,
-    /// Which processes the members are.
+    /// The members' processes.
     incarnations: Box<[u32]>,
     name: [u64; 2],
     shapes: Shapes,
     arena: Arena,
-    /// The members' arenas, as far as they have been needed: collectives touch a few of many.
+    /// The imported arenas of members. Collective operations use only some members of many.
     peers: Box<[OnceBox<RemoteRegion>]>,
     endpoint: Endpoint,
     place: usize,
-    /// Its place in the directory has not been given back.
+    /// The directory still lists the group.
     listed: AtomicBool,
     barrier: Exclusive<Walk>,
     reduce: Exclusive<Walk>,
@@ -88,20 +88,20 @@ pub struct Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.release_within(Deadline::after(PATIENCE)) {
-            // A member does not answer: it stays as long as this process.
+            // A member does not answer. The memory lives as long as this process.
             std::mem::forget(self.arena.region.lock().take());
         }
     }
 }
 
 impl Group {
-    /// Gives the group's memory back, now or when it is dropped: own puts may be on their way to a member that has died, or does not answer. Operations that
-    /// another thread is in never end, but by their deadline: [`Group::close`] tells.
+    /// Gives the group's memory back, now or at the drop: own puts may be in flight to a member that is dead or does not answer. An operation of another thread
+    /// then ends only by its deadline; [`Group::close`] detects one.
     pub fn release(&self) {
         self.release_within(Deadline::Now);
     }
 
-    /// False: own puts still read it. What others still have on its way here finds a stale region, or one that nobody looks at.
+    /// False: own puts still read the memory. Other members' puts in flight find a stale region, or memory that is not in use.
     fn release_within(&self, deadline: Deadline) -> bool {
         let mut region = self.arena.region.lock();
         if region.is_none() {
@@ -121,7 +121,7 @@ impl Group {
         true
     }
 
-    /// Begins no operation any more; false, and nothing has changed, while one goes on.
+    /// Begins no more operations. False: an operation is in progress, and the group is unchanged.
     pub fn close(&self) -> bool {
         let parts = [&self.barrier, &self.reduce, &self.broadcast];
         let closed = parts.iter().take_while(|part| part.close()).count();
@@ -131,7 +131,7 @@ impl Group {
         closed == parts.len()
     }
 
-    /// Whether other processes have become one of the ranks since: the group is of no use any more.
+    /// Whether a member's process has been replaced. Then the group is unusable.
     pub fn is_outdated(&self) -> bool {
         let replaced = self.world.first_replaced(&self.members, &self.incarnations);
         replaced.is_some()
@@ -158,7 +158,7 @@ impl Group {
         self.members.len() as u32
     }
 
-    /// This process's number among the members.
+    /// Number of this process among the members.
     pub fn index(&self) -> u32 {
         self.members
             .iter()
@@ -166,15 +166,15 @@ impl Group {
             .unwrap_or_default() as u32
     }
 
-    /// Ends when every member has called it. Errors: [`Error::Timeout`] (call again to go on), [`Error::RankDead`],
-    /// [`Error::Busy`] while another thread is in the same operation (GASPI 17.1 §11.2.1).
+    /// Waits until each member has called it. Errors: [`Error::Timeout`] (call again to continue), [`Error::RankDead`], [`Error::Busy`] while another thread is
+    /// in the same operation (GASPI 17.1 §11.2.1).
     #[inline]
     pub fn barrier(&self, deadline: Deadline) -> Result<()> {
         self.barrier_in((), deadline)
     }
 
-    /// [`Group::barrier`] in the [call](crate::calls::Call) that has found the group. The call ends when the operation has begun, which
-    /// [`Group::close`] respects.
+    /// [`Group::barrier`] in the [call](crate::calls::Call) that has found the group. The call ends when the operation has begun.
+    /// [`Group::close`] sees the operation then.
     #[inline]
     pub fn barrier_in<C>(&self, call: C, deadline: Deadline) -> Result<()> {
         self.barrier.with(|walk| {
@@ -186,9 +186,9 @@ impl Group {
         })
     }
 
-    /// Combines every member's `value` (at most [`PAYLOAD`] bytes, the same length everywhere) into everyone's `value`.
-    /// `combine` must be commutative and associative. The first call of an operation takes the value; calls after a
-    /// [`Error::Timeout`] go on with it. Errors as [`Group::barrier`]; what `combine` returns ends the operation here.
+    /// Combines the `value` of all members into `result` at each member. Values have the same length, at most [`PAYLOAD`] bytes. `combine` must be commutative
+    /// and associative. The first call of an operation takes the value. Calls after an [`Error::Timeout`] continue with that value. Errors: as
+    /// [`Group::barrier`]; an error of `combine` ends this call, and the next call repeats that combination.
     pub fn all_reduce(
         &self,
         value: &[u8],
@@ -199,7 +199,7 @@ impl Group {
         self.all_reduce_in((), value, result, combine, deadline)
     }
 
-    /// [`Group::all_reduce`], as [`Group::barrier_in`].
+    /// [`Group::all_reduce`] in a call, as [`Group::barrier_in`].
     pub fn all_reduce_in<C>(
         &self,
         call: C,
@@ -211,7 +211,7 @@ impl Group {
         self.reduce(call, value, result, (None, combine), deadline)
     }
 
-    /// [`Group::all_reduce_in`] of elements of a type, by gates of the network where that has some which do it. All members give the same combination and type.
+    /// [`Group::all_reduce_in`] for elements of a type. It uses gates of the network if they support it. All members must pass the same combination and type.
     pub fn all_reduce_elements_in<C>(
         &self,
         call: C,
@@ -266,8 +266,7 @@ impl Group {
         })
     }
 
-    /// Gives everyone the bytes that member number `root` has in `value` (at most [`PAYLOAD`]); ends when all have them. Errors as
-    /// [`Group::barrier`].
+    /// Copies the `value` of member number `root` (at most [`PAYLOAD`] bytes) to all members. It ends when all have the value. Errors: as [`Group::barrier`].
     pub fn broadcast(&self, value: &mut [u8], root: u32, deadline: Deadline) -> Result<()> {
         check_payload(value.len())?;
         if root >= self.size() {
@@ -296,7 +295,7 @@ impl Group {
     fn walk(&self, walk: &mut Walk, deadline: Deadline, combine: &mut Combine<'_>) -> Result<()> {
         if !walk.running {
             let often = walk.number.is_multiple_of(OFTEN);
-            // The outgoing buffers are about to be used again; what has no bytes needs none, and leaves its places by and by.
+            // This operation reuses the outgoing buffers. An operation without payload needs none; its notices complete over time.
             if often || walk.area.has_buffers() {
                 self.settle(deadline)?;
             }
@@ -320,7 +319,7 @@ impl Group {
         Ok(())
     }
 
-    /// What has not been used for long must not look as if it belonged to a later operation when numbers have gone half round.
+    /// Unused flags and lines must not look like a later operation when numbers have advanced by 2^31.
     #[cold]
     fn keep_up(&self, walk: &Walk) -> Result<()> {
         let (area, number) = (walk.area, walk.number);
@@ -328,7 +327,7 @@ impl Group {
             let flag = self.arena.word(area.flag(slot))?;
             let seen = flag.load(Ordering::Acquire);
             if !is_reached(seen, number) {
-                // Else a member has begun the next operation.
+                // The exchange fails if a member has begun the next operation.
                 let _ = flag.compare_exchange(seen, number, Ordering::AcqRel, Ordering::Acquire);
             }
             for parity in [0, 1] {
@@ -380,7 +379,7 @@ impl Group {
         }
     }
 
-    /// The arena of a member, which is looked up when it is needed first.
+    /// The arena of a member. The first use looks it up.
     #[inline]
     fn peer(&self, member: u32, deadline: Deadline) -> Result<&RemoteRegion> {
         match self.peers[member as usize].get() {
@@ -427,12 +426,12 @@ impl Group {
             slot,
             value: number,
         };
-        // Nobody waits for its end: the next operation's must not come before it, or the flag would fall back.
+        // The caller does not wait for its completion. A notice of the next operation must not overtake it, or the flag would fall back.
         let outcome = self.endpoint.notify(notice, Flags::ORDERED, 0);
         outcome.map(|_| ()).map_err(|e| self.blame(to, e))
     }
 
-    /// Sends where that is over in the call; false: nothing has been sent.
+    /// Sends if the send can complete in the call. False: nothing was sent.
     #[inline]
     fn send_fast(&self, to: u32, slot: u32, walk: &Walk) -> bool {
         let Some(region) = self.peers[to as usize].get() else {
@@ -452,14 +451,14 @@ impl Group {
             desc: 0,
         };
         // SAFETY:
-        // - the source is the walk's own, is only read, and the operation is over when the call returns.
+        // - `held` belongs to the walk and is only read. The operation has ended when the call returns.
         unsafe { (self.endpoint.fast_path()).put_notify(source, dst, held.len(), notice) }
     }
 
     #[cold]
     fn send_slowly(&self, to: u32, slot: u32, walk: &Walk, deadline: Deadline) -> Result<()> {
         let (area, len) = (walk.area, walk.held.len());
-        // The step's own buffer: several sends of one operation may be on their way at once.
+        // Each step has its own buffer: several sends of one operation may be in flight.
         let nth = walk.schedule.steps[..walk.at]
             .iter()
             .filter(|s| matches!(s, Step::Send { .. }))
@@ -468,11 +467,11 @@ impl Group {
             .arena
             .local(area.outgoing + nth % (area.slots + 1) * PAYLOAD, len)?;
         // SAFETY:
-        // - `len` bytes of the own arena that only this operation uses; `settle` has made sure that earlier puts are done.
+        // - `len` bytes of the own arena that only this operation uses. `settle` has waited for earlier puts.
         unsafe { std::ptr::copy_nonoverlapping(walk.held.as_ptr(), source.ptr, len) };
         let (dst, notice) = sent(self.peer(to, deadline)?, area, slot, walk.number);
         // SAFETY:
-        // - the source lies in the arena, which is freed only after the endpoint is drained or dropped.
+        // - the source is in the arena, which lives until the endpoint is drained or dropped.
         let outcome = unsafe {
             self.endpoint
                 .put_notify(source, dst, len, notice, Flags::empty(), 0)
@@ -488,7 +487,7 @@ impl Group {
         })
     }
 
-    /// What has been sent to `slot`, when it is there.
+    /// Waits for the value in `slot`.
     #[inline]
     fn receive(&self, slot: u32, walk: &Walk, deadline: Deadline) -> Result<&[u8]> {
         let (area, number, len) = (walk.area, walk.number, walk.held.len());
@@ -500,13 +499,13 @@ impl Group {
                 return Some(line);
             }
             let told = is_reached(flag.load(Ordering::Acquire), number);
-            // Perhaps of the next operation already, and this one's line has come just before.
+            // The flag may belong to the next operation, and the line of this one may have arrived just before.
             told.then(|| if in_line() { line } else { buffer })
         })?;
         let local = self.arena.local(from, len)?;
         // SAFETY:
-        // - in bounds of the arena; the sender has finished (its number was awaited) and does not write there again before this
-        //   member has begun the operation after the next.
+        // - in bounds of the arena. The sender has finished, since its number is here. It writes there again only after this member has begun the operation
+        //   after the next.
         Ok(unsafe { std::slice::from_raw_parts(local.ptr, len) })
     }
 
@@ -524,7 +523,7 @@ impl Group {
             })
     }
 
-    /// Errors: one of the members is not there any more.
+    /// Errors: a member has gone.
     fn check(&self, since: &mut Option<Instant>) -> Result<()> {
         let world = &self.world;
         world.check_processes(&self.members, &self.incarnations, since)
@@ -544,14 +543,14 @@ impl Group {
 
     fn blame(&self, member: u32, error: Error) -> Error {
         match error {
-            // An arena goes only with its process.
+            // A member keeps its arena while others need it, unless its process has gone.
             Error::StaleRegion | Error::PeerDead => self.world.dead(self.members[member as usize]),
             other => other,
         }
     }
 }
 
-/// Where operation `number` puts what is sent to a slot of a member with this arena, and how the member learns of it.
+/// The buffer and the notice of operation `number` in a slot of a member with this arena.
 #[inline(always)]
 fn sent(region: &RemoteRegion, area: Area, slot: u32, number: u32) -> (Remote<'_>, Notice<'_>) {
     let at = |offset| Remote { region, offset };
@@ -562,7 +561,7 @@ fn sent(region: &RemoteRegion, area: Area, slot: u32, number: u32) -> (Remote<'_
     (at(area.buffer(slot, number)), notice)
 }
 
-/// Flags only grow (in the sense of wrapping numbers): a member that is an operation ahead does no harm.
+/// Flags only grow (as wrapping numbers), so a member that is an operation ahead does no harm.
 #[inline(always)]
 fn is_reached(seen: u32, number: u32) -> bool {
     seen.wrapping_sub(number) as i32 >= 0

@@ -1,14 +1,14 @@
-//! Elements as the words that gates combine.
+//! Encodes elements as words that gates combine.
 
 use crate::circuit::GateOp;
 use crate::combine::{Combination, Element};
 
-/// How elements become words of which gates make the same as the combination would of the elements, and come back.
+/// An encoding of elements as words: gates combine the words as the combination would combine the elements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoding {
     pub by: GateOp,
     element: Element,
-    /// The smallest one wins: words are complemented.
+    /// The smallest element wins: words are complemented.
     smallest: bool,
 }
 
@@ -17,12 +17,12 @@ const SIGN: u64 = 1 << 63;
 const NAN: u64 = 0;
 
 impl Encoding {
-    /// `None`: gates do not do that.
+    /// `None`: gates do not support the combination.
     pub fn of(how: Combination, element: Element) -> Option<Self> {
         let by = match (how, element) {
             (Combination::Min | Combination::Max, _) => GateOp::Max,
             (Combination::Sum, Element::F64) => GateOp::SumF64,
-            // A sum of `f64`, rounded once, is another one.
+            // Gates would sum in `f64` and round once. The result would differ.
             (Combination::Sum, Element::F32) | (Combination::Product, _) => return None,
             (Combination::Sum, _) => GateOp::Sum,
         };
@@ -33,7 +33,7 @@ impl Encoding {
         })
     }
 
-    /// Words of so many bytes.
+    /// Number of words for `len` bytes.
     pub fn words(self, len: usize) -> usize {
         len / self.element.size()
     }
@@ -73,7 +73,7 @@ impl Encoding {
         if self.smallest { !key } else { key }
     }
 
-    /// Unsigned words in the order of numbers.
+    /// Words that compare as unsigned as the numbers do.
     fn ordered(self, number: f64) -> u64 {
         if number.is_nan() {
             return NAN;
@@ -181,7 +181,7 @@ mod tests {
         }
     }
 
-    /// Zeros of both signs are the same, and so is every NaN.
+    /// Zeros of both signs are equal. All NaNs are equal.
     fn same(element: Element, expected: &[u8], found: &[u8]) -> bool {
         let number = |bytes: &[u8]| match element {
             Element::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).into(),

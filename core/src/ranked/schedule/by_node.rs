@@ -1,16 +1,16 @@
-//! Shapes in two levels: members of one node gather at its first one by shared memory, and those are on the network alone. Nodes have `per_node` members that follow
-//! each other, the last one perhaps fewer.
+//! Shapes in two levels. The members of a node gather at its first member, through shared memory. Only first members use the network. Nodes have `per_node`
+//! consecutive members; the last node may have fewer.
 
 use super::radix::place;
 use super::{Schedule, Step, doubling_allreduce, radix_allreduce, radix_barrier};
 
 /// The members of one node.
 struct Node {
-    /// Its first member, who is on the network.
+    /// Its first member, which uses the network.
     first: u32,
     /// Number of members.
     size: u32,
-    /// Which node it is, of how many.
+    /// Index of the node, and number of nodes.
     index: u32,
     nodes: u32,
     per_node: u32,
@@ -34,12 +34,12 @@ impl Node {
         self.first + 1..self.first + self.size
     }
 
-    /// The flag by which the first member lets the others go; those below are by which it is told.
+    /// The flag that releases the other members. The flags below it report their arrival to the first member.
     fn down(&self) -> u32 {
         self.per_node - 1
     }
 
-    /// What the first members do among themselves, between `up` and `down`.
+    /// The schedule `inner` of the first members, between `up` and `down`.
     fn between(
         &self,
         up: Vec<Step>,
@@ -57,7 +57,7 @@ impl Node {
     }
 }
 
-/// A barrier: at the first member of each node, among those by [`radix_barrier`], and back.
+/// A barrier: up to the first member of each node, [`radix_barrier`] among the first members, and down again.
 pub fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let inner = radix_barrier(node.index, node.nodes, radix);
@@ -82,7 +82,7 @@ pub fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
     node.between(up, &inner, down)
 }
 
-/// An all-reduce, likewise; with a radix of 2 by [`doubling_allreduce`], else by [`radix_allreduce`].
+/// An all-reduce in the same way. The first members use [`doubling_allreduce`] if the radix is at most 2, else [`radix_allreduce`].
 pub fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let inner = match radix {
@@ -110,12 +110,12 @@ pub fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule
     node.between(up, &inner, down)
 }
 
-/// A broadcast down a tree of nodes, from the root and the first members of the other ones, then to the others of each node; and a
-/// [barrier](barrier_by_node) behind it.
+/// A broadcast down a tree of nodes, from the root to the first members of the other nodes. These send the value to the other members of their nodes. A
+/// [barrier](barrier_by_node) follows.
 pub fn broadcast_by_node(me: u32, n: u32, root: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let home = Node::of(root, n, per_node).index;
-    // Who has the value first on a node.
+    // The member that gets the value first on a node.
     let head = |index: u32| match index == home {
         true => root,
         false => index * node.per_node,

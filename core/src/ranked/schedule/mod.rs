@@ -1,7 +1,7 @@
-//! Shapes of collective operations, as data: what each member does, step by step. [`crate::group`] walks them.
+//! Shapes of collective operations as data: the steps of each member. [`crate::group`] executes them.
 //!
-//! Members are numbered 0..n. Slots are flags (and buffers) in the receiving member's arena; a schedule never uses a slot of
-//! one member twice, so that a flag needs no reset: it holds the number of the last operation that set it.
+//! Members have the numbers 0..n. A slot is a flag (and buffer) in the receiving member's arena. A schedule uses a slot of a member only once. So a flag needs
+//! no reset: it holds the number of the last operation that set it.
 
 mod by_node;
 mod radix;
@@ -11,7 +11,7 @@ pub use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
 pub use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
 pub use shapes::{AllReduce, Barrier, Broadcast, Shapes};
 
-/// One step of one member.
+/// A step of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Set flag `slot` of member `to`.
@@ -38,37 +38,37 @@ pub enum Step {
         /// The buffer.
         slot: u32,
     },
-    /// Wait for buffer `slot`, and hold its value from now on.
+    /// Wait for buffer `slot`, and hold its value instead.
     Take {
         /// The buffer.
         slot: u32,
     },
-    /// Put the own value aside: the one of another member is held next.
+    /// Keep the own value aside. The value of another member is held next.
     Keep,
-    /// Combine what was put aside with the value that this member holds.
+    /// Combine the kept value with the value that this member holds.
     CombineKept,
-    /// Count this member in at member 0's counter, and wait until the last one has counted itself in: `slot` tells.
+    /// Count this member at member 0's counter, and wait until all members are counted. The last one sets `slot`.
     Meet {
         /// The flag.
         slot: u32,
     },
 }
 
-/// What one member does.
+/// The steps of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// In order.
+    /// The steps, in order.
     pub steps: Box<[Step]>,
     /// Slots that the whole operation uses.
     pub slots: u32,
 }
 
-/// Rounds in which distances of powers of two reach every one of `n` members.
+/// Rounds in which distances of powers of two reach each of `n` members.
 fn rounds(n: u32) -> u32 {
     n.next_power_of_two().trailing_zeros()
 }
 
-/// A barrier in which every member has a core: dissemination, ceil(log2 n) rounds, no member waits for one in particular.
+/// A barrier for members with a core each: dissemination in ceil(log2 n) rounds, without a central member.
 pub fn dissemination_barrier(me: u32, n: u32) -> Schedule {
     let steps = (0..rounds(n))
         .flat_map(|round| {
@@ -87,8 +87,8 @@ pub fn dissemination_barrier(me: u32, n: u32) -> Schedule {
     }
 }
 
-/// A barrier of more members than cores: each runs once to count itself in and once to see that all have, whatever the order
-/// in which the system lets them run.
+/// A barrier for more members than cores. Each member runs once to count itself, and once to see that all have counted. The order in which the system runs them
+/// does not matter.
 pub fn counting_barrier(n: u32) -> Schedule {
     Schedule {
         steps: if n > 1 {
@@ -100,9 +100,8 @@ pub fn counting_barrier(n: u32) -> Schedule {
     }
 }
 
-/// An all-reduce by recursive doubling. With p the largest power of two up to n, the members above p first hand their values
-/// to the lower ones and get the result from them. Every member combines the same pairs, so that all get the same bits
-/// wherever the operation is commutative.
+/// An all-reduce by recursive doubling. With p the largest power of two up to n, the members from p on first send their values to lower members. At the end
+/// they get the result from them. All members combine the same pairs. So all get the same bits if the operation is commutative.
 pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     let p = if n.is_power_of_two() {
         n
@@ -140,9 +139,9 @@ pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     }
 }
 
-/// An all-reduce of few members on fewer cores: each sends its value to all others, and combines all in the order of the members, so that
-/// all get the same bits. Each runs once to send and once to see that all have, whatever the order in which the system lets them run;
-/// rounds would have each wait for the right one, and once a round.
+/// An all-reduce for few members on fewer cores. Each member sends its value to all others, and combines all values in the order of the members. So all get the
+/// same bits. Each member runs once to send, and once to see all values, in any order. With rounds, each member would wait for a certain other one, once a
+/// round.
 pub fn flat_allreduce(me: u32, n: u32) -> Schedule {
     let mut steps: Vec<Step> = (1..n)
         .map(|distance| Step::Send {
@@ -163,7 +162,7 @@ pub fn flat_allreduce(me: u32, n: u32) -> Schedule {
     }
 }
 
-/// In a binomial tree of `n` with root 0 the parent differs in the lowest set bit; the children in the zero bits below it.
+/// In a binomial tree of `n` with root 0, a member and its parent differ in the member's lowest set bit. A member and its child differ in a bit below it.
 fn low_bit(me: u32, n: u32) -> u32 {
     if me == 0 {
         rounds(n)
@@ -172,7 +171,7 @@ fn low_bit(me: u32, n: u32) -> u32 {
     }
 }
 
-/// The children of `me` in a binomial tree of `n` with root 0, that with the largest subtree first.
+/// The children of `me` in a binomial tree of `n` with root 0. The child with the largest subtree is first.
 pub fn children(me: u32, n: u32) -> impl Iterator<Item = u32> {
     (0..low_bit(me, n))
         .rev()
@@ -180,8 +179,8 @@ pub fn children(me: u32, n: u32) -> impl Iterator<Item = u32> {
         .filter(move |child| *child < n)
 }
 
-/// A broadcast from member `root` down a binomial tree, with acknowledgements up the same tree and a release down it again:
-/// nobody leaves before everyone has the value, so that the next one may have another root and use the same slots.
+/// A broadcast from member `root` down a binomial tree, with acknowledgements up the tree and a release down again. No member leaves before all have the value.
+/// So the next broadcast may have another root and use the same slots.
 pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
     let relative = (me + n - root) % n;
     let absolute = |relative: u32| (relative + root) % n;

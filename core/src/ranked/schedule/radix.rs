@@ -1,8 +1,8 @@
-//! Shapes with more than two members at a time: fewer rounds, in each of which a member sends more. For networks whose latency costs more than sending.
+//! Shapes with more than two members in an exchange: fewer rounds, with more sends in each. They suit networks with a latency above the cost of a send.
 
 use super::{Schedule, Step};
 
-/// Rounds in which distances of powers of `radix` reach every one of `n` members.
+/// Rounds in which distances of powers of `radix` reach each of `n` members.
 fn rounds(n: u32, radix: u32) -> u32 {
     let (mut rounds, mut reached) = (0, 1u64);
     while reached < u64::from(n) {
@@ -17,7 +17,7 @@ fn at_least_two(radix: u32) -> u32 {
     radix.max(2)
 }
 
-/// A barrier by dissemination in ceil(log n) rounds to the base of `radix`: in each a member tells `radix - 1` others.
+/// A barrier by dissemination in ceil(log n) rounds to the base `radix`. In a round each member notifies `radix - 1` others.
 pub fn radix_barrier(me: u32, n: u32, radix: u32) -> Schedule {
     let radix = at_least_two(radix);
     let mut steps = Vec::new();
@@ -38,8 +38,9 @@ pub fn radix_barrier(me: u32, n: u32, radix: u32) -> Schedule {
     }
 }
 
-/// An all-reduce by recursive multiplying: in each round `radix` members exchange their values, and combine them in the order of their numbers, so that all get
-/// the same bits. With p the largest power of the radix up to n, the members above p first hand their values to lower ones, and get the result from them.
+/// An all-reduce by recursive multiplying. In each round `radix` members exchange their values, and combine them in the order of their numbers. So all get the
+/// same bits. With p the largest power of the radix up to n, the members from p on first send their values to lower members. At the end they get the result
+/// from them.
 pub fn radix_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     let radix = at_least_two(radix);
     let depth = match rounds(n, radix) {
@@ -84,7 +85,7 @@ pub fn radix_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     }
 }
 
-/// Combines `n` values in the order of their numbers; the own one is number `mine`.
+/// Combines `n` values in the order of their numbers. The own value has the number `mine`.
 fn combine_in_order(mine: u32, n: u32, slot: impl Fn(u32) -> u32) -> Vec<Step> {
     let mut steps = Vec::new();
     if mine > 0 {
@@ -97,12 +98,12 @@ fn combine_in_order(mine: u32, n: u32, slot: impl Fn(u32) -> u32) -> Vec<Step> {
     steps
 }
 
-/// A member's place in a tree with root 0 in which the parent differs in the lowest digit that is not 0.
+/// A member's place in a tree with root 0. A member and its parent differ in the member's lowest digit that is not 0.
 pub(super) struct Place {
     pub parent: Option<u32>,
-    /// Which of the parent's children it is.
+    /// Its number among the parent's children.
     pub nth: u32,
-    /// Those with the largest subtrees first, each with its number.
+    /// The children and their numbers. The largest subtrees are first.
     pub children: Vec<(u32, u32)>,
 }
 
@@ -129,14 +130,14 @@ pub(super) fn place(me: u32, n: u32, radix: u32) -> Place {
     }
 }
 
-/// The most children that a member of such a tree has.
+/// Maximum of children of a member in such a tree.
 pub(super) fn most_children(n: u32, radix: u32) -> u32 {
     let radix = at_least_two(radix);
     rounds(n, radix) * (radix - 1)
 }
 
-/// An all-reduce up a tree, in which a member has up to `radix - 1` children for each round, and down again. Fewer messages than by
-/// [`radix_allreduce`], in twice as many rounds.
+/// An all-reduce up a tree and down again. A member has up to `radix - 1` children for each round. It needs fewer messages than [`radix_allreduce`], but twice
+/// as many rounds.
 pub fn tree_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     let tree = place(me, n, radix);
     let down = most_children(n, radix);
@@ -159,8 +160,8 @@ pub fn tree_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     }
 }
 
-/// A broadcast from member `root` down such a tree, and a [barrier](radix_barrier) behind it: nobody leaves before everyone has the value, so that the next
-/// one may have another root and use the same slots.
+/// A broadcast from member `root` down such a tree, and a [barrier](radix_barrier) behind it. No member leaves before all have the value. So the next broadcast
+/// may have another root and use the same slots.
 pub fn tree_broadcast(me: u32, n: u32, root: u32, radix: u32) -> Schedule {
     let tree = place((me + n - root) % n, n, radix);
     let mut steps = Vec::new();
@@ -175,7 +176,7 @@ pub fn tree_broadcast(me: u32, n: u32, root: u32, radix: u32) -> Schedule {
 }
 
 impl Schedule {
-    /// These steps, which use so many slots, and then the schedule.
+    /// These steps, which use `used` slots, and then the schedule.
     pub(super) fn behind(self, mut steps: Vec<Step>, used: u32) -> Schedule {
         steps.extend(self.steps.iter().map(|step| step.moved(|to| to, used)));
         Schedule {
@@ -186,7 +187,7 @@ impl Schedule {
 }
 
 impl Step {
-    /// The same between other members, with slots that lie behind `used` others.
+    /// The same step between other members, with slots behind `used` others.
     pub(super) fn moved(self, member: impl Fn(u32) -> u32, used: u32) -> Step {
         match self {
             Step::Signal { to, slot } => Step::Signal {

@@ -1,4 +1,4 @@
-//! Names of the shapes, for those who choose one.
+//! Names of the shapes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{
     radix_barrier, tree_allreduce, tree_broadcast,
 };
 
-/// A shape of a barrier. All members take the same.
+/// A shape of a barrier. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Barrier {
     /// [`counting_barrier`]
@@ -22,7 +22,7 @@ pub enum Barrier {
 }
 
 impl Barrier {
-    /// What member `me` of `n` does.
+    /// The steps of member `me` of `n`.
     pub fn schedule(self, me: u32, n: u32) -> Schedule {
         match self {
             Barrier::Counting => counting_barrier(n),
@@ -33,7 +33,7 @@ impl Barrier {
     }
 }
 
-/// A shape of an all-reduce. All members take the same.
+/// A shape of an all-reduce. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllReduce {
     /// [`flat_allreduce`]
@@ -49,7 +49,7 @@ pub enum AllReduce {
 }
 
 impl AllReduce {
-    /// What member `me` of `n` does.
+    /// The steps of member `me` of `n`.
     pub fn schedule(self, me: u32, n: u32) -> Schedule {
         match self {
             AllReduce::Flat => flat_allreduce(me, n),
@@ -61,7 +61,7 @@ impl AllReduce {
     }
 }
 
-/// A shape of a broadcast. All members take the same.
+/// A shape of a broadcast. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broadcast {
     /// [`binomial_broadcast`]
@@ -73,7 +73,7 @@ pub enum Broadcast {
 }
 
 impl Broadcast {
-    /// What member `me` of `n` does when `root` has the value.
+    /// The steps of member `me` of `n`, from member `root`.
     pub fn schedule(self, me: u32, n: u32, root: u32) -> Schedule {
         match self {
             Broadcast::Binomial => binomial_broadcast(me, n, root),
@@ -83,19 +83,19 @@ impl Broadcast {
     }
 }
 
-/// The shapes of a group's operations: what its network suggests ([`Forming::shaped`](crate::group::Forming::shaped)).
+/// The shapes of a group's operations. The network suggests them ([`Forming::shaped`](crate::group::Forming::shaped)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shapes {
-    /// Of barriers.
+    /// Shape of barriers.
     pub barrier: Barrier,
-    /// Of all-reduces.
+    /// Shape of all-reduces.
     pub all_reduce: AllReduce,
-    /// Of broadcasts.
+    /// Shape of broadcasts.
     pub broadcast: Broadcast,
 }
 
 impl Shapes {
-    /// For `n` members where nothing else is known. `gathers`: they are on fewer cores ([`Job::gathers`](crate::job::Job::gathers)).
+    /// The shapes for `n` members without a suggestion. `gathers`: the members are on fewer cores ([`Job::gathers`](crate::job::Job::gathers)).
     pub fn usual(n: u32, gathers: bool) -> Self {
         Shapes {
             barrier: match gathers {

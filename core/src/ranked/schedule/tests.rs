@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::HashMap;
 
-/// Runs all members' schedules on a model: values are sets of contributors. `order` picks who moves next.
+/// Runs all members' schedules on a model. Values are sets of contributors. `order` selects the member that moves next.
 fn run(schedules: &[Schedule], start: impl Fn(u32) -> u64, mut order: u64) -> Vec<u64> {
     let n = schedules.len();
     let mut at = vec![0; n];
@@ -142,13 +142,13 @@ fn everyone_but_the_root_is_the_child_of_one() {
     }
 }
 
-/// Dissemination must let nobody out before everybody has come in.
+/// A dissemination barrier must not release a member before all have entered it.
 #[test]
 fn nobody_leaves_a_barrier_early() {
     for n in 2..=20u32 {
         let schedules: Vec<_> = (0..n).map(|me| dissemination_barrier(me, n)).collect();
         for late in 0..n {
-            // Everyone but `late` runs as far as possible.
+            // All members except `late` run as far as possible.
             let mut at = vec![0; n as usize];
             let mut flags = std::collections::HashSet::new();
             let mut moved = true;
@@ -201,7 +201,7 @@ const BROADCASTS: [Broadcast; 6] = [
     Broadcast::ByNode(1, 2),
 ];
 
-/// A group has so many buffers to send from.
+/// The slots suffice for a group's outgoing buffers.
 fn fits(schedules: &[Schedule]) {
     for schedule in schedules {
         assert_eq!(schedule.slots, schedules[0].slots);
@@ -239,7 +239,7 @@ fn every_shape_of_an_all_reduce_has_every_contribution_once() {
     }
 }
 
-/// What members hold as texts: the same text is the same order, and so the same bits.
+/// Values are texts: the same text means the same order, and so the same bits.
 #[test]
 fn all_members_combine_in_one_order() {
     fn texts(schedules: &[Schedule]) -> Vec<String> {
@@ -259,7 +259,7 @@ fn all_members_combine_in_one_order() {
                         }
                         Step::Combine { slot } => match here(slot) {
                             Some(other) => {
-                                // Where two combine, the lower one is first: the operation is commutative.
+                                // A sum of two begins with the lower one: the operation is commutative.
                                 let mut two = [held[me].clone(), other];
                                 two.sort();
                                 held[me] = format!("({}+{})", two[0], two[1]);
@@ -314,7 +314,7 @@ fn every_shape_of_a_broadcast_reaches_everyone_from_any_root() {
     }
 }
 
-/// Nobody is let out before everybody has come in, nor, of a broadcast, before everybody has the value.
+/// No member leaves a barrier before all have entered, or a broadcast before all have the value.
 #[test]
 fn nobody_leaves_a_barrier_or_a_broadcast_early() {
     type Make = Box<dyn Fn(u32, u32) -> Schedule>;
@@ -370,7 +370,7 @@ fn a_radix_of_two_is_the_dissemination_that_there_is() {
     for n in 1..=40u32 {
         for me in 0..n {
             assert_eq!(radix_barrier(me, n, 2), dissemination_barrier(me, n));
-            // One member a node is a node a member, behind the two flags that nobody needs.
+            // With one member in each node, nodes are members. Two flags are unused.
             let alone = barrier_by_node(me, n, 1, 2);
             assert_eq!(alone.steps.len(), dissemination_barrier(me, n).steps.len());
         }

@@ -1,12 +1,12 @@
-//! Operations of a network's own whose ends are asked for together.
+//! Operations of a network's own with a common completion.
 
 use super::own::{Operation, Queue, known, undriven};
 use super::*;
 use crate::streams::After;
 
-/// What asks for the ends.
+/// Context of the operation that confirms the others.
 const ASK: u64 = 1000;
-/// Of what is gathered.
+/// Context of gathered operations.
 const CONTEXT: u64 = 7;
 
 impl Node {
@@ -39,16 +39,16 @@ fn one_says_for_all_before_it_that_they_have_ended() {
     for count in 1..=3 {
         assert_eq!(node.gather(&region, false), Some(Ok(count)));
     }
-    // Those with another context have ends of their own.
+    // An operation with another context is not gathered.
     let other_context = (node.channel).gather(&region, 5, After::empty(), CONTEXT + 1, || Ok(()));
     assert_eq!(other_context, None);
-    // What there is no room for is none of them.
+    // Nor is a refused one.
     assert_eq!(node.gather(&region, true), Some(Err(Error::NotNow)));
     assert_eq!(node.channel.pending(), 3);
     node.ask(&queue);
     node.ask(&queue);
     assert_eq!(queue.contexts(), [ASK]);
-    // These come after it.
+    // The confirmation does not cover later operations.
     assert_eq!(node.gather(&region, false), Some(Ok(1)));
     assert!(queue.take(ASK).end(Ok(())));
     assert_eq!(
@@ -85,7 +85,7 @@ fn many_are_enough() {
         }
     }
     assert_eq!(queue.contexts(), [ASK; 4]);
-    // Others have their own room.
+    // Other operations have their own room.
     let full = Queue::default();
     for _ in 0..40 {
         assert!(full.post(&node, &region, After::empty(), false, 2).is_ok());

@@ -24,15 +24,15 @@ use crate::{
 };
 
 const LEN: usize = 1 << 16;
-/// What this network adds to keys.
+/// The network's part of keys.
 const OWN: u64 = 0x1234_5678_9abc;
 
 fn limit() -> Deadline {
-    // It only ends a test that hangs.
+    // Only ends a test that hangs.
     Deadline::after(Duration::from_secs(60))
 }
 
-/// A process with everything that there is.
+/// A process with all parts.
 struct Node {
     channel: Requests,
     memory: Box<dyn Memory>,
@@ -63,7 +63,7 @@ impl Node {
     fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset + 4 <= LEN && offset.is_multiple_of(4));
         // SAFETY:
-        // - in bounds and aligned, and as long there as the node.
+        // - in bounds and aligned. The memory lives as long as the node.
         unsafe { AtomicU32::from_ptr(self.local(offset).ptr.cast()) }
     }
 
@@ -81,7 +81,7 @@ impl Node {
         assert!(len <= LEN);
         let to = Remote { region, offset: 0 };
         // SAFETY:
-        // - the source is as long, and outlives the operation: whoever drops it waits for all ends.
+        // - the source has this length, and outlives the operation: the owner waits for all completions before its drop.
         let posted = unsafe { self.channel.put(self.local(0), to, len, flags, context) };
         assert_eq!(posted, Ok(Outcome::Pending));
     }
@@ -96,12 +96,12 @@ impl Node {
         assert_eq!(posted, Ok(Outcome::Pending));
     }
 
-    /// The next ones that end, in order of their contexts.
+    /// The next completions, ordered by context.
     fn next_ends(&self, many: usize) -> Vec<(u64, Result<()>)> {
         self.next_ends_while(many, || {})
     }
 
-    /// The same, while somebody else does his part.
+    /// As `next_ends`. `part` makes progress elsewhere.
     fn next_ends_while(&self, many: usize, mut part: impl FnMut()) -> Vec<(u64, Result<()>)> {
         let mut ends = Vec::new();
         let limit = limit();
@@ -117,7 +117,7 @@ impl Node {
     }
 }
 
-/// Waits until `done`, which polls nothing.
+/// Waits until `done`, without a poll.
 fn wait_for(mut done: impl FnMut() -> bool) {
     let limit = limit();
     while !done() {
@@ -173,13 +173,13 @@ fn requests_reach_memory_and_end_with_their_answers() {
     assert_eq!(node.channel.pending(), 0);
 }
 
-/// An inbox of so many places, and its only reader, which is dropped first.
+/// An inbox of this size, and its only reader. The reader must be dropped first.
 fn inbox_of(node: &Node, places: usize) -> (Registration, InboxReader) {
     let len = InboxLayout::new(places).unwrap().size();
     let own = |_| Ok(Wires::own_part(OWN));
     let memory = node.streams.allocate(len, Rights::FULL, own).unwrap();
     // SAFETY:
-    // - zeroed memory of enough bytes, which outlives the reader; the only one.
+    // - zeroed memory of sufficient length, which outlives the reader. There is no other reader.
     let reader = unsafe {
         inbox::initialise_zeroed(memory.base(), places).unwrap();
         InboxReader::attach(memory.base(), memory.len()).unwrap()
@@ -196,7 +196,7 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     let home = other.streams.home();
     let inbox = node.import_key(home, &memory.key()).unwrap();
     let put = |offset, nth: u32| {
-        // Taken in the call, whoever has registered it or not.
+        // Taken in the call, so it needs no registration.
         let bytes = nth.to_le_bytes().repeat(25);
         let src = Local {
             ptr: bytes.as_ptr().cast_mut(),
@@ -212,7 +212,7 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
         };
         let (flags, to) = (Flags::LINES, (&inbox).into());
         // SAFETY:
-        // - so many bytes are there until the call returns.
+        // - 100 bytes are valid until the call returns.
         unsafe { (node.channel).put_deliver(src, dst, 100, to, record, flags, nth.into()) }
     };
     let word = |at| other.word(at).load(Ordering::Acquire);
@@ -225,9 +225,9 @@ fn a_record_comes_with_the_bytes_before_it_or_not_at_all() {
     for nth in [1, 2] {
         assert_eq!(reader.take().map(|record| record.value), Some(nth));
     }
-    // Outside: neither.
+    // Out of bounds: no bytes and no record.
     assert!(matches!(put(LEN - 99, 4), Err(Error::OutOfBounds { .. })));
-    // Not there any more, of which this side does not know yet: neither.
+    // The memory has gone, but this process may not know: no bytes and no record.
     let gone = node.import(&other);
     let Node { memory: bytes, .. } = other;
     drop(bytes);
@@ -266,7 +266,7 @@ fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
     assert_eq!(node.next_ends(6), ends);
     let mut read = || std::iter::from_fn(|| reader.take().map(|one| one.value)).collect::<Vec<_>>();
     assert_eq!(read(), [1, 2, 3, 4]);
-    // There is room, and it is not their turn.
+    // There is room, but the chain is broken.
     (6..=7).for_each(|nth| deliver(nth, chained));
     assert_eq!(node.next_ends(2), [full(6), full(7)]);
     deliver(5, none);
@@ -275,7 +275,7 @@ fn what_is_chained_to_a_record_that_was_refused_does_not_overtake_it() {
     assert_eq!(read(), [5, 6, 7]);
 }
 
-/// Answers with the message, twice.
+/// Replies with the message, twice.
 struct Echo;
 
 impl Handler for Echo {
@@ -339,7 +339,7 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
         wires,
     } = other;
     let key = memory.key();
-    // Returns when all who have imported it know.
+    // Returns when all importers know.
     drop(memory);
     assert!(!region.is_current());
     assert_eq!(
@@ -351,7 +351,7 @@ fn a_release_and_a_leave_are_told_and_nobody_is_dead() {
     wait_for(|| peer.life() == Life::Left);
 }
 
-/// A greeting, and a request that is answered.
+/// A greeting, and a request that has an answer.
 fn asking(secret: &[u8; SECRET]) -> Vec<u8> {
     let place = Place {
         slot: 9,

@@ -1,15 +1,15 @@
-//! Operations of a network's own among requests: order, and ends.
+//! Order and completion of a network's own operations among requests.
 
 use parking_lot::Mutex;
 
 use super::*;
 use crate::streams::{After, Own, Ticket};
 
-/// What the network has been handed.
+/// The operations that the network has got.
 #[derive(Default)]
 pub(super) struct Handed {
     tickets: Vec<(u64, Ticket)>,
-    /// There is no room for so many more.
+    /// Number of operations to refuse.
     pub refuses: usize,
 }
 
@@ -67,13 +67,13 @@ impl Queue {
     }
 }
 
-/// A process that does nothing by itself, with memory whose key this is.
+/// A process that only makes progress by its caller, and the key of its memory.
 pub(super) fn undriven() -> (Home, Vec<u8>) {
     let home = Home::open(Wires::new(Kind::default()), None).unwrap();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
     let told = OWN.to_le_bytes().to_vec();
     // SAFETY:
-    // - leaked, and used by nobody else.
+    // - leaked, without another user.
     let place = unsafe {
         home.registered()
             .open(memory.as_mut_ptr().cast(), LEN, Rights::FULL, told)
@@ -83,7 +83,7 @@ pub(super) fn undriven() -> (Home, Vec<u8>) {
     (home, key)
 }
 
-/// `node` knows it.
+/// The region, imported by `node`.
 pub(super) fn known(node: &Node, home: &Home, key: &[u8]) -> RemoteRegion {
     std::thread::scope(|scope| {
         let import = scope.spawn(|| node.import_key(home, key));
@@ -108,7 +108,7 @@ fn they_leave_at_once_and_end_once() {
         assert_eq!(node.next_ends(1), [(context, Ok(()))]);
     }
     queue.0.lock().refuses = 1;
-    // What there is no room for waits, and what comes later waits behind it.
+    // A refused operation waits. The next one waits behind it.
     for context in [7, 8] {
         let posted = queue.post(&node, &region, After::empty(), false, context);
         assert_eq!(posted, Ok(Outcome::Pending));
@@ -142,7 +142,7 @@ fn they_wait_for_what_was_asked_before() {
             .post(&node, &region, After::empty(), false, 2)
             .unwrap();
         queue.post(&node, &region, after, false, 3).unwrap();
-        // Behind it.
+        // Waits behind the operation before.
         queue
             .post(&node, &region, After::empty(), false, 4)
             .unwrap();
@@ -151,7 +151,7 @@ fn they_wait_for_what_was_asked_before() {
         node.channel.poll(&mut |end| panic!("{end:?}"));
         assert_eq!(queue.contexts(), [2]);
         home.drive();
-        // Nobody has to poll.
+        // No poll is needed.
         wait_for(|| queue.contexts() == [2, 3, 4]);
         for context in [2, 3, 4] {
             assert!(queue.take(context).end(Ok(())));
@@ -174,7 +174,7 @@ fn they_wait_until_bytes_have_left() {
     let own = OWN.to_le_bytes().to_vec();
     let memory = Box::leak(Box::new([0u64; LEN / 8]));
     // SAFETY:
-    // - leaked, and used by nobody else.
+    // - leaked, without another user.
     unsafe {
         home.registered()
             .open(memory.as_mut_ptr().cast(), LEN, Rights::FULL, own)
@@ -214,7 +214,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
         node.put(&region, 4, Flags::ORDERED, 2);
         node.word(0).store(6, Ordering::Relaxed);
         if waits {
-            // A request that need not wait has one answer before.
+            // A request of another channel need not wait. Its answer comes first.
             let aside = node.streams.open_channel();
             let to = Remote {
                 region: &region,
@@ -233,7 +233,7 @@ fn requests_wait_for_them_where_the_network_says_so() {
         }
         assert!(queue.take(1).end(Ok(())));
         node.wires.tell_of_end();
-        // Nobody has to poll.
+        // No poll is needed.
         let put = if waits { 6 } else { 5 };
         wait_for(|| other.word(0).load(Ordering::Acquire) == put);
         assert_eq!(node.next_ends(2), [(1, Ok(())), (2, Ok(()))]);
@@ -280,7 +280,7 @@ fn the_loss_of_the_peer_ends_each_once() {
         .post(&node, &region, After::empty(), false, 2)
         .unwrap();
     node.get(&region, 8, 3);
-    // These have not left.
+    // These operations have not left.
     queue.post(&node, &region, after, false, 4).unwrap();
     node.put(&region, 8, Flags::empty(), 5);
     queue.post(&node, &aside, after, false, 6).unwrap();
@@ -299,7 +299,7 @@ fn the_loss_of_the_peer_ends_each_once() {
         (5, dead()),
     ];
     assert_eq!(ends, expected);
-    // The network is late.
+    // The network's completion comes too late.
     assert!(!queue.take(1).end(Ok(())));
     assert_eq!(queue.contexts(), [6]);
     assert_eq!(node.channel.pending(), 1);
@@ -355,7 +355,7 @@ fn what_is_released_stays_until_they_are_no_more_at_it() {
     assert!(home.registered().close(place));
     home.releases.begin(place);
     home.drive();
-    // Whatever is told of the release has been when the owner refuses it.
+    // The release precedes the owner's refusal.
     let again = std::thread::scope(|scope| {
         let import = scope.spawn(|| node.import_key(&home, &key).map(drop));
         while !import.is_finished() {
@@ -366,7 +366,7 @@ fn what_is_released_stays_until_they_are_no_more_at_it() {
     });
     assert_eq!(again, Err(Error::StaleRegion));
     assert!(!home.releases.is_over(place));
-    // Who has looked at the region before comes too late now.
+    // An operation on the released region fails, at once or after a wait.
     let late = queue.post(&node, &region, After::empty(), false, 3);
     assert!(matches!(late, Ok(Outcome::Pending)) || late == Err(Error::StaleRegion));
     node.wires.tell_of_end();

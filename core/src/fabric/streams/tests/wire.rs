@@ -1,4 +1,4 @@
-//! A network between the agents of one process: streams are queues in memory. An example of what a backend provides.
+//! A network between the agents of one process. Queues in memory are its streams. An example of a backend.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use crate::streams::{Accepted, After, Begun, Ended, Link, Network, News, OwnPart
 use crate::transport::Limits;
 use crate::{Error, Result};
 
-/// Bytes in one direction.
+/// The bytes in one direction.
 struct Pipe {
     state: Mutex<(VecDeque<u8>, bool)>,
     room: usize,
@@ -43,12 +43,11 @@ impl Pipe {
     }
 }
 
-/// One end of a stream.
 pub struct End {
     out: Arc<Pipe>,
     come: Arc<Pipe>,
     wants_room: AtomicBool,
-    /// It is known to have ended.
+    /// The end of the stream is known.
     over: AtomicBool,
     here: Arc<OwnedFd>,
     there: Arc<OwnedFd>,
@@ -62,7 +61,7 @@ fn alarm() -> Arc<OwnedFd> {
     Arc::new(above(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)).unwrap())
 }
 
-/// A stream that keeps at most `room` bytes in each direction.
+/// A stream that holds at most `room` bytes in each direction.
 pub fn pair(room: usize) -> (Arc<End>, Arc<End>) {
     between(room, &alarm(), &alarm())
 }
@@ -130,10 +129,10 @@ impl End {
     }
 }
 
-/// How a network of these is to be.
+/// Properties of a network.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// Bytes that a stream keeps.
+    /// Maximum of bytes that a stream holds.
     pub room: usize,
     /// No greeting is needed.
     pub trusts: bool,
@@ -152,7 +151,7 @@ impl Default for Kind {
     }
 }
 
-/// The place of one agent.
+/// The network of one agent.
 pub struct Wires {
     address: Vec<u8>,
     secret: [u8; SECRET],
@@ -161,7 +160,7 @@ pub struct Wires {
     guests: Mutex<VecDeque<Accepted>>,
     wants_guests: AtomicBool,
     ends: Mutex<Vec<Weak<End>>>,
-    /// Operations of its own that have ended, and that it has not told of.
+    /// Number of ended operations of the network's own that were not reported.
     pub ended: AtomicUsize,
 }
 
@@ -185,7 +184,7 @@ impl Wires {
         wires
     }
 
-    /// An operation of its own has ended.
+    /// An operation of the network's own has ended.
     pub fn tell_of_end(&self) {
         self.ended.fetch_add(1, Ordering::AcqRel);
         ring(&self.alarm);
@@ -195,13 +194,13 @@ impl Wires {
     pub fn end_all(&self) {
         for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
             end.end();
-            // The agent has not seen it.
+            // The agent has not seen the end.
             end.over.store(false, Ordering::Release);
         }
         ring(&self.alarm);
     }
 
-    /// What a registration gets of this network's own.
+    /// The network's part of a registration.
     pub fn own_part(word: u64) -> OwnPart {
         OwnPart {
             told: word.to_le_bytes().to_vec(),
@@ -209,7 +208,7 @@ impl Wires {
         }
     }
 
-    /// Begins a stream to it that says nothing.
+    /// Begins a stream to it, without a greeting.
     pub fn begin(&self) -> Arc<End> {
         self.begun_by(&alarm(), None)
     }
