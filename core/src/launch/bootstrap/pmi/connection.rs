@@ -31,6 +31,10 @@ pub(super) struct Connection {
     space: String,
     /// A barrier is in progress.
     in_barrier: bool,
+    /// A request had no answer in time. A late answer must not become that of another request, so there are no more requests.
+    silent: bool,
+    /// Longest wait for an answer.
+    patience: Duration,
     /// Length limit of values.
     longest: usize,
 }
@@ -55,6 +59,8 @@ impl Connection {
             version: Version::One,
             space: String::new(),
             in_barrier: false,
+            silent: false,
+            patience: PATIENCE,
             longest: 0,
         };
         connection.version = connection.agree(first)?;
@@ -237,12 +243,18 @@ impl Connection {
         if self.in_barrier {
             return Err(Error::Busy);
         }
+        if self.silent {
+            return Err(refused("it does not answer"));
+        }
         self.say(pairs)?;
-        let text = self.hear(Deadline::after(PATIENCE)).map_err(|e| match e {
-            Error::Timeout => refused("it does not answer"),
-            other => other,
-        })?;
-        self.read(&text, answer)
+        match self.hear(Deadline::after(self.patience)) {
+            Ok(text) => self.read(&text, answer),
+            Err(Error::Timeout) => {
+                self.silent = true;
+                Err(refused("it does not answer"))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn say(&self, pairs: &[(&str, &str)]) -> Result<()> {

@@ -95,6 +95,8 @@ fn begun(version: Version) -> (Connection, UnixStream) {
         version,
         space: "s".into(),
         in_barrier: false,
+        silent: false,
+        patience: PATIENCE,
         longest: 1024,
     };
     (connection, there)
@@ -394,4 +396,20 @@ fn a_server_that_refuses_the_first_version_is_asked_for_the_second() {
     assert_eq!(connection.version(), Version::Two);
     drop(connection);
     server.join().unwrap();
+}
+
+#[test]
+fn a_late_answer_is_not_that_of_another_request() {
+    for version in [Version::One, Version::Two] {
+        let (mut connection, mut there) = begun(version);
+        connection.patience = Duration::ZERO;
+        assert!(matches!(connection.get("x"), Err(Error::Unreachable(_))));
+        let late = match version {
+            Version::One => b"cmd=get_result rc=0 msg=success value=00\n".to_vec(),
+            Version::Two => counted("cmd=kvs-get-response;rc=0;found=TRUE;value=00;"),
+        };
+        there.write_all(&late).unwrap();
+        connection.patience = PATIENCE;
+        assert!(matches!(connection.get("y"), Err(Error::Unreachable(_))));
+    }
 }
