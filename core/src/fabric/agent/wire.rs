@@ -128,6 +128,7 @@ impl From<&Error> for Failure {
             Error::InboxFull => (4, [0; 3]),
             Error::Unsupported => (5, [0; 3]),
             Error::Refused(why) => (6, [why.into(), 0, 0]),
+            Error::Timeout => (7, [0; 3]),
             // All other errors mean that the memory is no longer registered.
             _ => (0, [0; 3]),
         };
@@ -149,6 +150,7 @@ impl From<Failure> for Error {
             4 => Error::InboxFull,
             5 => Error::Unsupported,
             6 => Error::Refused(failure.details[0] as u32),
+            7 => Error::Timeout,
             _ => Error::StaleRegion,
         }
     }
@@ -585,6 +587,7 @@ mod tests {
             Error::Unsupported,
             Error::Misaligned(4),
             Error::Refused(u32::MAX),
+            Error::Timeout,
             Error::OutOfBounds {
                 offset: 1,
                 len: 2,
