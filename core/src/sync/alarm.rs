@@ -51,7 +51,7 @@ impl Drop for Connected {
         if let Some(alarms) = known.get_mut(&self.bell) {
             let this = alarms.iter().position(|a| Arc::ptr_eq(a, &self.alarm));
             if let Some(this) = this {
-                alarms.swap_remove(this);
+                alarms.remove(this);
             }
             if alarms.is_empty() {
                 known.remove(&self.bell);

@@ -173,7 +173,10 @@ impl KeyTable {
         let generation = all.generations.entry(index).or_insert(0);
         *generation = (*generation + 1) % (1 << GENERATION_BITS);
         let key = ShortKey::new(self.port, index, *generation);
-        self.list(table, key, &region, rights)?;
+        if let Err(error) = self.list(table, key, &region, rights) {
+            all.free.push(index);
+            return Err(error);
+        }
         all.by_range.insert(range, index);
         all.by_index.insert(
             index,
