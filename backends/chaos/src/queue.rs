@@ -138,6 +138,9 @@ impl Queue {
                 Ok(Outcome::Complete) => return Ok(Outcome::Complete),
                 // The backend below has no room: the operation waits here.
                 Ok(Outcome::Pending) | Err(Error::NotNow) => {}
+                Err(error) if op.is_offered_again(&error, means) => {
+                    op.steps[0].due = self.now + op.delay_of_retry(means);
+                }
                 Err(error) => return Err(error),
             }
         } else {

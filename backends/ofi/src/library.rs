@@ -35,7 +35,7 @@ impl Handlers {
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut mask);
             mask
         };
-        Handlers((1..libc::SIGSYS).filter_map(get).collect(), mask)
+        Handlers((1..=libc::SIGSYS).filter_map(get).collect(), mask)
     }
 
     fn restore(self) {

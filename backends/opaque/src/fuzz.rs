@@ -33,7 +33,7 @@ fn options(bytes: &[u8]) {
 
 fn all_options() -> Vec<Vec<u8>> {
     vec![
-        b"tcp unordered largest=100 lose=2@1".to_vec(),
+        b"tcp,unordered,largest=100,lose=2@1".to_vec(),
         b"registered".to_vec(),
     ]
 }
