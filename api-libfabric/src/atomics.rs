@@ -13,7 +13,7 @@ use crate::sys::{
     FI_WRITE,
 };
 
-/// Bytes that one call operates on, at most.
+/// Maximum bytes of one call.
 pub const MOST_BYTES: usize = 1 << 20;
 
 /// `enum fi_datatype`, in its order.
@@ -47,24 +47,24 @@ pub enum Family {
     Compare,
 }
 
-/// What a family of calls can do with a type and an operation.
+/// A type and an operation that a family of calls supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Valid {
     /// The type.
     pub ty: AtomicType,
     /// The operation.
     pub op: AtomicOp,
-    /// Elements of one call, at most.
+    /// Maximum elements of one call.
     pub count: usize,
 }
 
-/// `enum fi_datatype` and `enum fi_op` to what can be done. Errors: [`Errno::OPNOTSUPP`].
+/// Translates `enum fi_datatype` and `enum fi_op`. Errors: [`Errno::OPNOTSUPP`] if the family does not support the pair.
 #[inline]
 pub fn valid(family: Family, datatype: i32, op: i32) -> Result<Valid> {
     let ty = usize::try_from(datatype)
         .ok()
         .and_then(|index| TYPES.get(index));
-    // The engine's operations have the order of the enumeration.
+    // `AtomicOp::ALL` has the order of `enum fi_op`.
     let op = usize::try_from(op)
         .ok()
         .and_then(|index| AtomicOp::ALL.get(index));
@@ -87,7 +87,7 @@ pub fn valid(family: Family, datatype: i32, op: i32) -> Result<Valid> {
     }
 }
 
-/// How many pairs of a type and an operation a family has.
+/// Number of pairs of a type and an operation that a family supports.
 pub fn kinds(family: Family) -> usize {
     let all = |count: usize| (0..).take(count);
     let pairs = all(TYPES.len()).flat_map(|ty| all(AtomicOp::ALL.len()).map(move |op| (ty, op)));
@@ -96,31 +96,31 @@ pub fn kinds(family: Family) -> usize {
         .count()
 }
 
-/// The memory of an atomic operation; lengths are elements. Lists that the operation does not use are empty.
+/// The memory of an atomic operation. Lengths count elements. Lists that the operation does not use are empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Operands<'a> {
     /// Operands.
     pub operand: &'a [Part],
     /// Comparands.
     pub compare: &'a [Part],
-    /// Where the previous values go.
+    /// Destination of the previous values.
     pub result: &'a [Part],
     /// The targets.
     pub remote: &'a [RemotePart],
 }
 
-/// What is known of a call whose arguments are right.
+/// Properties of a call with valid arguments.
 pub(crate) struct Checked {
     pub valid: Valid,
-    /// Elements, of all parts together.
+    /// Elements of all parts together.
     pub count: usize,
-    /// Whether operands, comparands and results are used.
+    /// Whether the operation uses operands, comparands and results.
     pub needed: [bool; 3],
-    /// What the caller gives is his again when the call returns.
+    /// The caller may reuse operands and comparands when the call returns.
     pub inline: bool,
 }
 
-/// Errors: those of [`Endpoint::atomic`] that depend on the arguments alone.
+/// Checks the arguments. Errors: as for [`Endpoint::atomic`], without [`Errno::AGAIN`].
 #[inline]
 pub(crate) fn check(
     family: Family,
@@ -170,12 +170,11 @@ pub(crate) fn check(
 }
 
 impl Endpoint {
-    /// An atomic operation on a peer's memory, of each element by itself. Errors: those of the call: [`Errno::OPNOTSUPP`],
-    /// [`Errno::MSGSIZE`] for too many elements, [`Errno::INVAL`], [`Errno::AGAIN`], [`Errno::BADFLAGS`]; what becomes of the operation
-    /// is told by the completion queue or counter.
+    /// Operates atomically on each element of a peer's memory. The completion queue or counter reports the result. Errors:
+    /// [`Errno::OPNOTSUPP`], [`Errno::MSGSIZE`] for too many elements, [`Errno::INVAL`], [`Errno::AGAIN`], [`Errno::BADFLAGS`].
     ///
     /// # Safety
-    /// Operands and comparands are readable until the call returns, results valid for writes until the operation is complete.
+    /// Operands and comparands are readable until the call returns. Results are valid for writes until the operation is complete.
     #[inline]
     pub unsafe fn atomic(
         &self,
@@ -229,7 +228,7 @@ impl Endpoint {
         };
         let mut flags = admitted.flags;
         flags.set(Flags::INLINE, inline);
-        // A list that is not needed is as long as it has to be.
+        // A list that is not needed never limits the length.
         let lens = |list: usize, item: usize| {
             let list = match list {
                 0 => return remote.get(item).map(|part| part.len),
@@ -244,7 +243,7 @@ impl Endpoint {
         state.run(reports, job, |domain, channel, target, context| {
             if !begun && !single {
                 begun = true;
-                // Nothing is changed if any part of it could not be.
+                // An invalid part fails the whole operation before any change.
                 for part in remote {
                     let place =
                         target.place(domain, part.key, part.address, part.len * size, access);
@@ -280,8 +279,8 @@ impl Endpoint {
                 Err(errno) => return Some(Err(errno)),
             };
             // SAFETY:
-            // - the lists that the operation needs have `count` elements from here on, valid by the caller's word; what it does not
-            //   need is null.
+            // - contract of this call: each needed list is valid. `walk` keeps `count` elements within the current items.
+            // - lists that are not needed are null.
             let outcome = unsafe { channel.atomic(place, &request, flags, context) };
             Some(outcome.map_err(|error| target.why(error)))
         })

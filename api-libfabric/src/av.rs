@@ -1,4 +1,4 @@
-//! Address vectors (fi_av(3)). An address is an index, in tables and maps alike: the lowest one that is not in use.
+//! Address vectors (fi_av(3)). In tables and maps alike, an address is the lowest free index.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,23 +14,23 @@ use crate::service::Search;
 use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
 
-/// Time between two looks whether a service is there by now: programs ask in a loop.
+/// Time between two searches for services. Programs retry in a loop.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// An address vector.
 pub struct AddressVector {
     domain: Arc<Domain>,
     entries: RwLock<Entries>,
-    /// When it was looked last after services.
+    /// Time of the last search for services.
     looked: Mutex<Option<Instant>>,
-    /// For services of other hosts, by their addresses here.
+    /// Searches for services of other hosts, by address.
     searches: Mutex<HashMap<u64, Search>>,
-    /// How many addresses have been removed: endpoints look here whether what they know may be out of date.
+    /// Number of removed addresses. Endpoints compare it to detect stale cached addresses.
     removals: AtomicU64,
     sets: Mutex<Vec<Weak<AvSet>>>,
 }
 
-/// What is behind an address.
+/// The endpoint at an address.
 #[derive(Clone, Copy)]
 struct Known {
     called: Called,
@@ -41,15 +41,15 @@ struct Known {
 #[derive(Default)]
 struct Entries {
     names: Vec<Option<Known>>,
-    /// How many of them have not been found.
+    /// Number of entries without a name.
     unknown: usize,
-    /// Indices of names that were removed.
+    /// Indices of removed entries.
     free: BTreeSet<u64>,
     by_id: HashMap<u64, u64>,
 }
 
 impl AddressVector {
-    /// An empty one.
+    /// An empty address vector.
     pub fn new(domain: &Arc<Domain>) -> AddressVector {
         AddressVector {
             domain: domain.clone(),
@@ -66,7 +66,7 @@ impl AddressVector {
         &self.domain
     }
 
-    /// Inserts a name; its address, which may be one that was removed.
+    /// Inserts a name and returns its address. Addresses of removed entries are used again.
     pub fn insert(&self, called: Called) -> u64 {
         let name = match called {
             Called::Name(name) => Some(name),
@@ -91,7 +91,7 @@ impl AddressVector {
         address
     }
 
-    /// Removes an address. Errors: [`Errno::INVAL`] if it is not there.
+    /// Removes an address. Errors: [`Errno::INVAL`] if it is not in use.
     pub fn remove(&self, address: u64) -> Result<()> {
         let mut entries = self.entries.write();
         let place = entries
@@ -117,8 +117,8 @@ impl AddressVector {
         Ok(())
     }
 
-    /// The name at an address. Errors: [`Errno::INVAL`] if it is not there; of a service [`Errno::AGAIN`] as long as there is no endpoint
-    /// that is it, and what keeps that from being reached.
+    /// The name at an address. Errors: [`Errno::INVAL`] if it is not in use. For a service also [`Errno::AGAIN`] while no endpoint serves it, and
+    /// the error that makes it unreachable.
     pub fn name(&self, address: u64) -> Result<Name> {
         let known = self.known(address)?;
         match (known.name, known.called) {
@@ -127,7 +127,7 @@ impl AddressVector {
         }
     }
 
-    /// What the program called the endpoint at an address. Errors: [`Errno::INVAL`] if it is not there.
+    /// The name or service that the program inserted at an address. Errors: [`Errno::INVAL`] if it is not in use.
     pub fn called(&self, address: u64) -> Result<Called> {
         self.known(address).map(|known| known.called)
     }
@@ -184,10 +184,10 @@ impl AddressVector {
         Ok(name)
     }
 
-    /// The address of the endpoint `id`; FI_ADDR_NOTAVAIL if it was not inserted.
+    /// The address of the endpoint `id`, or FI_ADDR_NOTAVAIL if it was not inserted.
     pub fn address_of(&self, id: u64) -> u64 {
         let (found, unknown) = self.look_up(id);
-        // Whoever is heard of may be a service that nobody here has talked to.
+        // The sender may be a service that has no name here yet.
         if found.is_none() && unknown {
             self.find_services();
             return self.look_up(id).0.unwrap_or(FI_ADDR_NOTAVAIL);
@@ -215,7 +215,7 @@ impl AddressVector {
             .collect();
         drop(entries);
         for (address, called) in unknown {
-            // Those that are not there are nobody who could be heard of.
+            // An unreachable service cannot be the sender.
             let _ = self.find_now(address, called);
         }
     }
@@ -242,7 +242,7 @@ impl AddressVector {
         sets.find(|set| set.address() == address)
     }
 
-    /// How many addresses have been removed so far.
+    /// Number of addresses that have been removed.
     #[inline(always)]
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)

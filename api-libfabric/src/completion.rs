@@ -19,58 +19,58 @@ use crate::status::{Errno, Result};
 use crate::waiters::Waiters;
 use crate::watcher::Watched;
 
-/// Reads in vain, one after the other, from which on another process gets the core now and then, in case it is the one that is waited for:
-/// where each process has a core, and where not; and reads between two such offers.
+/// Empty reads in a row before the reader begins to yield its core: with a core for each process, and without. The awaited process may need it.
+/// [`OFFER`] is the number of reads between two yields.
 const PATIENCE: (u32, u32) = (1024, 64);
 const OFFER: u32 = 64;
-/// Reads of what is there after which endpoints get on nevertheless.
+/// Reads of available entries between two rounds of progress.
 const TURN: u32 = 16;
-/// Entries of a queue whose user does not say how many.
+/// Size of a queue if the user gives none.
 const DEFAULT_SIZE: usize = 1024;
-/// The largest queue that is made at once; what it has no room for is kept nevertheless.
+/// Maximum size of a queue; larger requests are reduced to it. The overflow list keeps entries that the ring has no room for.
 const LARGEST: usize = 1 << 16;
 
-/// A completed operation: the fields of `struct fi_cq_tagged_entry`, and where a message came from.
+/// A completed operation: the fields of `struct fi_cq_tagged_entry`, and the sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Entry {
     /// The operation's context.
     pub context: usize,
-    /// What kind of operation it was.
+    /// Flags: the kind of operation.
     pub flags: u64,
     /// Bytes received.
     pub len: usize,
-    /// Where they are, if the user could not know.
+    /// Address of the received bytes, if the user does not know it (FI_MULTI_RECV).
     pub buffer: usize,
     /// Remote completion data.
     pub data: u64,
     /// Tag of a message.
     pub tag: u64,
-    /// The sender; FI_ADDR_NOTAVAIL if it is not known.
+    /// The sender, or FI_ADDR_NOTAVAIL if it is unknown.
     pub source: u64,
 }
 
 /// A failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// As of a completed one.
+    /// As for a completed operation.
     pub entry: Entry,
-    /// Why.
+    /// The reason.
     pub errno: Errno,
-    /// Bytes of a message that the buffer had no room for.
+    /// Bytes of a message beyond the end of the buffer.
     pub excess: usize,
-    /// With [`Errno::ADDRNOTAVAIL`]: the sender of a message, which is not in the address vector (FI_SOURCE_ERR).
+    /// With [`Errno::ADDRNOTAVAIL`]: the sender of a message, if the address vector does not contain it (FI_SOURCE_ERR).
     pub sender: Option<Name>,
 }
 
-/// A failure that has not been read.
+/// An unread failure.
 struct Pending {
     failure: Failure,
-    /// Successes that came before it, and after the failure before it, and have not been read.
+    /// Unread successes that came between the failure before it and this one.
     behind: usize,
 }
 
-/// Endpoints that get on when somebody looks at a queue or a counter.
+/// Endpoints that make progress when a thread polls a queue or a counter.
 pub(crate) struct Attached(Biased<Vec<Arc<Endpoint>>>);
 
 impl Default for Attached {
@@ -104,7 +104,7 @@ impl Attached {
         }
     }
 
-    /// Moves everything on until there is what `found` looks for. `None`: nothing else has come, so that a thread may sleep.
+    /// Makes progress until `found` returns a value. `None`: no message is left, so a thread may sleep.
     pub fn progress_until<T>(&self, mut found: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
             self.progress();
@@ -115,7 +115,7 @@ impl Attached {
         }
     }
 
-    /// Looks whether peers still live.
+    /// Checks the liveness of peers.
     pub fn look(&self) {
         for endpoint in &*self.0.lock() {
             endpoint.look_at_peers();
@@ -123,31 +123,31 @@ impl Attached {
     }
 }
 
-/// A descriptor to be waited for, which is not readable.
+/// A descriptor for waits. It is not readable yet.
 pub(crate) fn event() -> Result<OwnedFd> {
     let made = descriptor::above(|| eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC));
     Ok(made.map_err(|e| Error::os("eventfd", e))?)
 }
 
-/// How a queue can be waited for.
+/// The supported ways to wait for a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// No waits, only reads.
     None,
-    /// By [`CompletionQueue::wait`].
+    /// Calls of [`CompletionQueue::wait`].
     Call,
-    /// By whoever waits for several at once.
+    /// Wait sets.
     Set,
-    /// By that, or by a file descriptor.
+    /// A file descriptor, and calls of [`CompletionQueue::wait`].
     Descriptor,
 }
 
-/// Entries that have not been read, in the order in which they came.
+/// Unread entries in the order of arrival.
 struct Entries {
     ring: Box<[Entry]>,
     first: usize,
     len: usize,
-    /// What came when the ring was full: nothing is ever lost.
+    /// Entries that came while the ring was full. No entry is ever lost.
     overflow: VecDeque<Entry>,
 }
 
@@ -166,14 +166,14 @@ impl Entries {
         self.len + self.overflow.len()
     }
 
-    /// How many there are now.
+    /// Adds an entry and returns the number of entries.
     #[inline(always)]
     fn push(&mut self, entry: Entry) -> usize {
         let mask = self.ring.len() - 1;
         if self.len > mask || !self.overflow.is_empty() {
             return self.keep(entry);
         }
-        // Word by word: an entry that is put together in memory and copied from there would have to wait for its own stores.
+        // Word by word: a copy of an entry just built in memory would wait for its own stores.
         let Entry {
             context,
             flags,
@@ -185,7 +185,7 @@ impl Entries {
         } = entry;
         let place = &raw mut self.ring[(self.first + self.len) & mask];
         // SAFETY:
-        // - a place of the ring, which is this thread's alone.
+        // - `place` is an entry of the ring, and `&mut self` makes this thread its only user.
         unsafe {
             (&raw mut (*place).context).write_volatile(context);
             (&raw mut (*place).flags).write_volatile(flags);
@@ -205,7 +205,7 @@ impl Entries {
         self.len()
     }
 
-    /// Gives the oldest entry to `sink`; false if there is none.
+    /// Passes the oldest entry to `sink`. False: there is none.
     #[inline(always)]
     fn take(&mut self, sink: &mut impl FnMut(&Entry)) -> bool {
         if self.len == 0 {
@@ -228,29 +228,29 @@ impl Entries {
 pub struct CompletionQueue {
     domain: Arc<Domain>,
     entries: Biased<Entries>,
-    /// How many there are, for whoever only looks.
+    /// Number of entries, for reads without the lock.
     count: AtomicUsize,
-    /// From so many on it is full.
+    /// Number of entries that makes it full.
     size: usize,
     failures: Mutex<VecDeque<Pending>>,
-    /// How many there are, for whoever only looks.
+    /// Number of failures, for reads without the lock.
     failed: AtomicUsize,
     pub(crate) attached: Attached,
     pub(crate) waiters: Waiters,
     wait: Wait,
     descriptor: Option<OwnedFd>,
-    /// Somebody is about to wait for the descriptor.
+    /// A thread is about to wait for the descriptor.
     armed: AtomicBool,
     interrupted: AtomicBool,
     vain: AtomicU32,
-    /// Says when a program that reads in vain looks at the lives of peers.
+    /// Limits liveness checks of peers during empty reads.
     lives: Pace,
-    /// Reads since endpoints got on.
+    /// Reads since the last progress.
     turn: AtomicU32,
 }
 
 impl CompletionQueue {
-    /// A queue of `size` entries (0: as many as usual).
+    /// A queue of `size` entries. 0: the default size.
     pub fn new(domain: &Arc<Domain>, size: usize, wait: Wait) -> Result<Arc<CompletionQueue>> {
         let size = if size == 0 {
             DEFAULT_SIZE
@@ -290,18 +290,18 @@ impl CompletionQueue {
         &self.domain
     }
 
-    /// Readable when there is something to read, after [`CompletionQueue::arm`].
+    /// Readable when the queue has an entry or a failure, after [`CompletionQueue::arm`].
     pub fn descriptor(&self) -> Option<RawFd> {
         self.descriptor.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Whether there is no room for a completion: operations are to be tried again later.
+    /// Whether it has no room for a completion. Callers retry later.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.size
     }
 
-    /// Whether there is room for what an operation may have told: its failure, and its success if that is `wanted`.
+    /// Whether it has room for the reports of an operation: its failure, and its success if that is `wanted`.
     #[inline(always)]
     pub(crate) fn has_room(&self, wanted: bool) -> bool {
         let failed = self.failed.load(Ordering::Acquire);
@@ -347,7 +347,7 @@ impl CompletionQueue {
         if let Some(descriptor) = &self.descriptor
             && self.armed.swap(false, Ordering::AcqRel)
         {
-            // Full means readable.
+            // A full eventfd is readable, too.
             let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
         }
     }
@@ -356,7 +356,7 @@ impl CompletionQueue {
         self.len() > 0 || self.has_failed()
     }
 
-    /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: there is something to read.
+    /// Prepares a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`] if the queue has an entry or a failure.
     pub fn arm(&self) -> Result<()> {
         if let Some(descriptor) = &self.descriptor {
             let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
@@ -366,12 +366,12 @@ impl CompletionQueue {
             self.armed.store(false, Ordering::Release);
             return Err(Errno::AGAIN);
         }
-        // The watcher may be asleep, and must look once more.
+        // The progress thread may be asleep, and must poll once more.
         self.domain.engine().ring();
         Ok(())
     }
 
-    /// Moves everything on; whether there is something to read.
+    /// Makes progress. Returns whether the queue has an entry or a failure.
     pub(crate) fn look_for_entries(&self) -> bool {
         let found = self.attached.progress_until(|| {
             self.domain.deferred().progress();
@@ -385,7 +385,7 @@ impl CompletionQueue {
     pub fn read(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
         let turn = self.turn.load(Ordering::Relaxed).wrapping_add(1);
         self.turn.store(turn, Ordering::Relaxed);
-        // What is there need not wait for what may come; but it must not keep it from coming.
+        // Available entries need no progress first, but reads of them must not prevent progress.
         if self.len() == 0 || turn >= TURN {
             self.turn.store(0, Ordering::Relaxed);
             self.attached.progress();
@@ -412,13 +412,13 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Reads what came before the first failure. Errors: [`Errno::AVAIL`] if it is the failure's turn.
+    /// Reads the entries before the first failure. Errors: [`Errno::AVAIL`] if the failure comes next.
     #[cold]
     fn read_up_to_failure(&self, most: usize, mut sink: impl FnMut(&Entry)) -> Result<usize> {
         let mut failures = self.failures.lock();
         let mut entries = self.entries.lock();
         let first = failures.front_mut();
-        // Another thread may have read on without having seen the failure: it waits for nothing that is not there.
+        // Another thread may have read entries before it saw the failure. The failure does not wait for entries that are gone.
         let before = first.as_ref().map_or(most, |first| first.behind);
         let most_now = before.min(most);
         let mut count = 0;
@@ -445,7 +445,7 @@ impl CompletionQueue {
         self.failed.load(Ordering::Acquire) != 0
     }
 
-    /// Programs that poll keep the core from whoever they wait for.
+    /// Handles an empty read. A polling program may keep the core from the process for which it waits.
     #[inline]
     fn in_vain(&self) {
         let vain = self.vain.load(Ordering::Relaxed).wrapping_add(1);
@@ -456,7 +456,7 @@ impl CompletionQueue {
             PATIENCE.0
         };
         if vain >= patience && vain.is_multiple_of(OFFER) {
-            // By time, not by a count of reads: each offer may last as long as the scheduler lets other processes run.
+            // The timer depends on time, not on reads: a yield lasts as long as the scheduler runs other processes.
             if self.lives.is_due() {
                 self.attached.look();
             }
@@ -469,7 +469,7 @@ impl CompletionQueue {
     pub fn read_failure(&self) -> Result<Failure> {
         let mut failures = self.failures.lock();
         let pending = failures.pop_front().ok_or(Errno::AGAIN)?;
-        // Read too early: what was to come before it comes before the next one.
+        // The failure was read early: the entries before it now precede the next failure.
         if let Some(next) = failures.front_mut() {
             next.behind += pending.behind;
         }
@@ -477,8 +477,8 @@ impl CompletionQueue {
         Ok(pending.failure)
     }
 
-    /// Waits until there are `least` entries (or a failure), then reads as [`CompletionQueue::read`] does. Errors: [`Errno::AGAIN`] when
-    /// the deadline has passed, or after [`CompletionQueue::interrupt`]; [`Errno::INVAL`] if the queue cannot be waited for;
+    /// Waits until there are `least` entries or a failure, then reads as [`CompletionQueue::read`] does. Errors: [`Errno::AGAIN`] at the
+    /// deadline, or after [`CompletionQueue::interrupt`]; [`Errno::INVAL`] if the queue does not support waits by call;
     /// [`Errno::CANCELED`] if another thread closes it.
     pub fn wait(
         &self,

@@ -17,15 +17,15 @@ use crate::tally::Tally;
 use crate::waiters::Waiters;
 use crate::watcher::Watched;
 
-/// Counts completed operations, and failed ones.
+/// Counts completed operations and failed operations.
 pub struct Counter {
     domain: Arc<Domain>,
-    /// Without what peers have counted.
+    /// Count without the additions of peers.
     value: AtomicU64,
-    /// Where peers count, once it is bound to what they do.
+    /// Word that peers increment, once the counter is bound to operations of peers.
     tally: OnceLock<Tally>,
     errors: AtomicU64,
-    /// The value of `errors` that the program has set, read, or seen end a wait.
+    /// The value of `errors` that the program has set, read, or got from a wait.
     known_errors: AtomicU64,
     /// Count of successes that the program has read, or waited for.
     known: AtomicU64,
@@ -33,19 +33,19 @@ pub struct Counter {
     descriptor: Option<OwnedFd>,
     /// A thread is about to wait for the descriptor.
     armed: AtomicBool,
-    /// Of looks from outside, for looks at the lives of peers.
+    /// Limits liveness checks of peers while the program polls the counter.
     pace: Pace,
     pub(crate) attached: Attached,
     pub(crate) waiters: Waiters,
 }
 
 impl Counter {
-    /// At 0.
+    /// A counter at 0.
     pub fn new(domain: &Arc<Domain>) -> Arc<Counter> {
         Arc::new(Self::open(domain, Wait::Call, None))
     }
 
-    /// A counter with this way to wait. Errors: the descriptor cannot be made.
+    /// A counter with this way to wait. Errors: the system refuses a descriptor or a thread.
     pub fn with_wait(domain: &Arc<Domain>, wait: Wait) -> Result<Arc<Counter>> {
         let descriptor = match wait {
             Wait::Descriptor => Some(event()?),
@@ -81,7 +81,7 @@ impl Counter {
         self.descriptor.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Whether one of both counts is another one than the program knows.
+    /// Whether the program does not know the current value of one of the counts.
     fn has_changed(&self) -> bool {
         let changed = self.attached.progress_until(|| {
             self.domain.deferred().progress();
@@ -93,7 +93,7 @@ impl Counter {
         changed.is_some()
     }
 
-    /// Gets ready for a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`]: a count has changed that the program has not read since.
+    /// Prepares a wait for the descriptor (fi_trywait(3)). Errors: [`Errno::AGAIN`] if the program has not read the current value of a count.
     pub fn arm(&self) -> Result<()> {
         if let Some(descriptor) = &self.descriptor {
             let _ = rustix::io::read(descriptor, &mut [0u8; 8]);
@@ -103,7 +103,7 @@ impl Counter {
             self.armed.store(false, Ordering::Release);
             return Err(Errno::AGAIN);
         }
-        // The watcher may be asleep, and must look once more.
+        // The progress thread may be asleep, and must poll once more.
         self.domain.engine().ring();
         Ok(())
     }
@@ -113,11 +113,11 @@ impl Counter {
         &self.domain
     }
 
-    /// What peers count by. Errors: [`Errno::NOSPC`] if too many counters of the domain are bound to what peers do.
+    /// Number of the word that peers increment. Errors: [`Errno::NOSPC`] if the domain has no free word.
     pub(crate) fn tally(&self) -> Result<NonZeroU32> {
         if self.tally.get().is_none() {
             let tally = self.domain.tallies().take()?;
-            // It may have been another's before.
+            // A former counter may have used the word.
             self.value.fetch_sub(tally.read(), Ordering::AcqRel);
             if let Err(tally) = self.tally.set(tally) {
                 self.value.fetch_add(tally.read(), Ordering::AcqRel);
@@ -135,7 +135,7 @@ impl Counter {
         value.wrapping_add(self.tallied())
     }
 
-    /// Whether successes and failures together are so many.
+    /// Whether the sum of successes and failures is at least `threshold`.
     pub(crate) fn has_reached(&self, threshold: u64) -> bool {
         let errors = self.errors.load(Ordering::Acquire);
         self.value().saturating_add(errors) >= threshold
@@ -146,7 +146,7 @@ impl Counter {
         self.domain.deferred().progress();
     }
 
-    /// Somebody looks, who may look at nothing else.
+    /// Handles a poll of the counter. The program may poll nothing else.
     fn attend(&self) {
         if self.pace.is_due() {
             self.attached.look();
@@ -156,7 +156,7 @@ impl Counter {
         self.progress();
     }
 
-    /// Completed operations.
+    /// Number of completed operations.
     pub fn read(&self) -> u64 {
         self.attend();
         let value = self.value();
@@ -164,7 +164,7 @@ impl Counter {
         value
     }
 
-    /// Failed operations.
+    /// Number of failed operations.
     pub fn read_errors(&self) -> u64 {
         self.attend();
         let errors = self.errors.load(Ordering::Acquire);
@@ -172,21 +172,21 @@ impl Counter {
         errors
     }
 
-    /// Adds to the count; what that makes due is left to others.
+    /// Adds to the count. It does not start operations that wait for the counter.
     #[inline]
     pub(crate) fn count(&self, value: u64) {
         self.value.fetch_add(value, Ordering::AcqRel);
         self.domain.engine().ring();
     }
 
-    /// Sets the count, likewise.
+    /// Sets the count, as [`Counter::count`] adds to it.
     pub(crate) fn put(&self, value: u64) {
         let value = value.wrapping_sub(self.tallied());
         self.value.store(value, Ordering::Release);
         self.domain.engine().ring();
     }
 
-    /// Adds to the count of errors, likewise.
+    /// Adds to the count of errors, as [`Counter::count`] does.
     pub(crate) fn count_errors(&self, value: u64) {
         self.errors.fetch_add(value, Ordering::AcqRel);
         self.domain.engine().ring();
@@ -219,9 +219,9 @@ impl Counter {
         self.domain.deferred().progress();
     }
 
-    /// Waits until the count is `threshold` at least. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] for a failure during the call, or before it
-    /// if the program has not read the count of errors since (fi_cntr(3)); [`Errno::INVAL`] for a counter of a wait set;
-    /// [`Errno::CANCELED`] if another thread closes it.
+    /// Waits until the count is at least `threshold`. Errors: [`Errno::TIMEDOUT`]; [`Errno::AVAIL`] for a failure during the call, or an earlier one
+    /// since the program last read the count of errors (fi_cntr(3)); [`Errno::INVAL`] for a counter of a wait set; [`Errno::CANCELED`] if
+    /// another thread closes it.
     pub fn wait(&self, threshold: u64, deadline: Deadline) -> Result<()> {
         if self.wait == Wait::Set {
             return Err(Errno::INVAL);
@@ -265,7 +265,7 @@ impl Watched for Counter {
             && self.armed.swap(false, Ordering::AcqRel)
             && let Some(descriptor) = &self.descriptor
         {
-            // Full means readable.
+            // A full eventfd is readable, too.
             let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
         }
     }

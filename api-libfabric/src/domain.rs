@@ -1,4 +1,4 @@
-//! Domains (fi_domain(3)): what memory regions, queues and endpoints belong to.
+//! Domains (fi_domain(3)): owners of memory regions, queues and endpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,27 +13,27 @@ use crate::tally::Tallies;
 use crate::trigger::{Deferred, Work};
 use crate::watcher::{Watched, Watcher};
 
-/// Bytes of the data that a completion may bring.
+/// Bytes of the data in a completion.
 pub const CQ_DATA_SIZE: usize = 8;
-/// Queues and counters of a domain, of each, which cost nothing that is shared with peers.
+/// Maximum queues, and maximum counters, of a domain. They use no resource that peers share.
 pub const MOST: usize = 1 << 16;
-/// Endpoints of a domain.
+/// Maximum endpoints of a domain.
 pub const MOST_ENDPOINTS: usize = 256;
-/// Memory regions of a domain.
+/// Maximum memory regions of a domain.
 pub const MOST_REGIONS: usize = 8192;
 
-/// How a domain's memory is addressed, and its objects get on.
+/// Addressing of a domain's memory, and progress of its objects.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DomainOptions {
-    /// FI_MR_VIRT_ADDR: remote addresses are those that the memory has in its owner; else they begin at 0.
+    /// FI_MR_VIRT_ADDR: remote addresses are the owner's virtual addresses. Otherwise they begin at 0.
     pub virtual_addresses: bool,
-    /// FI_MR_PROV_KEY: keys are chosen here; else by whoever registers.
+    /// FI_MR_PROV_KEY: the domain chooses keys. Otherwise the caller that registers memory does.
     pub own_keys: bool,
-    /// FI_MR_ALLOCATED is not in the mode: memory may come, go and be replaced below a registration, so that peers reach it by copies of the kernel.
+    /// The mode lacks FI_MR_ALLOCATED: memory below a registration may come, go and be replaced. So peers access it by copies of the kernel.
     pub by_address: bool,
-    /// Memory that exists at its registration stays in place all the same: it is not reached by address.
+    /// Memory that exists at its registration stays in place nevertheless. Peers do not access it by address.
     pub in_place: bool,
-    /// FI_PROGRESS_AUTO: messages get on while the program makes no calls.
+    /// FI_PROGRESS_AUTO: messages make progress while the program makes no calls.
     pub automatic: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Domain {
     keys: KeyRing,
     tallies: Arc<Tallies>,
     deferred: Arc<Deferred>,
-    /// The watcher looks after them.
+    /// The watcher drives `deferred`.
     defers: AtomicBool,
     options: DomainOptions,
     next_key: AtomicU64,
@@ -52,12 +52,12 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// On this process's engine.
+    /// A domain on this process's engine.
     pub fn open(options: DomainOptions) -> Result<Arc<Domain>> {
         Self::on(process::engine()?, options)
     }
 
-    /// On any engine.
+    /// A domain on any engine.
     pub fn on(engine: Arc<Engine>, options: DomainOptions) -> Result<Arc<Domain>> {
         Ok(Arc::new(Domain {
             service: Service::new(&engine)?,
@@ -78,7 +78,7 @@ impl Domain {
         &self.engine
     }
 
-    /// For look-ups.
+    /// Reads and writes peers' memory for look-ups.
     pub(crate) fn service(&self) -> &Service {
         &self.service
     }
@@ -88,7 +88,7 @@ impl Domain {
         &self.keys
     }
 
-    /// What peers count by.
+    /// The words that peers increment.
     pub(crate) fn tallies(&self) -> &Arc<Tallies> {
         &self.tallies
     }
@@ -109,13 +109,13 @@ impl Domain {
         &self.deferred
     }
 
-    /// As it was opened.
+    /// The options of [`Domain::open`].
     #[inline(always)]
     pub fn options(&self) -> &DomainOptions {
         &self.options
     }
 
-    /// Looks after what nobody polls.
+    /// Drives objects that the program does not poll.
     pub(crate) fn watcher(&self) -> &Watcher {
         &self.watcher
     }

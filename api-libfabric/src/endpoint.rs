@@ -27,40 +27,40 @@ use crate::sys::{
 use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
 use crate::watcher::Watched;
 
-/// Endpoints that this process has opened.
+/// Number of endpoints that this process has opened.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
-/// Payloads of inject calls, in bytes.
+/// Maximum payload of inject calls, in bytes.
 pub const INJECT_SIZE: usize = 4096;
-/// Operations that can be under way.
+/// Maximum operations in progress.
 pub const DEPTH: usize = 4096;
-/// Receives that can be posted, and messages that they are taking.
+/// Maximum posted receives, including receives with a message in flight.
 pub const RECEIVES: usize = 1 << 16;
-/// Elements of a vector of memory.
+/// Maximum elements of a vector of memory.
 pub const IOV_LIMIT: usize = 8;
-/// Notices of remote writes that have come and have not been looked at; what does not fit waits at its senders.
+/// Capacity for unread notices of remote writes. Further notices wait at their senders.
 const NOTICES: usize = 4096;
 
-/// Unknown senders are named.
+/// Capabilities that report the names of unknown senders.
 const SENDERS: u64 = FI_SOURCE | FI_SOURCE_ERR;
 
-/// What an endpoint is for.
+/// The purpose of an endpoint.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndpointOptions {
     /// Capabilities (fi_getinfo(3)).
     pub caps: u64,
-    /// Order between operations to one peer that the program relies on.
+    /// Order of operations to one peer on which the program relies.
     pub order: u64,
-    /// The service that it is, if it is one.
+    /// The service that the endpoint provides.
     pub service: Option<Service>,
-    /// It transmits by a context that others use, too, and must be bound to one.
+    /// It uses a shared transmit context, and must be bound to one.
     pub shares_transmits: bool,
-    /// Likewise, it takes its receives from such a one.
+    /// It uses a shared receive context, and must be bound to one.
     pub shares_receives: bool,
 }
 
-/// A shared transmit context (fi_stx_context of fi_endpoint(3)). Endpoints transmit by loads and stores, each for itself, so there is nothing that
-/// sharing would save; it knows who has it.
+/// A shared transmit context (fi_stx_context of fi_endpoint(3)). Endpoints transmit by loads and stores, each on its own, so sharing saves
+/// nothing. Its reference count shows whether endpoints use it.
 pub struct SharedTransmits {
     domain: Arc<Domain>,
 }
@@ -84,7 +84,7 @@ struct Bindings {
     shared_transmits: Option<Arc<SharedTransmits>>,
     shared_receives: Option<Arc<SharedReceives>>,
     least_room: usize,
-    /// Until the endpoint is enabled.
+    /// `None` once the endpoint is enabled.
     state: Option<State>,
 }
 
@@ -98,32 +98,32 @@ pub struct Endpoint {
     domain: Arc<Domain>,
     name: Name,
     options: EndpointOptions,
-    /// The kinds of messages whose receives are posted here.
+    /// The kinds of messages with receives that are posted here.
     pub(crate) receives: u64,
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
     _served: Option<Served>,
-    /// Open as long as this is registered. Dropped last: then nothing of the endpoint is on its way to peers any more.
+    /// Registered while the endpoint is open. Dropped last: no operation of the endpoint is in flight any more.
     directory: Region,
 }
 
-/// How an operation differs from a plain one.
+/// Options of one operation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Posting {
-    /// Comes back with the completion.
+    /// The completion returns it.
     pub context: usize,
     /// FI_COMPLETION, FI_FENCE, FI_INJECT, …
     pub flags: u64,
     /// For the target's completion queue.
     pub data: Option<u64>,
-    /// An inject call: success is not told.
+    /// An inject call: success is not reported.
     pub quiet: bool,
-    /// The number of the deferred work that this is, by which its end is told; 0: none.
+    /// Number of the deferred work that gets the operation's result. 0: none.
     pub work: u32,
 }
 
 impl Posting {
-    /// Whether the queue tells of success; `selective`: only of operations that ask for it.
+    /// Whether the queue reports success. `selective`: only operations that ask for a completion get one.
     #[inline(always)]
     pub(crate) fn wants(&self, selective: bool) -> bool {
         !self.quiet && (!(selective | (self.work != 0)) | (self.flags & FI_COMPLETION != 0))
@@ -131,15 +131,14 @@ impl Posting {
 }
 
 impl Endpoint {
-    /// A new endpoint, known to others by its name from now on, but not enabled. Errors: [`Errno::ADDRINUSE`] if another one is the
-    /// service.
+    /// A new endpoint, not enabled. Peers can use its name. Errors: [`Errno::ADDRINUSE`] if another endpoint provides the service.
     pub fn new(domain: &Arc<Domain>, options: EndpointOptions) -> Result<Arc<Endpoint>> {
         let engine = domain.engine();
         let id = fresh_id()?;
         let rights = Rights::FULL | Rights::RECORDS;
         let inbox_memory = engine.allocate(InboxLayout::new(NOTICES)?.size(), rights)?;
         // SAFETY:
-        // - new, zeroed memory that nobody else knows yet, of the size that the layout needs; it stays until the state is dropped.
+        // - new, zeroed memory of the layout's size, unknown to other code. It stays until the state is dropped.
         let inbox = unsafe {
             initialise_zeroed(inbox_memory.base(), NOTICES)?;
             InboxReader::attach(inbox_memory.base(), inbox_memory.len())?
@@ -168,7 +167,7 @@ impl Endpoint {
         };
         let place = directory.local(0, size_of::<Directory>())?;
         // SAFETY:
-        // - room for it, as just checked; page-aligned; nobody else knows the memory yet.
+        // - `local` has checked the size. The memory is page-aligned, and other code does not know it yet.
         unsafe { place.ptr.cast::<Directory>().write(shown) };
         let serve = |service: Service| service.serve(&name, &address, &directory.key());
         let served = options.service.map(serve);
@@ -194,7 +193,7 @@ impl Endpoint {
         }))
     }
 
-    /// Below which room a buffer for several messages is given back (FI_OPT_MIN_MULTI_RECV).
+    /// Sets the least room in a buffer for several messages. The endpoint returns a buffer with less room (FI_OPT_MIN_MULTI_RECV).
     pub fn set_least_room(&self, bytes: usize) {
         if let Ok((_, mut state)) = self.live() {
             state.least_room = bytes;
@@ -216,12 +215,12 @@ impl Endpoint {
         &self.domain
     }
 
-    /// Its name, for other processes' address vectors.
+    /// Its name, for address vectors of other processes.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// What programs call it. On another host the same service is another endpoint.
+    /// Its service if all processes are on this host, otherwise its name: on another host the same service is another endpoint.
     pub fn called(&self) -> Called {
         match self.options.service {
             Some(service) if has_other_hosts() == Ok(false) => Called::Service(service),
@@ -229,7 +228,7 @@ impl Endpoint {
         }
     }
 
-    /// What it is for.
+    /// The options of [`Endpoint::new`].
     pub fn options(&self) -> &EndpointOptions {
         &self.options
     }
@@ -246,14 +245,14 @@ impl Endpoint {
         what(&mut self.bindings.lock())
     }
 
-    /// Binds the address vector. Errors: [`Errno::OPBADSTATE`] once enabled; [`Errno::INVAL`] if there is one; [`Errno::DOMAIN`].
+    /// Binds the address vector. Errors: [`Errno::OPBADSTATE`] once enabled; [`Errno::INVAL`] if one is bound; [`Errno::DOMAIN`].
     pub fn bind_av(&self, av: &Arc<AddressVector>) -> Result<()> {
         self.same_domain(av.domain())?;
         self.change(|bindings| bind(&mut bindings.av, av))
     }
 
-    /// Binds a completion queue for what this endpoint transmits and/or receives; `selective`: entries only for operations that ask
-    /// for them. Errors: as for [`Endpoint::bind_av`].
+    /// Binds a completion queue to transmitting operations, receiving operations, or both. `selective`: only operations that ask for an entry get
+    /// one. Errors: as for [`Endpoint::bind_av`].
     pub fn bind_queue(
         &self,
         queue: &Arc<CompletionQueue>,
@@ -278,9 +277,9 @@ impl Endpoint {
         })
     }
 
-    /// Binds a counter. What peers do they count themselves, whether the owner calls anything or not. A counter of own operations may also
-    /// be bound to an endpoint that is enabled, since programs do so; it counts those that end from then on. Errors: else as for
-    /// [`Endpoint::bind_av`]; [`Errno::NOSPC`] if too many counters are bound to what peers do.
+    /// Binds a counter. Peers count their operations themselves, so the owner need not make calls. Programs also bind a counter of own operations
+    /// to an enabled endpoint: it counts operations that end later. Errors: as for [`Endpoint::bind_av`] otherwise; [`Errno::NOSPC`] if too
+    /// many counters count operations of peers.
     pub fn bind_counter(self: &Arc<Self>, counter: &Arc<Counter>, counted: Counted) -> Result<()> {
         self.same_domain(counter.domain())?;
         let of_peers = matches!(counted, Counted::RemoteRead | Counted::RemoteWrite);
@@ -294,15 +293,15 @@ impl Endpoint {
         }
         bind(&mut bindings.counters[counted as usize], counter)?;
         if let Some(live) = live {
-            // Empty, as the place among the bindings was.
+            // `bind` has found no counter, so this place is empty, too.
             let _ = live.reports.counters[counted as usize].set(counter.clone());
             counter.attached.add(self);
         }
         Ok(())
     }
 
-    /// Binds a shared transmit context. Programs do so also with endpoints that have one of their own, enabled or not: these keep theirs, and
-    /// hold nothing of the other. Errors: as for [`Endpoint::bind_av`].
+    /// Binds a shared transmit context. Programs also bind one to endpoints with an own context, enabled or not: the call then does nothing.
+    /// Errors: as for [`Endpoint::bind_av`].
     pub fn bind_transmits(&self, shared: &Arc<SharedTransmits>) -> Result<()> {
         self.same_domain(&shared.domain)?;
         if !self.options.shares_transmits {
@@ -311,8 +310,7 @@ impl Endpoint {
         self.change(|bindings| bind(&mut bindings.shared_transmits, shared))
     }
 
-    /// Binds a shared receive context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint is to have one of its
-    /// own.
+    /// Binds a shared receive context. Errors: as for [`Endpoint::bind_av`]; [`Errno::INVAL`] also if the endpoint has an own context.
     pub fn bind_receives(&self, shared: &Arc<SharedReceives>) -> Result<()> {
         self.same_domain(shared.domain())?;
         if !self.options.shares_receives {
@@ -329,9 +327,8 @@ impl Endpoint {
         }
     }
 
-    /// Enables the endpoint (fi_enable(3)). Errors: [`Errno::NOAV`]; [`Errno::NOCQ`] if nothing is bound that could tell of an
-    /// operation's end; [`Errno::OPBADSTATE`] if it is enabled, or a shared context is missing; [`Errno::INVAL`] if other endpoints of the
-    /// shared receive context have another address vector.
+    /// Enables the endpoint (fi_enable(3)). Errors: [`Errno::NOAV`]; [`Errno::NOCQ`] without any queue or counter; [`Errno::OPBADSTATE`] if it is
+    /// enabled, or lacks a shared context; [`Errno::INVAL`] if other endpoints of the shared receive context have another address vector.
     pub fn enable(self: &Arc<Self>) -> Result<()> {
         let mut bindings = self.bindings.lock();
         if self.is_enabled() {
@@ -352,7 +349,7 @@ impl Endpoint {
             shared.agree(&av)?;
         }
         let queues = queues.into_iter().flatten();
-        // In shared memory nothing but messages is ever left to do after a call.
+        // In shared memory only messages have work left after a call.
         let sends = self.options.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) != 0;
         let left_to_do = sends || self.domain.engine().is_driven();
         let automatic = self.domain.options().automatic && left_to_do;
@@ -400,7 +397,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Takes the endpoint away from its queues and counters, so that it ends with its last user.
+    /// Removes the endpoint from its queues and counters, so that it ends with its last user.
     pub fn detach(&self) {
         self.domain.deferred().forget(self);
         let bindings = self.bindings.lock();
@@ -425,7 +422,7 @@ impl Endpoint {
         Ok((&live.reports, live.state.lock()))
     }
 
-    /// Moves everything on: takes what has come, sends what had to wait.
+    /// Makes progress: takes arrivals, and retries operations that had to wait.
     #[inline]
     pub fn progress(&self) {
         if let Ok((reports, mut state)) = self.live() {
@@ -433,27 +430,27 @@ impl Endpoint {
         }
     }
 
-    /// Whether [`progress`](Endpoint::progress) has left messages that are here.
+    /// Whether [`progress`](Endpoint::progress) has left messages that have arrived.
     pub(crate) fn has_lines(&self) -> bool {
         let live = self.live();
         live.is_ok_and(|(_, state)| state.messages.as_ref().is_some_and(Messages::has_lines))
     }
 
-    /// Tells of an operation that has not begun, and will not.
+    /// Reports the failure of an operation that never begins.
     pub(crate) fn tell_failure(&self, report: &Report, errno: Errno) {
         if let Ok((reports, _state)) = self.live() {
             let _ = reports.fail(report, errno);
         }
     }
 
-    /// Looks whether peers still live.
+    /// Checks the liveness of peers.
     pub(crate) fn look_at_peers(&self) {
         if let Ok((reports, mut state)) = self.live() {
             state.look_at_peers(reports);
         }
     }
 
-    /// How many operations the transmit context has room for, and how many receives the receive context.
+    /// Free places of the transmit context (operations), and of the receive context (receives).
     pub(crate) fn rooms(&self) -> (usize, usize) {
         let Ok((_, state)) = self.live() else {
             return (DEPTH, RECEIVES);
@@ -466,7 +463,7 @@ impl Endpoint {
         )
     }
 
-    /// What every operation to the endpoint at `to` checks before it is posted: room, and fences. Errors: [`Errno::AGAIN`].
+    /// Checks room and fences before an operation to the endpoint at `to` is posted. Errors: [`Errno::AGAIN`].
     #[inline(always)]
     pub(crate) fn admit(
         &self,
@@ -486,7 +483,7 @@ impl Endpoint {
                 state.is_under_way_to(to) || state.is_message_under_way_to(to)
             })?;
         }
-        // Where nothing is pending, order costs nothing; programs rely on more than they have asked for.
+        // FI_ORDER_SAS concerns messages only. Transports without pending operations keep order anyway, and programs rely on it without a request.
         let ordered = self.options.order & !FI_ORDER_SAS != 0;
         Ok(Admitted {
             wanted,
@@ -499,8 +496,8 @@ impl Endpoint {
     }
 }
 
-/// Whether what went before has ended, if need be after some progress. Errors: [`Errno::AGAIN`] while it is under way: what keeps it from
-/// ending may be something that the program has still to do.
+/// Checks that earlier operations have ended, after a round of progress if necessary. Errors: [`Errno::AGAIN`] if not: their end may depend on later
+/// calls of the program.
 #[cold]
 pub(crate) fn fence(
     reports: &Reports,
@@ -518,7 +515,7 @@ pub(crate) fn fence(
     }
 }
 
-/// What an operation that may be posted is like.
+/// Properties of an operation that may be posted.
 pub(crate) struct Admitted {
     pub wanted: bool,
     pub flags: Flags,

@@ -1,5 +1,5 @@
-//! The fast path of operations on one piece of a peer's memory that are done when the call returns. Whatever is not so takes the slow
-//! path, which also finds out what is wrong.
+//! The fast path: operations on one piece of a peer's memory that are complete when the call returns. All other calls take
+//! the slow path, which also reports invalid arguments.
 
 use unipgas_core::atomic::{AtomicForm, defined};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
@@ -14,7 +14,7 @@ use crate::sys::{
     FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_TRANSMIT_COMPLETE, FI_WRITE,
 };
 
-/// Flags that make no difference where everything is done at once.
+/// Flags that have no effect on operations that complete at once.
 const SIMPLE: u64 = FI_COMPLETION
     | FI_MORE
     | FI_INJECT
@@ -22,7 +22,7 @@ const SIMPLE: u64 = FI_COMPLETION
     | FI_TRANSMIT_COMPLETE
     | FI_DELIVERY_COMPLETE;
 
-/// By family and type: a bit for each operation that every machine can do.
+/// For each family and type: a bit for each operation that every machine supports.
 const DEFINED: [[u32; TYPES.len()]; 3] = [
     defined_for(Family::Base),
     defined_for(Family::Fetch),
@@ -60,12 +60,12 @@ pub(crate) struct Elements {
     pub operand: *const u8,
     pub compare: *const u8,
     pub result: *mut u8,
-    /// Where there, and how many.
+    /// The target's memory.
     pub remote: RemotePart,
 }
 
 impl Reports {
-    /// Whether an operation that `posting` describes can be reported now, and whether its success is to be told.
+    /// Whether the operation's success is wanted. `None`: the queue is full, or the operation has flags of the slow path.
     #[inline(always)]
     fn admits(&self, posting: &Posting) -> Option<bool> {
         let wanted = !posting.quiet & (!self.selective[0] | (posting.flags & FI_COMPLETION != 0));
@@ -78,7 +78,7 @@ impl Reports {
 }
 
 impl Endpoint {
-    /// `None`: nothing has happened. Errors: as for [`Endpoint::atomic`].
+    /// Carries out an atomic operation at once. `None`: no effect, the caller takes the slow path. Errors: as for [`Endpoint::atomic`].
     ///
     /// # Safety
     /// As for [`Endpoint::atomic`].
@@ -134,7 +134,7 @@ impl Endpoint {
             result,
         };
         // SAFETY:
-        // - the arrays that the operation needs are not null, and have as many elements by the caller's word.
+        // - contract of this call: the arrays have `count` elements. The needed arrays are not null, as checked above.
         let Some(done) = (unsafe { channel.fast_path().atomic(place, &request) }) else {
             return state.not_done();
         };
@@ -158,7 +158,7 @@ impl Endpoint {
         })
     }
 
-    /// One piece of memory there and here. `None`: nothing has happened.
+    /// Transfers one piece of memory at once. `None`: no effect, the caller takes the slow path.
     ///
     /// # Safety
     /// As for [`Endpoint::transfer`].
@@ -193,11 +193,11 @@ impl Endpoint {
         };
         let now = channel.fast_path();
         // SAFETY:
-        // - the local bytes are valid by the caller's word.
+        // - contract of this call: the local bytes are valid.
         let done = unsafe {
             match direction {
                 Direction::Read => now.get(here, there, len),
-                // Programs rely on more order than they have asked for.
+                // Programs rely on more order than they request.
                 Direction::Write => now.put_in_order(here, there, len),
             }
         };

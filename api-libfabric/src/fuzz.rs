@@ -1,4 +1,4 @@
-//! Names, as programs hand them on, and what peers ask for by messages: for tests and libFuzzer.
+//! Readers of bytes from other processes, for tests and libFuzzer: names that programs exchange, and requests in messages.
 
 use unipgas_core::bundle::Tag;
 use unipgas_core::{Address, RegionKey};
@@ -6,10 +6,10 @@ use unipgas_core::{Address, RegionKey};
 use crate::name::{Called, Name};
 use crate::service::{Server, Service};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("fabric-name", name, names),
     ("fabric-text", text, texts),

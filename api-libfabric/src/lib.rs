@@ -1,8 +1,8 @@
 //! A libfabric provider on the unipgas engine ([`ffi`]), and the same objects in Rust.
 //!
-//! This crate translates: domains, address vectors, endpoints, memory keys, completion queues and counters to the engine's
-//! endpoints, regions, key rings, inboxes and mailboxes. Remote memory is reached by the initiator alone: a target that never calls
-//! the library serves all the same. The pages are those of libfabric 1.8 (`fi_atomic(3)` and its neighbours).
+//! This crate maps domains, address vectors, endpoints, memory keys, completion queues and counters to the engine's endpoints, regions,
+//! key rings, inboxes and mailboxes. Only the initiator acts on remote memory: the target need not call the library. The manual pages are
+//! of libfabric 1.8 (`fi_atomic(3)` and its neighbours).
 //!
 //! ```
 //! use std::sync::Arc;

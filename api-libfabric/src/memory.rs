@@ -19,22 +19,23 @@ pub const KEY_SIZE: usize = 8;
 
 const ACCESS: u64 = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// Registered memory. Dropping it ends the registration: peers' later operations are refused.
+/// Registered memory. Drop ends the registration: later operations of peers fail.
 pub struct MemoryRegion {
     domain: Arc<Domain>,
     key: u64,
-    /// `None` where peers may do nothing.
+    /// `None`: peers have no rights.
     region: Option<Region>,
-    /// What counts reads and writes of peers.
+    /// Counters of peers' reads and writes.
     counters: Mutex<[Option<Arc<Counter>>; 2]>,
 }
 
 impl MemoryRegion {
-    /// Registers `len` bytes at `base` under `key` (or one of the domain's choice). `access`: FI_REMOTE_READ, FI_REMOTE_WRITE; what
-    /// this process does itself needs no right. Errors: [`Errno::NOKEY`] if the key is in use, [`Errno::INVAL`], [`Errno::NOMEM`].
+    /// Registers `len` bytes at `base` under `key`, or under a key that the domain chooses. `access`: FI_REMOTE_READ, FI_REMOTE_WRITE. Local
+    /// operations need no right. Errors: [`Errno::NOKEY`] if the key is in use, [`Errno::INVAL`], [`Errno::NOMEM`].
     ///
     /// # Safety
-    /// The memory stays valid until the region is dropped; in a domain [by address](crate::DomainOptions::by_address), peers may access what is there.
+    /// The memory stays valid until the region is dropped. In a domain [by address](crate::DomainOptions::by_address), peers may access any
+    /// memory is mapped there.
     pub unsafe fn register(
         domain: &Arc<Domain>,
         base: *mut u8,
@@ -54,7 +55,7 @@ impl MemoryRegion {
         rights.set(Rights::READ, access & FI_REMOTE_READ != 0);
         rights.set(Rights::WRITE, access & FI_REMOTE_WRITE != 0);
         rights.set(Rights::ATOMIC, !rights.is_empty());
-        // Of several actors only one may operate atomically on memory at a time (fi_atomic(3), "Completions").
+        // Only one of several actors may operate atomically on memory at a time (fi_atomic(3), "Completions").
         rights.set(Rights::EXCLUSIVE, !rights.is_empty());
         let region = if rights.is_empty() {
             match by_address {
@@ -66,7 +67,7 @@ impl MemoryRegion {
             let otherwise = match rights.contains(Rights::WRITE) {
                 _ if by_address => rights | Rights::BY_ADDRESS,
                 true => rights,
-                // Memory that nobody can write can be read, though not by atomic operations, which are done where it is written.
+                // A read-only mapping permits reads, but no atomic operations: they need write access.
                 false => Rights::READ,
             };
             let first = match by_address && !domain.options().in_place {
@@ -109,21 +110,21 @@ impl MemoryRegion {
         }
     }
 
-    /// The key by which peers reach it.
+    /// The key by which peers access it.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// The descriptor for local use (fi_mr_desc(3)); 0 where none is needed.
+    /// The descriptor for local use (fi_mr_desc(3)). 0: none is needed.
     pub fn descriptor(&self) -> u64 {
         let known = (self.region.as_ref()).filter(|_| !self.domain.options().by_address);
         let local = known.and_then(|region| region.local(0, 0).ok());
         local.map_or(0, |local| local.desc)
     }
 
-    /// Binds a counter (fi_mr_bind(3)) of what peers do: `reads`, or `writes`, which are all operations that modify the memory. They count
-    /// it themselves, whether the owner calls anything or not; peers that have used the key before go on as before. Errors:
-    /// [`Errno::DOMAIN`]; [`Errno::INVAL`] if there is one; [`Errno::NOSPC`] if too many counters are bound to what peers do.
+    /// Binds a counter (fi_mr_bind(3)) of peers' `reads`, or of their `writes`: all operations that modify the memory. Peers count by themselves,
+    /// so the owner need not make calls. Peers that already use the key do not see the change. Errors: [`Errno::DOMAIN`]; [`Errno::INVAL`] if one is
+    /// bound; [`Errno::NOSPC`] if too many counters count operations of peers.
     pub fn bind_counter(&self, counter: &Arc<Counter>, reads: bool, writes: bool) -> Result<()> {
         if !Arc::ptr_eq(&self.domain, counter.domain()) {
             return Err(Errno::DOMAIN);
@@ -157,7 +158,7 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// The domain it belongs to.
+    /// Its domain.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
@@ -165,7 +166,7 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // The key first: who looks it up from now on finds nothing.
+        // The key first: later look-ups then find nothing.
         let _ = self.domain.keys().remove(self.key);
         self.region = None;
     }

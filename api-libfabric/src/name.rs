@@ -1,8 +1,8 @@
-//! The name of an endpoint (fi_getname(3)): where its process is, and where the endpoint's directory is in it. Opaque, and of 64 bytes:
-//! programs exchange names by their own means, and have no more room than FI_NAME_MAX for them.
+//! The name of an endpoint (fi_getname(3)): the address of its process, and the key of its directory there. It is opaque and has 64 bytes:
+//! programs exchange names on their own, and have FI_NAME_MAX bytes of room for each.
 //!
-//! Where a process is reached by several transports, not all that they call it by fits. Then the name has the parts of those that reach all
-//! hosts, and the directory, which is read first, has the rest (`target`).
+//! The address of a process with several transports may exceed a name. Then the name has only parts of transports that reach all hosts. The
+//! directory, which peers read first, has all parts (`target`).
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ const MAGIC: [u8; 2] = [0xf1, 0x01];
 /// Magic, length of the address, length of the key, id.
 const HEAD: usize = 12;
 
-/// An endpoint's name: id, address of the process, key of the directory, the last two without the zeroes that they end with, and perhaps
-/// without the parts of some transports.
+/// An endpoint's name: id, address of the process, key of the directory. Address and key lack trailing zeroes, and possibly the parts of some
+/// transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; NAME_LEN]);
 
@@ -39,13 +39,13 @@ fn padded(bytes: &[u8]) -> Bundle {
 }
 
 impl Name {
-    /// The name of the endpoint `id`. Errors: [`Errno::NOMEM`] if the process cannot be named in 64 bytes.
+    /// The name of the endpoint `id`. Errors: [`Errno::NOMEM`] if address and key exceed 64 bytes.
     pub fn new(id: u64, address: &Address, directory: &RegionKey) -> Result<Name> {
         let few = |parts: Range<usize>| {
             let (address, directory) = (address.only(parts.clone()), directory.only(parts));
             Name::of(id, used(&address), used(&directory))
         };
-        // Of several transports the first one is for peers of the same host, and the others are in order of preference.
+        // The first of several transports serves peers of the same host. The others are in order of preference.
         let networks = (2..=address.count()).rev().map(|end| 1..end);
         let mut shorter = std::iter::once(0..address.count()).chain(networks);
         let name = shorter.find_map(few);
@@ -67,7 +67,7 @@ impl Name {
         Some(Name(bytes))
     }
 
-    /// From its bytes. Errors: [`Errno::INVAL`] for what no endpoint of this version calls itself.
+    /// A name from its bytes. Errors: [`Errno::INVAL`] unless an endpoint of this version made them.
     pub fn from_bytes(bytes: &[u8]) -> Result<Name> {
         let bytes: [u8; NAME_LEN] = bytes.try_into().map_err(|_| Errno::INVAL)?;
         let name = Name(bytes);
@@ -79,7 +79,7 @@ impl Name {
         }
     }
 
-    /// Bytes that mean anything.
+    /// Number of used bytes.
     fn len(&self) -> usize {
         HEAD + self.lengths().0 + self.lengths().1
     }
@@ -98,37 +98,37 @@ impl Name {
         u64::from_le_bytes(self.0[4..HEAD].try_into().expect("8 bytes"))
     }
 
-    /// The process; perhaps without the way that is the best one.
+    /// The process, perhaps without its best transport.
     pub fn address(&self) -> Address {
         padded(&self.0[HEAD..HEAD + self.lengths().0])
     }
 
-    /// The directory, as it is reached by [`address`](Name::address).
+    /// The directory, for access through [`address`](Name::address).
     pub fn directory(&self) -> RegionKey {
         let (address, directory) = self.lengths();
         padded(&self.0[HEAD + address..HEAD + address + directory])
     }
 }
 
-/// How a program calls an endpoint: by its name, or by the service that it is. All have [`LEN`] bytes; as a text (FI_ADDR_STR) they are
-/// `fi_unipgas://` and the name's bytes, or `fi_unipgas://:` and the service, on another host `fi_unipgas://10.0.0.2:7471`.
+/// The address of an endpoint in a program: its name, or its service. All forms have [`LEN`] bytes. The text (FI_ADDR_STR) of a name is
+/// `fi_unipgas://` and the used bytes in Base64. The text of a service is `fi_unipgas://:` and the service, on another host `fi_unipgas://10.0.0.2:7471`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Called {
-    /// The endpoint that has said this name.
+    /// The endpoint with this name.
     Name(Name),
-    /// The one that is the service when it is talked to for the first time.
+    /// The endpoint that provides the service at the first contact.
     Service(Service),
-    /// The same of a service on another host.
+    /// The endpoint that provides a service on another host, at the first contact.
     Server(Server),
 }
 
-/// What a text begins with; alone it names no endpoint.
+/// Prefix of all texts. Alone it is not an address.
 pub const SCHEME: &str = "fi_unipgas://";
-/// Bytes of the longest form of a name: a text with its zero.
+/// Bytes of the longest form of an address: a text with its terminating zero.
 pub const LONGEST: usize = SCHEME.len() + (4 * LEN).div_ceil(3) + 1;
 
 impl Called {
-    /// From its bytes. Errors: [`Errno::INVAL`].
+    /// An address from its bytes. Errors: [`Errno::INVAL`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Called> {
         let name = Name::from_bytes(bytes).map(Called::Name);
         let service = || Service::from_bytes(bytes).map(Called::Service);
@@ -163,7 +163,7 @@ impl std::str::FromStr for Called {
         let given = bytes.len();
         bytes.resize(LEN.max(given), 0);
         let name = Name::from_bytes(&bytes)?;
-        // Only as many as it needs, so that there is one text for each.
+        // Exactly the used bytes, so each name has only one text.
         if given == name.len() {
             Ok(Called::Name(name))
         } else {
@@ -214,7 +214,7 @@ mod tests {
                 .collect();
             Address::pack(parts.iter().map(|(tag, part)| (*tag, &part[..]))).unwrap()
         };
-        // All three, the two networks, the first network, none.
+        // Kept parts: all three, the two networks, the first network. The case below keeps none.
         for (address, directory, kept) in [
             ([10, 5, 5], [4, 4, 4], 0..3),
             ([32, 10, 8], [8, 8, 8], 1..3),
@@ -244,7 +244,7 @@ mod tests {
         }
         for called in all {
             let text = called.to_string();
-            // The room that programs have for such texts.
+            // The room of programs for such texts.
             assert!(text.len() < 128, "{text}");
             assert_eq!(text.parse(), Ok(called));
             assert_eq!(Called::from_bytes(called.as_bytes()), Ok(called));

@@ -1,4 +1,4 @@
-//! What is told of operations when they end, and where.
+//! Reports of ended operations, and their receivers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::status::{Errno, Result};
 use crate::sys::FI_ADDR_NOTAVAIL;
 use crate::trigger::Deferred;
 
-/// What a counter counts.
+/// The operations that a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(
     missing_docs,
@@ -24,24 +24,24 @@ pub enum Counted {
     RemoteWrite,
 }
 
-/// What to tell of an operation when it has ended.
+/// The report of an operation when it ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report {
     pub context: usize,
     /// The completion's flags.
     pub flags: u64,
-    /// Whether success is told by an entry; failures always are.
+    /// Whether success produces a queue entry. Failures always do.
     pub wanted: bool,
     pub counted: Counted,
-    /// The number of the deferred work that it is; 0: none, and the endpoint's counters count it.
+    /// Number of the deferred work. 0: none, and the endpoint's counters count the operation.
     pub work: u32,
 }
 
-/// Where the ends of operations are reported: fixed when the endpoint is enabled, but for counters that are bound later.
+/// Receivers of reports. Fixed when the endpoint is enabled, except for counters that are bound later.
 pub(crate) struct Reports {
     pub transmit: Option<Arc<CompletionQueue>>,
     pub receive: Option<Arc<CompletionQueue>>,
-    /// Successes are told only where the operation asks for it.
+    /// Only operations that ask for it get an entry for success.
     pub selective: [bool; 2],
     /// A message from a sender that is not in the address vector is reported as an error (FI_SOURCE_ERR).
     pub names_senders: bool,
@@ -78,7 +78,7 @@ impl Reports {
         self.count_success(report);
     }
 
-    /// The end of a receive. `sender` gives the name of a sender that the address vector does not have.
+    /// Reports the end of a receive. `sender` returns the name of a sender that the address vector lacks.
     #[inline(always)]
     pub fn succeed_from(
         &self,
@@ -99,7 +99,7 @@ impl Reports {
         }
     }
 
-    /// Adds a message to the queue: with FI_SOURCE_ERR as an error with the sender's name, if the address vector does not have that.
+    /// Adds a message to the queue. With FI_SOURCE_ERR, a message of a sender without address becomes an error with the sender's name.
     #[inline(always)]
     pub fn tell_from(&self, report: &Report, entry: Entry, sender: impl FnOnce() -> Option<Name>) {
         if !self.is_nameless(&entry) {
@@ -116,7 +116,7 @@ impl Reports {
         }
     }
 
-    /// Whether a message is reported as an error, because its sender has no address here.
+    /// Whether a message is reported as an error because its sender has no address here.
     #[inline(always)]
     pub fn is_nameless(&self, entry: &Entry) -> bool {
         self.names_senders && entry.source == FI_ADDR_NOTAVAIL
@@ -139,7 +139,7 @@ impl Reports {
         }
     }
 
-    /// Errors: the failure itself, if there is nothing bound that could tell it.
+    /// Reports a failure. Errors: the failure itself, without a queue and a counter for it.
     #[cold]
     pub fn fail(&self, report: &Report, errno: Errno) -> Result<()> {
         self.fail_with(report, errno, Entry::default(), 0)

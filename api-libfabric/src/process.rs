@@ -1,4 +1,4 @@
-//! The engine of this process, which all its domains share. Opened by the first domain.
+//! The engine of this process, shared by all its domains. The first domain opens it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use unipgas_core::{Engine, Error, bootstrap, exit, variables};
 
 use crate::status::Result;
 
-/// Processes that are reckoned with where nobody says how many there are.
+/// Assumed number of processes, if neither the launcher nor the job name gives it.
 const UNKNOWN: usize = 2;
 
 struct Opened {
@@ -20,10 +20,10 @@ struct Opened {
 
 static OPENED: Mutex<Option<Opened>> = Mutex::new(None);
 
-/// The engine; the child of a fork gets one of its own. Errors: what kept the backend from being opened, which is told.
+/// The engine. The child of a fork opens its own. Errors: the backend cannot be opened; a message on standard error gives the reason.
 pub fn engine() -> Result<Arc<Engine>> {
     open().map_err(|error| {
-        // Of these two the conversion tells.
+        // The conversion to `Errno` reports these two.
         if !matches!(error, Error::Os(_) | Error::Unreachable(_)) {
             unipgas_core::tell(&format!("fi_domain: {error}"));
         }
@@ -31,13 +31,13 @@ pub fn engine() -> Result<Arc<Engine>> {
     })
 }
 
-/// Whether processes of other hosts may be talked to.
+/// Whether peers may be processes of other hosts.
 pub(crate) fn has_other_hosts() -> std::result::Result<bool, Error> {
     let job = JobName::from_env()?;
     are_elsewhere(&job, bootstrap::neighbours(&job)?)
 }
 
-/// Whether operations end within their calls, as in the memory of one host.
+/// Whether operations complete within their calls, as in the memory of one host.
 pub(crate) fn is_immediate() -> bool {
     if let Some(opened) = &*OPENED.lock()
         && opened.pid == std::process::id()
@@ -47,11 +47,11 @@ pub(crate) fn is_immediate() -> bool {
     has_other_hosts() == Ok(false) && is_default_alone() == Ok(true)
 }
 
-/// Whether some are, where `here` are on this host.
+/// Whether other hosts have processes, with `here` processes on this host.
 fn are_elsewhere(job: &JobName, here: Option<u32>) -> std::result::Result<bool, Error> {
     match job.rank() {
         Some(_) => Ok(here.is_none() || here < job.size()),
-        // Nobody tells where processes are that have been started apart, but whoever names networks wants them.
+        // The processes of a job without ranks may be anywhere. A user who names networks wants other hosts.
         None => Ok(variables::get("UNIPGAS_NETWORKS")?.is_some_and(|names| names != "none")),
     }
 }
@@ -65,7 +65,7 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
         return Ok(opened.engine.clone());
     }
     let job = JobName::from_env()?;
-    // Whoever started them is not asked: that would be in the way of an MPI which uses this library.
+    // The launcher is not contacted for this: that would disturb an MPI library that uses this provider.
     let here = bootstrap::neighbours(&job)?;
     let processes = here.or(job.size()).map_or(UNKNOWN, |here| here as usize);
     let opening = Opening {
@@ -80,11 +80,11 @@ fn open() -> std::result::Result<Arc<Engine>, Error> {
         engine: engine.clone(),
     });
     match before {
-        // The parent's memory is still the parent's: nothing of it may be given back here.
+        // The memory of the parent's engine still belongs to the parent: the child must not free it.
         Some(parents) => std::mem::forget(parents),
         None => {
             // SAFETY:
-            // - the handler takes no argument, and what it uses is never freed.
+            // - the handler takes no argument, and uses only memory that is never freed.
             unsafe { libc::atexit(leave) };
         }
     }

@@ -34,12 +34,12 @@ pub(crate) const TRANSMIT_FLAGS: u64 = FI_COMPLETION
 pub struct Part {
     /// First byte.
     pub ptr: *mut u8,
-    /// Bytes; elements where that is the interface's measure.
+    /// Bytes, or elements in interfaces that count elements.
     pub len: usize,
 }
 
 // SAFETY:
-// - a pointer and a length, of memory that the operation they were given with may use from any thread until it is complete.
+// - `Part` is a pointer and a length. Until the operation is complete, its contract permits access from any thread.
 unsafe impl Send for Part {}
 // SAFETY:
 // - as for Send.
@@ -49,13 +49,13 @@ impl Part {
     /// The bytes.
     ///
     /// # Safety
-    /// Valid for reads and writes, and nobody else's, as long as the result is used; the length counts bytes.
+    /// The memory is valid for reads and writes, and no other code uses it, while the result is used. The length counts bytes.
     pub(crate) unsafe fn bytes<'a>(self) -> &'a mut [u8] {
         if self.len == 0 {
             return &mut [];
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 }
@@ -64,7 +64,7 @@ impl Part {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct RemotePart {
-    /// Address, in the terms of the peer's domain.
+    /// Address in the peer's domain.
     pub address: u64,
     /// Bytes, or elements.
     pub len: usize,
@@ -72,7 +72,7 @@ pub struct RemotePart {
     pub key: u64,
 }
 
-/// Which way the bytes go.
+/// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "names of the calls")]
 pub enum Direction {
@@ -80,7 +80,7 @@ pub enum Direction {
     Write,
 }
 
-/// Beside the rights to memory: something counts accesses to it.
+/// Bit beside the access rights: counters count accesses to the memory.
 pub(crate) const COUNTED: u64 = 1 << 63;
 
 /// Sum of the lengths. Errors: [`Errno::MSGSIZE`] for more than `most`.
@@ -91,11 +91,11 @@ pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<us
         .ok_or(Errno::MSGSIZE)
 }
 
-/// Errors: [`Errno::INVAL`] for more parts than there may be, and for memory at null.
+/// Checks parts of local memory. Errors: [`Errno::INVAL`] for too many parts, and for null with a length.
 #[inline(always)]
 pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
     let is_wrong = |part: &Part| part.ptr.is_null() && part.len > 0;
-    // Most calls have one, which needs no loop.
+    // Most calls have one part, which needs no loop.
     let wrong = match parts {
         [part] => is_wrong(part),
         _ => parts.len() > IOV_LIMIT || parts.iter().any(is_wrong),
@@ -103,7 +103,7 @@ pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
     if wrong { Err(Errno::INVAL) } else { Ok(()) }
 }
 
-/// Their bytes. Errors: [`Errno::MSGSIZE`] for more than `most`.
+/// Total bytes of the parts. Errors: [`Errno::MSGSIZE`] for more than `most`.
 #[inline(always)]
 pub(crate) fn bytes_of(parts: &[Part], most: usize) -> Result<usize> {
     match parts {
@@ -112,8 +112,8 @@ pub(crate) fn bytes_of(parts: &[Part], most: usize) -> Result<usize> {
     }
 }
 
-/// Walks along several lists of lengths at once: gives, for each, the item and how far it is used up, with the length that is
-/// common to all.
+/// Walks along several lists of lengths together. Each step returns the item and the used length in each list, and the common length of the
+/// next piece.
 pub(crate) struct Walk<const LISTS: usize> {
     at: [(usize, usize); LISTS],
 }
@@ -125,7 +125,7 @@ impl<const LISTS: usize> Walk<LISTS> {
         }
     }
 
-    /// The next piece: where it is in each list, and its length. `len(list, item)` is `None` behind a list's end.
+    /// The next piece: its location in each list, and its length. `len(list, item)` is `None` behind the end of a list.
     #[inline(always)]
     pub fn next(
         &mut self,
@@ -133,7 +133,7 @@ impl<const LISTS: usize> Walk<LISTS> {
     ) -> Option<([(usize, usize); LISTS], usize)> {
         let mut common = usize::MAX;
         for (list, at) in self.at.iter_mut().enumerate() {
-            // Empty items have nothing that could be moved.
+            // Empty items have no data.
             while len(list, at.0)? == at.1 {
                 *at = (at.0 + 1, 0);
             }
@@ -147,7 +147,7 @@ impl<const LISTS: usize> Walk<LISTS> {
     }
 }
 
-/// `len` bytes at `address`, if of the rights `asked` its owner grants just those `allowed`.
+/// `len` bytes at `address`, if the owner grants exactly the rights `allowed` among the rights `asked`.
 #[inline(always)]
 fn part_of(
     known: &RemoteKey,
@@ -168,7 +168,7 @@ fn part_of(
 }
 
 impl Target {
-    /// `len` bytes at `address` of the memory under `key`, which must allow `access`.
+    /// `len` bytes at `address` of the memory under `key`, which must permit `access`.
     #[inline(always)]
     pub fn place(
         &mut self,
@@ -182,7 +182,7 @@ impl Target {
         part_of(known, address, len, (access, access)).ok_or(Errno::ACCES)
     }
 
-    /// The same, if the key was used lately, and nothing counts the access.
+    /// As [`Target::place`], if the key was used before, and no counter counts the access.
     #[inline(always)]
     pub fn place_fast(
         &self,
@@ -201,11 +201,11 @@ impl Target {
 }
 
 impl Endpoint {
-    /// Reads or writes a peer's memory. Errors: those of the call: [`Errno::AGAIN`], [`Errno::INVAL`], [`Errno::MSGSIZE`],
-    /// [`Errno::BADFLAGS`]; what becomes of the transfer is told by the completion queue or counter.
+    /// Reads or writes a peer's memory. The completion queue or counter reports the result. Errors: [`Errno::AGAIN`], [`Errno::INVAL`],
+    /// [`Errno::MSGSIZE`], [`Errno::BADFLAGS`].
     ///
     /// # Safety
-    /// The local memory is valid until the operation is complete (with FI_INJECT or `quiet`: until the call returns).
+    /// The local memory is valid until the operation is complete. With FI_INJECT or `quiet`: until the call returns.
     #[inline]
     pub unsafe fn transfer(
         &self,
@@ -217,20 +217,20 @@ impl Endpoint {
     ) -> Result<()> {
         if let ([here], [there]) = (local, remote) {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call.
             if unsafe { self.transfer_fast(direction, (here, there), to, posting) }.is_some() {
                 return Ok(());
             }
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         unsafe { self.transfer_otherwise(direction, local, remote, to, posting) }
     }
 
     /// The slow path.
     ///
     /// # Safety
-    /// As above.
+    /// As for [`Endpoint::transfer`].
     #[inline(never)]
     unsafe fn transfer_otherwise(
         &self,
@@ -243,7 +243,7 @@ impl Endpoint {
         if posting.flags & !TRANSMIT_FLAGS != 0 {
             return Err(Errno::BADFLAGS);
         }
-        // Without any, what is left is the data for the target's queue.
+        // An empty list is valid: the data for the target's queue remains.
         if remote.len() > IOV_LIMIT {
             return Err(Errno::INVAL);
         }
@@ -269,7 +269,7 @@ impl Endpoint {
             offset: len as u64,
         });
         let single = local.len() <= 1 && remote.len() == 1;
-        // With long data the notice does not go along.
+        // The notice of a long transfer is a separate operation.
         let apart = notice.is_some() && len > LONGEST_MESSAGE;
         let job = Job {
             to,
@@ -294,7 +294,7 @@ impl Endpoint {
         state.run(reports, job, |domain, channel, target, context| {
             if !begun {
                 begun = true;
-                // Nothing is moved if any part of it could not be.
+                // An invalid part fails the whole operation before any transfer.
                 if !single || len == 0 {
                     for part in remote {
                         if let Err(errno) =
@@ -331,12 +331,12 @@ impl Endpoint {
             {
                 let inbox = inbox.into();
                 // SAFETY:
-                // - valid until the call returns, by the caller's word.
+                // - contract of this call: the local bytes are valid in the call. `put_deliver` reads them before it returns.
                 let put = unsafe {
                     channel.put_deliver(here, there, len, inbox, *record, flags | chained, context)
                 };
                 match put {
-                    // The notice follows the data.
+                    // The notice follows the data as a separate operation.
                     Err(Error::Unsupported) => {}
                     put => {
                         let pending = put == Ok(Outcome::Pending);
@@ -346,7 +346,7 @@ impl Endpoint {
                 }
             }
             // SAFETY:
-            // - the local bytes are valid by the caller's word; where they are only until the call returns, the flag says so.
+            // - contract of this call: the local bytes are valid until completion. With `INLINE`: until the call returns.
             let outcome = unsafe {
                 match direction {
                     Direction::Write => channel.put(here, there, len, flags, context),

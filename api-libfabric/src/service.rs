@@ -1,8 +1,8 @@
-//! Services: endpoints that are found by a text that programs agree on, as with ports (`service` of fi_getinfo(3)).
+//! Services: endpoints that programs find by an agreed text, for example a port number (`service` of fi_getinfo(3)).
 //!
-//! Each service that is in use on this machine has a file of the engine's rendezvous, in whose one place its endpoint's process says where
-//! that is. Whoever looks for it needs nobody's help. Processes of other hosts, if there may be any, find those that are numbers of ports: the
-//! endpoint's name is handed out at that port of TCP.
+//! Each service in use on this machine has a rendezvous file. The process of its endpoint publishes its address in the one place of the file,
+//! so peers need no help to find it. Processes of other hosts find services that are port numbers: the endpoint's process serves its name at
+//! this TCP port.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -23,18 +23,17 @@ use crate::target::read_directory_at;
 const MAGIC: [u8; 2] = [0xf1, 0x02];
 /// Magic, length of the text.
 const HEAD: usize = 3;
-/// The one place of a service's file.
+/// Index of the one place in a service's file.
 const PLACE: u32 = 0;
 /// The longest text, in bytes.
 pub const LONGEST_SERVICE: usize = NAME_LEN - HEAD;
 
-/// The name of a service: as long as that of an endpoint.
+/// The name of a service. It is as long as an endpoint's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Service([u8; NAME_LEN]);
 
 impl Service {
-    /// The service that programs call so. Errors: [`Errno::INVAL`] for an empty text, more than [`LONGEST_SERVICE`] bytes, or control
-    /// characters.
+    /// The service with this text. Errors: [`Errno::INVAL`] for an empty text, more than [`LONGEST_SERVICE`] bytes, or control characters.
     pub fn new(text: &str) -> Result<Service> {
         let (len, controls) = (text.len(), text.chars().any(char::is_control));
         if len == 0 || len > LONGEST_SERVICE || controls {
@@ -47,7 +46,7 @@ impl Service {
         Ok(Service(bytes))
     }
 
-    /// From its bytes. Errors: [`Errno::INVAL`] for what is none.
+    /// A service from its bytes. Errors: [`Errno::INVAL`] for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Service> {
         let text = bytes.strip_prefix(&MAGIC).and_then(|rest| {
             let (len, rest) = rest.split_first()?;
@@ -66,7 +65,7 @@ impl Service {
         &self.0
     }
 
-    /// What programs call it.
+    /// Its text.
     pub fn text(&self) -> &str {
         let len = usize::from(self.0[2]);
         std::str::from_utf8(&self.0[HEAD..HEAD + len]).unwrap_or_default()
@@ -83,13 +82,13 @@ impl Service {
         Rendezvous::join(&job, &layout)
     }
 
-    /// The port at which other hosts find it.
+    /// The TCP port for other hosts.
     pub fn port(&self) -> Option<u16> {
         self.text().parse().ok().filter(|port| *port > 0)
     }
 
-    /// Says that the endpoint of this name, whose directory is there, is the service, until what is given is dropped, or the process ends. Errors:
-    /// [`Errno::ADDRINUSE`] if another one is, or if other hosts were to find it at a port that another program has.
+    /// Announces this endpoint as the service, until the result is dropped or the process ends. Errors: [`Errno::ADDRINUSE`] if another endpoint
+    /// provides the service, or if another program uses the port for other hosts.
     pub(crate) fn serve(
         &self,
         name: &Name,
@@ -122,7 +121,7 @@ impl Service {
         })
     }
 
-    /// The endpoint that is the service now; `None`: there is none. Errors: what keeps it from being reached.
+    /// The endpoint that provides the service now. `None`: there is none. Errors: it is unreachable.
     pub(crate) fn find(&self, domain: &Domain) -> Outcome<Option<Name>> {
         let rendezvous = self.join()?;
         let Some(found) = rendezvous.find(PLACE)?.filter(|_| rendezvous.alive(PLACE)) else {
@@ -130,7 +129,7 @@ impl Service {
         };
         let directory = match read_directory_at(domain, &found.address, &found.key) {
             Ok((_, _, directory)) => directory,
-            // It has just gone.
+            // The endpoint has just ended.
             Err(Error::PeerDead) => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -139,13 +138,13 @@ impl Service {
     }
 }
 
-/// An endpoint's hold on a service.
+/// An endpoint's claim of a service.
 pub(crate) struct Served {
     _reception: Option<Reception>,
     _rendezvous: Arc<Rendezvous>,
 }
 
-/// A service of another host, as long as a name.
+/// A service of another host. It is as long as a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Server([u8; NAME_LEN]);
 
@@ -155,7 +154,7 @@ const IP: usize = SERVER.len();
 const PORT: usize = IP + 16;
 
 impl Server {
-    /// The one at this port of a host. Errors: [`Errno::INVAL`] for what no process listens at.
+    /// The service at this port of a host. Errors: [`Errno::INVAL`] for an address without listeners: port 0, unspecified, multicast.
     pub fn new(at: SocketAddr) -> Result<Server> {
         let ip = match at.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -171,7 +170,7 @@ impl Server {
         Ok(Server(bytes))
     }
 
-    /// From its bytes. Errors: [`Errno::INVAL`] for what is none.
+    /// A service from its bytes. Errors: [`Errno::INVAL`] for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Server> {
         let bytes: [u8; NAME_LEN] = bytes.try_into().map_err(|_| Errno::INVAL)?;
         let server = Server::new(Server(bytes).at())?;
@@ -187,7 +186,7 @@ impl Server {
         &self.0
     }
 
-    /// Where it is.
+    /// Its socket address.
     pub fn at(&self) -> SocketAddr {
         let ip: [u8; 16] = std::array::from_fn(|at| self.0[IP + at]);
         let port = u16::from_be_bytes([self.0[PORT], self.0[PORT + 1]]);
@@ -195,10 +194,10 @@ impl Server {
     }
 }
 
-/// Nobody is asked again before that.
+/// Least time between two requests after an answer without a service.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The search for a server of another host, by looks that never wait.
+/// The search for a server of another host. It never waits.
 #[derive(Default)]
 pub(crate) struct Search {
     inquiry: Option<Inquiry>,
@@ -206,7 +205,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The endpoint that is the service there; `None`: none is now, or it is not known yet. Errors: what keeps it from being reached.
+    /// The endpoint that provides the service there. `None`: there is none now, or the answer is pending. Errors: it is unreachable.
     pub fn look(&mut self, server: &Server) -> Outcome<Option<Name>> {
         if self.pause.is_some_and(|pause| pause.elapsed() < PAUSE) {
             return Ok(None);
@@ -234,7 +233,7 @@ impl Search {
 
 static SERVED: Mutex<Vec<Weak<Rendezvous>>> = Mutex::new(Vec::new());
 
-/// For programs that end without closing what they have: so no file stays behind.
+/// Removes the files of services at exit, for programs that do not close their endpoints.
 pub(crate) fn leave() {
     let Some(mut served) = SERVED.try_lock() else {
         return;

@@ -1,4 +1,4 @@
-//! Operations under way: their parts, the notices of their ends to targets, and what others tell of theirs.
+//! Operations in progress: their parts, notices to targets, and notices of peers.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -21,47 +21,47 @@ use crate::target::Target;
 /// An operation that has not ended.
 struct Operation {
     to: u64,
-    /// Whose address that was.
+    /// Id of the endpoint at `to`.
     peer: u64,
     report: Report,
-    /// Parts under way.
+    /// Number of parts in flight.
     left: u32,
     error: Option<Errno>,
     notice: Option<Record>,
-    /// In the order of posting.
+    /// Number in the order of posting.
     number: u64,
-    /// The notice is under way; or it has been refused, for want of room, and not been sent again.
+    /// `telling`: the notice is in flight. `refused`: the target had no room for it, and it has not been sent again.
     telling: bool,
     refused: bool,
-    /// Words of the target that are raised when the effects are visible and the notice has been given.
+    /// The target's words to increment, once the effects are visible and the notice has been delivered.
     counting: Vec<NonZeroU32>,
 }
 
 impl Operation {
-    /// Only what is told by a notice can be posted behind parts that are under way.
+    /// Whether all parts must end before the next step. Only a notice can be posted behind parts in flight.
     fn has_to_end_first(&self) -> bool {
         self.left > 0 && (self.notice.is_none() || self.error.is_some())
     }
 }
 
-/// The kind of notices.
+/// Record kind of notices.
 pub(crate) const DATA: u32 = 1;
 
-/// How an operation is to be carried out, and what is known of it beside its memory.
+/// An operation to run, without its memory.
 pub(crate) struct Job {
     pub to: u64,
     pub report: Report,
-    /// For the target, when everything is visible there.
+    /// For the target, once all effects are visible there.
     pub notice: Option<Record>,
-    /// It has several parts, which leave together.
+    /// The operation has several parts, which leave together.
     pub several: bool,
-    /// FI_MORE: another one follows, and this one may leave with it.
+    /// FI_MORE: another operation follows, and this one may leave with it.
     pub more: bool,
-    /// What it moves.
+    /// Number of bytes that it moves.
     pub bytes: usize,
 }
 
-/// What an endpoint knows of its operations; used by one thread at a time.
+/// An endpoint's operations. One thread at a time uses it.
 pub(crate) struct State {
     pub domain: Arc<Domain>,
     pub av: Option<Arc<AddressVector>>,
@@ -69,27 +69,27 @@ pub(crate) struct State {
     removals: u64,
     pub targets: Vec<Option<Box<Target>>>,
     operations: Slab<Operation>,
-    /// Operations whose target has not been told of them.
+    /// Operations with a notice or counts to send, in the order of posting.
     notices: VecDeque<usize>,
-    /// Ids of the endpoints that notices are on their way to, one for each of these.
+    /// Ids of endpoints with a notice in flight, one entry for each notice.
     told: Vec<u64>,
-    /// Operations so far.
+    /// Number of operations that were posted.
     posted: u64,
     inbox: InboxReader,
     /// Dropped after its reader.
     _inbox_memory: Region,
     pub messages: Option<Messages>,
-    /// What was posted with FI_MORE.
+    /// Operations that were posted with FI_MORE.
     pub staying: Staying,
-    /// Completions say who has sent.
+    /// Completions name the sender.
     pub tells_sources: bool,
-    /// A buffer for several messages with less room than this is given back (FI_OPT_MIN_MULTI_RECV).
+    /// Buffers for several messages with less room than this are returned (FI_OPT_MIN_MULTI_RECV).
     pub least_room: usize,
-    /// Of operations that find no room, for looks at the lives of peers.
+    /// Limits liveness checks while operations find no room.
     pace: Pace,
-    /// It is time for one.
+    /// A liveness check is due.
     look_is_due: bool,
-    /// Bytes of the operation that has been tried last.
+    /// Bytes of the last operation on the fast path.
     tried: usize,
 }
 
@@ -123,18 +123,18 @@ impl State {
         }
     }
 
-    /// Whether an access to a peer's memory has not ended.
+    /// Whether an access to a peer's memory is in progress.
     pub fn has_accesses(&self) -> bool {
         !self.operations.is_empty()
     }
 
-    /// What of the transmit context is in use: the program's operations that have not ended.
+    /// Used places of the transmit context: the program's operations in progress.
     pub fn under_way(&self) -> usize {
         let messages = self.messages.as_ref();
         self.operations.len() + messages.map_or(0, Messages::under_way)
     }
 
-    /// Somebody finds no room: moves everything on. What takes the room may wait for a peer that has died.
+    /// Makes progress for a caller without room. The operations that use the room may wait for a dead peer.
     #[cold]
     pub fn find_room(&mut self, reports: &Reports) {
         if self.pace.is_due() {
@@ -144,7 +144,7 @@ impl State {
         }
     }
 
-    /// Whether an operation to the endpoint at `to` has not ended, whatever its address was then.
+    /// Whether an operation to the endpoint at `to` is in progress, whatever its address was at the post.
     pub fn is_under_way_to(&self, to: u64) -> bool {
         if self.operations.is_empty() {
             return false;
@@ -157,19 +157,19 @@ impl State {
             .any(|(_, operation)| operation.peer == id)
     }
 
-    /// The id of the endpoint at an address, if there is one.
+    /// The id of the endpoint at an address.
     pub fn id_of(&self, address: u64) -> Option<u64> {
         Some(self.av.as_ref()?.name(address).ok()?.id())
     }
 
-    /// The number of an endpoint among the peers of the mailbox, if it has been looked up.
+    /// The number of an endpoint among the peers of the mailbox, if it is cached.
     pub fn known_number(&self, id: u64) -> Option<u32> {
         let mut targets = self.targets.iter().flatten();
         targets.find_map(|target| target.number.filter(|_| target.name.id() == id))
     }
 
-    /// The endpoint at `address`, if it is known, nothing is under way, and it is not yet time to look after peers: then an operation
-    /// may be carried out at once. It is counted; if it is not carried out, it is [taken back](State::not_done).
+    /// The endpoint at `address`, for an operation that completes at once. `None` if it is unknown or counted, operations are in progress, or a
+    /// liveness check is due. The operation is counted; [`State::not_done`] takes that back.
     #[inline(always)]
     pub fn target_fast(&mut self, address: u64, bytes: usize) -> Option<(&Channel, &mut Target)> {
         let av = self.av.as_ref()?;
@@ -189,14 +189,14 @@ impl State {
         Some((&self.channel, target))
     }
 
-    /// What was to be [carried out at once](State::target_fast) is not.
+    /// Takes back the count of an operation of [`State::target_fast`] that has not been done.
     #[cold]
     pub fn not_done<T>(&self) -> Option<T> {
         self.channel.not_done(self.tried);
         None
     }
 
-    /// The endpoint at `address`. Errors: `Err` for an address that is not there; else why it cannot be reached.
+    /// The endpoint at `address`. Errors: the outer one for an address that is not in use, the inner one if the endpoint is unreachable.
     #[inline(always)]
     pub fn target(&mut self, address: u64) -> Result<std::result::Result<&mut Target, Errno>> {
         let known = self
@@ -219,7 +219,7 @@ impl State {
         let removals = av.removals();
         if removals != self.removals {
             for (index, place) in self.targets.iter_mut().enumerate() {
-                // The address may be another endpoint's by now.
+                // Another endpoint may have the address now.
                 let name = av.name(index as u64).ok();
                 if place.as_ref().map(|target| target.name) != name {
                     *place = None;
@@ -241,8 +241,8 @@ impl State {
         Ok(Ok(()))
     }
 
-    /// Carries out an operation: `step` issues its parts, one a call, until it gives `None`. Errors: those of the call itself; what
-    /// becomes of the operation is reported.
+    /// Runs an operation: each call of `step` posts one part, until it returns `None`. Errors: errors of the call. Queues and counters report the
+    /// result of the operation.
     #[inline(always)]
     pub fn run(
         &mut self,
@@ -266,13 +266,13 @@ impl State {
         posted
     }
 
-    /// Whether what is posted now leaves with other things: with its own parts, if it has `several`, or with what was posted before.
+    /// Whether an operation leaves in a batch: with its own parts, if it has `several`, or with operations that were posted before.
     #[inline(always)]
     pub fn is_among(&self, several: bool) -> bool {
         several | !self.staying.is_empty()
     }
 
-    /// It is posted to the endpoint at `to`.
+    /// Begins a batch of operations to the endpoint at `to`.
     #[cold]
     pub fn begin_among(&mut self, to: u64) {
         if self.domain.engine().is_driven()
@@ -284,7 +284,7 @@ impl State {
         }
     }
 
-    /// It has been posted; whether `more` follows.
+    /// Ends a call of the batch. `more`: another call follows.
     #[cold]
     pub fn end_among(&mut self, more: bool) {
         self.staying.end(&self.channel, more);
@@ -383,7 +383,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether a target has to be told of an operation that has been posted.
+    /// Whether an operation to this peer waits to send its notice or counts.
     fn is_to_be_told(&self, peer: u64) -> bool {
         let mut waiting = self
             .notices
@@ -392,13 +392,13 @@ impl State {
         waiting.any(|one| one.peer == peer)
     }
 
-    /// Whether several notices may be on their way to a target: those behind one that is refused do not overtake it.
+    /// Whether several notices may be in flight to a target. The channel must keep chains: a notice behind a refused one is refused, too.
     fn chains(&self, to: u64) -> bool {
         let target = self.targets.get(to as usize).and_then(Option::as_ref);
         target.is_some_and(|target| self.channel.chains(&target.inbox))
     }
 
-    /// Whether one has been refused that a target has to get before others.
+    /// Whether a refused notice to this target waits to be sent again.
     fn has_refused(&self, to: u64) -> bool {
         let mut waiting = self
             .notices
@@ -407,7 +407,7 @@ impl State {
         waiting.any(|one| one.to == to && one.refused)
     }
 
-    /// An operation waits, in the order of posting, that its target can be told of it again.
+    /// Queues an operation with a refused notice again, in the order of posting.
     fn wait_again(&mut self, key: usize) {
         let number_of = |key: &usize| self.operations.get(*key).map(|one| one.number);
         let number = number_of(&key);
@@ -416,8 +416,7 @@ impl State {
         self.notices.insert(at.unwrap_or(self.notices.len()), key);
     }
 
-    /// Tells targets of operations, in the order of their posting: where there is no room for one, those behind it wait. What they are
-    /// told comes after the parts that are under way.
+    /// Sends notices to targets in the order of posting, behind the parts in flight. Without room for one, later notices to this target wait.
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
@@ -430,7 +429,7 @@ impl State {
                 continue;
             };
             let (to, peer) = (operation.to, operation.peer);
-            // Until that is taken nothing else need be tried.
+            // Later notices wait until the target has taken a refused one.
             let again = operation.refused;
             let waits = stuck.contains(&peer) || self.told.contains(&peer) && !self.chains(to);
             if waits {
@@ -444,7 +443,7 @@ impl State {
         }
     }
 
-    /// False: there is no room.
+    /// Sends a notice, or counts. False: the target has no room.
     fn tell_target(&mut self, reports: &Reports, key: usize) -> bool {
         let Some(operation) = self.operations.get_mut(key) else {
             return true;
@@ -485,7 +484,7 @@ impl State {
         true
     }
 
-    /// What is left to do for an operation whose target has got its notice.
+    /// Counts or ends an operation, once the target has its notice.
     #[cold]
     fn count_or_end(&mut self, reports: &Reports, key: usize) {
         let Some(operation) = self.operations.get_mut(key) else {
@@ -513,15 +512,15 @@ impl State {
         let operation = self.operations.remove(key);
         match operation.error {
             None => reports.succeed(&operation.report),
-            // Nobody calls who could be told that nothing is bound.
+            // Without a queue and a counter no receiver for the failure exists.
             Some(errno) => drop(reports.fail(&operation.report, errno)),
         }
     }
 
-    /// Moves everything on.
+    /// Makes progress.
     #[inline(always)]
     pub fn progress(&mut self, reports: &Reports) {
-        // Nothing is ever pending elsewhere, and to ask costs a call.
+        // Other engines never have pending operations, and the question costs a call.
         if self.domain.engine().is_driven() {
             if self.channel.pending() > 0 {
                 self.poll(reports);
@@ -577,7 +576,7 @@ impl State {
                     continue;
                 }
             }
-            // Those with a notice are waited for by [`State::tell_targets`].
+            // [`State::tell_targets`] continues operations with a notice or counts.
             let untold = operation.notice.is_some() || !operation.counting.is_empty();
             if told {
                 self.count_or_end(reports, key);
@@ -612,7 +611,7 @@ impl State {
         }
     }
 
-    /// What has to do with peers that have ended ends, too.
+    /// Checks the liveness of peers. Ends messages to and from dead peers.
     #[cold]
     pub fn look_at_peers(&mut self, reports: &Reports) {
         self.look_is_due = false;
@@ -634,7 +633,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Nobody posts more, and the memory is the program's again.
+        // No later call sends the held-back operations, and the program may reuse their memory.
         self.staying.leave(&self.channel);
     }
 }

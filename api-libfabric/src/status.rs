@@ -1,13 +1,13 @@
-//! Error numbers (fi_errno(3)), and the one mapping of the engine's errors to them.
+//! Error numbers (fi_errno(3)), and the mapping of the engine's errors to them.
 
 use unipgas_core::{Error, tell_refusal};
 use unipgas_libfabric_sys::*;
 
-/// A positive number of `rdma/fi_errno.h`; functions of C return its negative.
+/// A positive number of `rdma/fi_errno.h`. C functions return its negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
-/// The interface's result.
+/// A result with a libfabric error.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 macro_rules! numbers {
@@ -16,7 +16,7 @@ macro_rules! numbers {
         impl Errno {
             $($(#[$doc])* pub const $name: Errno = Errno($value);)*
 
-            /// What it means, for fi_cq_strerror(3).
+            /// Its meaning, for fi_cq_strerror(3).
             pub fn text(self) -> &'static std::ffi::CStr {
                 match self.0 {
                     $(value if value == $value => $text,)*
@@ -72,7 +72,7 @@ numbers! {
 impl From<Error> for Errno {
     #[cold]
     fn from(error: Error) -> Errno {
-        // The numbers cannot say what the system has refused.
+        // The number lacks the system's reason.
         tell_refusal(&error);
         match error {
             Error::OutOfBounds { .. } | Error::AccessDenied => Errno::ACCES,

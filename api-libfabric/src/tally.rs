@@ -1,4 +1,4 @@
-//! Words of a domain that peers add to: what they did to its memory is counted by themselves, so that its owner need call nothing.
+//! A domain's words that peers increment. Peers count their own operations, so the owner need not make calls.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -13,15 +13,15 @@ use unipgas_core::{
 
 use crate::status::{Errno, Result};
 
-/// Words of a domain; that under 0 is nobody's.
+/// Words of a domain. Number 0 is never used.
 const COUNT: u32 = 1024;
-/// Bytes from one to the next: each has a cache line of its own.
+/// Distance of words in bytes: each has its own cache line.
 const SPACING: usize = unipgas_core::cache::LINE;
 
 /// The words of a domain.
 pub(crate) struct Tallies {
     region: Region,
-    /// Taken from the front: who is late with a count does not meet the next user of the word.
+    /// First in, first out: a late increment of a peer should not reach the word's next user.
     free: Mutex<VecDeque<NonZeroU32>>,
 }
 
@@ -33,12 +33,12 @@ impl Tallies {
         }))
     }
 
-    /// By which peers reach them.
+    /// The key for peers.
     pub fn key(&self) -> RegionKey {
         self.region.key()
     }
 
-    /// A word of the caller's own. Errors: [`Errno::NOSPC`] if all are in use.
+    /// A free word. Errors: [`Errno::NOSPC`] if all are in use.
     pub fn take(self: &Arc<Self>) -> Result<Tally> {
         let mut free = self.free.lock();
         let number = free.pop_front().ok_or(Errno::NOSPC)?;
@@ -49,26 +49,26 @@ impl Tallies {
     }
 }
 
-/// A word.
+/// A word in use.
 pub(crate) struct Tally {
     all: Arc<Tallies>,
     number: NonZeroU32,
 }
 
 impl Tally {
-    /// What peers call it.
+    /// Its number for peers.
     pub fn number(&self) -> NonZeroU32 {
         self.number
     }
 
-    /// What peers have added, and what was there before.
+    /// Its value: all increments, including increments before this use.
     pub fn read(&self) -> u64 {
         let at = self.all.region.local(offset(self.number), 8);
         let Ok(at) = at else {
             return 0;
         };
         // SAFETY:
-        // - 8 aligned bytes of memory that lives as long as the region; everybody uses atomics there.
+        // - 8 aligned bytes of memory that lives as long as the region. All accesses are atomic.
         unsafe { AtomicU64::from_ptr(at.ptr.cast()) }.load(Ordering::Acquire)
     }
 }
@@ -84,7 +84,7 @@ fn offset(number: NonZeroU32) -> usize {
     number.get() as usize * SPACING
 }
 
-/// Adds 1 to a peer's word, and wakes whoever waits there.
+/// Adds 1 to a peer's word, and wakes waiting threads there.
 pub(crate) fn raise(
     channel: &Channel,
     tallies: &RemoteRegion,
@@ -105,6 +105,6 @@ pub(crate) fn raise(
         offset: offset(number),
     };
     // SAFETY:
-    // - the operand is a static; nothing else is used.
+    // - the operand is a static. The operation uses no other pointer.
     unsafe { channel.atomic(at, &request, Flags::WAKE, context) }
 }

@@ -1,4 +1,4 @@
-//! Another endpoint, as it is reached from here; and what an endpoint shows to others.
+//! Peer endpoints, and the directory that an endpoint shows to its peers.
 
 use std::mem::offset_of;
 use std::num::NonZeroU32;
@@ -20,33 +20,33 @@ use crate::name::Name;
 use crate::status::Errno;
 use crate::tally::raise;
 
-/// What an endpoint's directory region holds. Written before anyone knows the endpoint's name; all but `counts` is never changed.
+/// Content of an endpoint's directory region. Written before peers know the endpoint's name. Only `counts` changes later.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Directory {
     pub id: u64,
-    /// What counts reads and writes through it ([`Counts::packed`]); [`NOT_YET`] until the endpoint is enabled.
+    /// Words that count reads and writes through it ([`Counts::packed`]). [`NOT_YET`] until the endpoint is enabled.
     pub counts: u64,
     /// The sizes of its mailbox.
     pub shape: [u64; 4],
-    /// Its process, and this memory, by all transports: a name has not room for them.
+    /// Its process, and this region, by all transports. A name lacks the room for them.
     pub address: [u8; BUNDLE_LEN],
     pub directory: [u8; BUNDLE_LEN],
     /// The domain's keys.
     pub keys: [u8; BUNDLE_LEN],
-    /// Its words for counters.
+    /// The domain's words for counters.
     pub tallies: [u8; BUNDLE_LEN],
-    /// Where notices of remote writes go.
+    /// Inbox for notices of remote writes.
     pub inbox: [u8; BUNDLE_LEN],
-    /// Where messages go, and who has which lane there. All zero without messages.
+    /// Its mailbox, and the table of numbers of peers there. All zero without messages.
     pub mailbox: [u8; BUNDLE_LEN],
     pub numbers: [u8; BUNDLE_LEN],
 }
 
-/// Of an endpoint that has not been enabled.
+/// `counts` of an endpoint that has not been enabled.
 pub(crate) const NOT_YET: u64 = u64::MAX;
 
-/// What is to count accesses, by number: of reads, and of writes.
+/// Numbers of the words that count reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub read: Option<NonZeroU32>,
@@ -71,16 +71,16 @@ impl Counts {
     }
 }
 
-/// Writes down what counts accesses through an endpoint: from now on peers keep to it.
+/// Publishes the words that count later accesses through an endpoint.
 pub(crate) fn show_counts(directory: &Region, counts: Counts) -> Result<(), Error> {
     let place = directory.local(offset_of!(Directory, counts), 8)?;
     // SAFETY:
-    // - 8 aligned bytes of memory that lives as long as the region; nobody else writes them.
+    // - 8 aligned bytes of memory that lives as long as the region. No other thread writes them.
     unsafe { AtomicU64::from_ptr(place.ptr.cast()) }.store(counts.packed(), Ordering::Release);
     Ok(())
 }
 
-/// The sizes of all mailboxes: lanes for 4096 peers each, which are made 256 at a time.
+/// The sizes of all mailboxes: lanes for 4096 peers, allocated in blocks of 256.
 pub(crate) const SHAPE: Shape = Shape {
     peers: 256,
     more: 15,
@@ -108,7 +108,7 @@ pub(crate) fn read_directory(
     }
 }
 
-/// The same of whichever endpoint has its directory there. What is given is by the best way to it, whichever way led there.
+/// As [`read_directory`], of any endpoint with its directory there. The result uses the best route, even if `address` lacks it.
 pub(crate) fn read_directory_at(
     domain: &Domain,
     address: &Address,
@@ -141,26 +141,26 @@ pub(crate) fn read_directory_at(
     Ok((better, region.map_err(gone)?, directory))
 }
 
-/// An endpoint that has been talked to.
+/// A peer endpoint.
 pub(crate) struct Target {
     pub name: Name,
     connection: Connection,
-    /// Current as long as the endpoint is open.
+    /// Current while the endpoint is open.
     directory: RemoteRegion,
     keys: RemoteKeys,
     pub inbox: RemoteRegion,
-    /// What counts accesses through the endpoint; `None` until it is enabled.
+    /// Words that count accesses through the endpoint. `None` until it is enabled.
     counts: Option<Counts>,
-    /// Nothing does: then there is nothing to note.
+    /// No word counts accesses through the endpoint.
     pub uncounted: bool,
     tallies: RemoteRegion,
-    /// What is to count the operation that is being carried out.
+    /// Words that count the current operation.
     pub counting: Vec<NonZeroU32>,
-    /// The notice of the operation that is being carried out, as long as it may go along with the data.
+    /// The notice of the current operation, while it may travel with the data.
     pub along: Option<Record>,
-    /// Others that go ahead of it have not been taken yet.
+    /// Earlier notices to the target are in flight.
     pub chained: bool,
-    /// It has been found dead.
+    /// The peer has been found dead.
     gone: bool,
     /// Its number among the peers of the mailbox here.
     pub number: Option<u32>,
@@ -187,7 +187,7 @@ impl Target {
         })
     }
 
-    /// The memory under `key`, which is about to be accessed; what counts that is noted.
+    /// The memory under `key`, for an access. Notes the word that counts the access.
     #[inline(always)]
     pub fn key(&mut self, domain: &Domain, key: u64, writes: bool) -> Result<&RemoteKey, Errno> {
         if self.gone || !self.directory.is_current() {
@@ -202,7 +202,7 @@ impl Target {
         Ok(known)
     }
 
-    /// Begins with an operation: notes what counts it on the endpoint's behalf.
+    /// Begins an operation. Notes the endpoint's word that counts it.
     #[cold]
     pub fn begin_counting(&mut self, domain: &Domain, writes: bool) {
         if self.counts.is_none()
@@ -217,8 +217,8 @@ impl Target {
         );
     }
 
-    /// Has an operation counted whose effects are visible; gives how many of the counts are under way, and what kept one from being
-    /// raised.
+    /// Increments the words of an operation with visible effects. Returns the number of increments in flight.
+    /// Stops at the first error.
     #[cold]
     pub fn count(
         &self,
@@ -236,7 +236,7 @@ impl Target {
         (pending, None)
     }
 
-    /// The memory under `key`, if it has been looked up before and is still there.
+    /// The memory under `key`, if it is cached and still registered.
     #[inline(always)]
     pub fn key_fast(&self, key: u64) -> Option<&RemoteKey> {
         if self.gone | !self.directory.is_current() {
@@ -245,7 +245,7 @@ impl Target {
         self.keys.find_fast(key)
     }
 
-    /// What an error of an operation means: memory that is not there any more may have gone with its owner.
+    /// Converts an error of an operation. A stale region may have gone with its owner.
     #[cold]
     pub fn why(&mut self, error: Error) -> Errno {
         blame(&self.connection, &mut self.gone, error)
@@ -261,7 +261,7 @@ fn counts(directory: &Directory) -> Option<Counts> {
     (directory.counts != NOT_YET).then(|| Counts::unpack(directory.counts))
 }
 
-/// An operation is counted once by each, however many parts it has.
+/// Notes a word. Each word counts an operation once, even if it has several parts.
 #[cold]
 fn note(counting: &mut Vec<NonZeroU32>, number: Option<NonZeroU32>) {
     if let Some(number) = number
@@ -273,7 +273,7 @@ fn note(counting: &mut Vec<NonZeroU32>, number: Option<NonZeroU32>) {
 
 #[cold]
 fn blame(connection: &Connection, gone: &mut bool, error: Error) -> Errno {
-    // What has been seen to die does not come back, even if it is not quite dead yet.
+    // A dead peer never returns, even if its process has not ended completely.
     *gone |= match error {
         Error::PeerDead => true,
         Error::StaleRegion => connection.life() != Life::Alive,

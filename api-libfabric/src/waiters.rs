@@ -1,4 +1,4 @@
-//! Waits for an object, which end when another thread closes it.
+//! Waits on an object. They end when another thread closes it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) struct Waiters {
     ended: AtomicBool,
 }
 
-/// A wait that goes on: the object stays until this is dropped.
+/// A wait in progress. The object stays until this is dropped.
 pub(crate) struct Inside<'a>(&'a Waiters);
 
 impl Drop for Inside<'_> {
@@ -22,13 +22,13 @@ impl Drop for Inside<'_> {
 }
 
 impl Waiters {
-    /// A wait begins.
+    /// Begins a wait.
     pub fn enter(&self) -> Inside<'_> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         Inside(self)
     }
 
-    /// Errors: [`Error::Ended`] once the object is being closed.
+    /// Checks that the object is not being closed. Errors: [`Error::Ended`].
     pub fn check(&self) -> unipgas_core::Result<()> {
         match self.ended.load(Ordering::SeqCst) {
             true => Err(Error::Ended),
@@ -36,7 +36,7 @@ impl Waiters {
         }
     }
 
-    /// Ends all waits. `wake` wakes their threads.
+    /// Ends all waits and returns after the last. `wake` wakes their threads.
     pub fn end(&self, wake: impl Fn()) {
         self.ended.store(true, Ordering::SeqCst);
         while self.inside.load(Ordering::SeqCst) > 0 {

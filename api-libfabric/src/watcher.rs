@@ -1,5 +1,5 @@
-//! What the progress thread looks after where the program does not: queues whose descriptors are being waited for, endpoints whose messages
-//! are to get on by themselves. It does so when the engine's bell is rung, and only where something asks for it.
+//! Objects that the progress thread drives: queues and counters with awaited descriptors, endpoints and deferred work with automatic progress.
+//! The thread drives them when the engine's bell rings. It listens only if an object is watched.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,23 +10,23 @@ use unipgas_core::driver::{AtBell, Driven, Waits};
 
 use crate::status::Result;
 
-/// What is looked after.
+/// An object that the progress thread drives.
 pub(crate) trait Watched: Send + Sync {
-    /// Does what there is to do, without waiting.
+    /// Makes progress without waiting for it. Only a search for a peer may wait for the peer's answer.
     fn look(&self);
 }
 
 #[derive(Default)]
 struct Shared {
     watched: Mutex<Vec<Weak<dyn Watched>>>,
-    /// Held while the progress thread has hold of what it looks after; and how many others want it.
+    /// `looking`: held while the progress thread uses watched objects. `wanted`: number of threads that wait for it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
 }
 
 impl Driven for Shared {
     fn drive(&self) {
-        // Who closes something is not kept waiting, may itself wait for this thread, and begins another turn.
+        // A thread that closes an object must not wait for this round. It may wait for this thread, and rings the bell afterwards.
         if self.wanted.load(Ordering::Acquire) > 0 {
             return;
         }
@@ -43,11 +43,11 @@ impl Driven for Shared {
     }
 }
 
-/// Looks after what has been given to it, as long as it lives.
+/// Drives watched objects during its lifetime.
 pub(crate) struct Watcher {
     engine: Arc<Engine>,
     shared: Arc<Shared>,
-    /// Once something is looked after.
+    /// Set once an object is watched.
     at_bell: Mutex<Option<AtBell>>,
 }
 
@@ -60,7 +60,7 @@ impl Watcher {
         }
     }
 
-    /// Looks after `what` as long as it exists.
+    /// Drives `what` while it exists.
     pub fn watch(&self, what: Weak<dyn Watched>) -> Result<()> {
         let mut at_bell = self.at_bell.lock();
         let mut watched = self.shared.watched.lock();
@@ -69,14 +69,14 @@ impl Watcher {
         drop(watched);
         if at_bell.is_none() {
             let driven = Arc::downgrade(&self.shared) as Weak<dyn Driven>;
-            // Endpoints may look for peers, who answer later.
+            // An endpoint may look for a peer and wait for its answer.
             *at_bell = Some(self.engine.drive_at_bell(driven, Waits::Maybe)?);
         }
         self.engine.ring();
         Ok(())
     }
 
-    /// Does something while the progress thread has hold of nothing: so that what is closed is nobody's any more when its close returns.
+    /// Runs `what` while the progress thread uses no watched object. So a closed object has no other user when its close returns.
     pub fn apart<T>(&self, what: impl FnOnce() -> T) -> T {
         self.shared.wanted.fetch_add(1, Ordering::AcqRel);
         let looking = self.shared.looking.lock();

@@ -1,4 +1,4 @@
-//! Collective operations (fi_collective(3)), as messages between the members of a group. They get on wherever messages do.
+//! Collective operations (fi_collective(3)), as messages between the members of a group. They make progress with the messages.
 
 mod plan;
 mod run;
@@ -24,14 +24,14 @@ use crate::sys::{FI_ADDR_NOTAVAIL, FI_COLLECTIVE, FI_FENCE, FI_INJECT, FI_REMOTE
 use plan::{Plan, Seat};
 use run::{End, Running};
 
-/// Bytes of the elements that a call counts, at most.
+/// Maximum bytes of the elements that a call counts.
 pub const MOST_BYTES: usize = 16 << 20;
-/// Members of a group, at most: the peers that an endpoint exchanges messages with, and itself.
+/// Maximum members of a group: the peers of an endpoint's mailbox, and the endpoint itself.
 pub const MOST_MEMBERS: usize = MOST_PEERS + 1;
 
 /// Flags of collective operations.
 const FLAGS: u64 = TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA;
-/// This bit, the group's key, and a number that makes the addresses of earlier groups invalid.
+/// A group's address: this bit, a generation that makes addresses of earlier groups invalid, and the group's key.
 const GROUP: u64 = 1 << 63;
 const KEYS: u64 = 1 << 24;
 
@@ -42,7 +42,7 @@ pub type Joined = Box<dyn FnOnce(Result<()>) + Send>;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elements {
     ty: AtomicType,
-    /// How they are combined.
+    /// The combining operation. `None`: the elements are only moved.
     op: Option<AtomicOp>,
 }
 
@@ -67,7 +67,7 @@ impl Elements {
         Ok(Some(Elements { ty, op: None }))
     }
 
-    /// Bytes of one.
+    /// Bytes of one element.
     pub(crate) fn size(self) -> usize {
         self.ty.size()
     }
@@ -78,22 +78,22 @@ impl Elements {
 pub struct Call {
     /// The operation.
     pub kind: Collective,
-    /// The root's address in the address vector; ignored where there is no root.
+    /// The root's address in the address vector. Ignored by operations without a root.
     pub root: u64,
-    /// `enum fi_datatype` and `enum fi_op`; ignored by a barrier, and the second by operations that combine nothing.
+    /// `enum fi_datatype` and `enum fi_op`. Barriers ignore both. Operations without a reduction ignore the second.
     pub what: (i32, i32),
-    /// The operand. May be null where this member gives none.
+    /// The operand. May be null if this member contributes none.
     pub operand: *const u8,
-    /// Where the result goes. May be null where this member gets none.
+    /// Destination of the result. May be null if this member gets none.
     pub result: *mut u8,
-    /// Elements of one member's contribution, or of one slice where data is distributed.
+    /// Elements of one member's contribution. For operations that distribute data: elements of one slice.
     pub count: usize,
 }
 
 /// A member of a group.
 struct Member {
     address: u64,
-    /// Its number among the peers of the mailbox; or why it cannot be reached. The own number is not used.
+    /// Its number among the peers of the mailbox, or the error that makes it unreachable. Not used for the own endpoint.
     number: std::result::Result<u32, Errno>,
 }
 
@@ -104,15 +104,15 @@ struct Group {
     members: Box<[Member]>,
     me: u32,
     operations: u16,
-    /// Operations begun; each member numbers them alike.
+    /// Number of operations begun. All members number them alike.
     begun: u64,
     joined: bool,
-    /// The program has left it. It stays until its operations have ended.
+    /// The program has left the group. It stays until its operations have ended.
     left: bool,
     running: usize,
 }
 
-/// A receive under way.
+/// A receive in progress.
 struct Awaiting {
     ticket: ReceiveTicket,
     running: usize,
@@ -120,17 +120,17 @@ struct Awaiting {
     source: u32,
 }
 
-/// An endpoint's groups, and its operations under way.
+/// An endpoint's groups, and its operations in progress.
 #[derive(Default)]
 pub(crate) struct Collectives {
     groups: Slab<Group>,
     generation: u64,
     running: Slab<Running>,
-    /// By the index of the ticket.
+    /// Keyed by the index of the ticket.
     awaiting: HashMap<usize, Awaiting>,
-    /// Operations of which a send has ended.
+    /// Operations with a send that has ended.
     moved: Vec<usize>,
-    /// Joins of each set of members.
+    /// Number of joins of each set of members.
     joins: HashMap<u64, u64>,
 }
 
@@ -142,12 +142,12 @@ fn mixed(value: u64) -> u64 {
 }
 
 impl Collectives {
-    /// Members that something is awaited from, by their numbers.
+    /// Members from which operations await messages, by number.
     pub fn sources(&self) -> impl Iterator<Item = u32> {
         self.awaiting.values().map(|awaiting| awaiting.source)
     }
 
-    /// A member has gone, and its number may become another peer's.
+    /// Notes that a member has gone. Another peer may get its number.
     pub fn forget(&mut self, number: u32) {
         let members = self
             .groups
@@ -168,7 +168,7 @@ impl Collectives {
         }
     }
 
-    /// Adds a group of these endpoints, the `me`th of which is the own one.
+    /// Adds a group of these endpoints. `me`: index of the own endpoint.
     fn add(&mut self, members: Vec<(Member, u64)>, me: u32, operations: u16) -> Result<usize> {
         let ids = members.iter().map(|(_, id)| *id);
         let set = ids.fold(0, |id, member| mixed(id ^ member));
@@ -197,7 +197,7 @@ impl Collectives {
 }
 
 impl Group {
-    /// The tag of an operation's messages. In one operation a member sends at most one message to each other one.
+    /// The tag of an operation's messages. In one operation a member sends at most one message to each other member.
     fn tag(&self, number: u64) -> u64 {
         mixed(self.id ^ mixed(number))
     }
@@ -212,11 +212,13 @@ impl Group {
 }
 
 impl Endpoint {
-    /// Joins the group of a set's members (fi_join_collective(3)): the group's address. `at` is an address of a set, or of a group that has
-    /// all members; all members join, in the same order where there are several groups of the same members. With FI_ADDR_NOTAVAIL the program
-    /// manages the membership, and the join completes at once. Errors: [`Errno::OPNOTSUPP`] without FI_COLLECTIVE; [`Errno::INVAL`] if the
-    /// endpoint is no member, the set is of another address vector, or `at` is not such an address; [`Errno::AGAIN`] while a service is not
-    /// there. The result is given to `joined`.
+    /// Joins the group of a set's members (fi_join_collective(3)) and returns the group's address. `joined` gets the result of the join.
+    ///
+    /// `at` is the address of a set, or of a group that contains all members. All members join; they join several groups of the same members in
+    /// the same order. With FI_ADDR_NOTAVAIL the program manages the membership, and the join completes at once.
+    ///
+    /// Errors: [`Errno::OPNOTSUPP`] without FI_COLLECTIVE. [`Errno::INVAL`] if the endpoint is no member, the set belongs to another address
+    /// vector, or `at` is no such address. [`Errno::AGAIN`] while a service does not exist.
     pub fn join(&self, set: &AvSet, at: u64, joined: Joined) -> Result<u64> {
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
@@ -267,8 +269,8 @@ impl Endpoint {
         Ok(address)
     }
 
-    /// Leaves a group. Operations that have not ended end with [`Errno::CANCELED`], here and at the members that need something from this one. A
-    /// join that has not ended is not told any more. Errors: [`Errno::INVAL`].
+    /// Leaves a group. Operations in progress end with [`Errno::CANCELED`], here and at members that need messages of this endpoint. A join in
+    /// progress ends without a report. Errors: [`Errno::INVAL`].
     pub fn leave(&self, group: u64) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::INVAL)?;
@@ -278,15 +280,18 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Begins a collective operation of the group with this address. All members begin the same operations of a group in the same order. Errors:
-    /// those of the call: [`Errno::OPNOTSUPP`] for operations, types or combinations that are not there, [`Errno::INVAL`],
-    /// [`Errno::OPBADSTATE`] before the join has ended, [`Errno::MSGSIZE`] for more than [`MOST_BYTES`], [`Errno::NOMEM`], [`Errno::AGAIN`],
-    /// [`Errno::BADFLAGS`]. The result of the operation is told by the transmit queue or the counter of writes.
+    /// Begins a collective operation of the group with this address. All members begin the operations of a group in the same order. The transmit
+    /// queue or the counter of writes reports the result.
+    ///
+    /// Errors: [`Errno::OPNOTSUPP`] for unknown operations, types or combinations. [`Errno::OPBADSTATE`] before the join has ended.
+    /// [`Errno::MSGSIZE`] for more than [`MOST_BYTES`]. [`Errno::INVAL`], [`Errno::NOMEM`], [`Errno::AGAIN`], [`Errno::BADFLAGS`].
     ///
     /// # Safety
-    /// The operand is readable until the call returns: `count` elements, of an all-to-all or reduce-scatter operation and at the root of a
-    /// scatter operation for each member. The result is valid for writes until the operation is complete: `count` elements, of an all-to-all
-    /// or all-gather operation and at the root of a gather operation for each member.
+    /// The operand is readable until the call returns. It has `count` elements, or `count` for each member: in all-to-all and reduce-scatter
+    /// operations, and at the root of a scatter operation.
+    ///
+    /// The result is valid for writes until the operation is complete. It has `count` elements, or `count` for each member: in all-to-all and
+    /// all-gather operations, and at the root of a gather operation.
     pub unsafe fn collective(&self, group: u64, call: &Call, posting: &Posting) -> Result<()> {
         if posting.flags & !FLAGS != 0 {
             return Err(Errno::BADFLAGS);
@@ -355,12 +360,12 @@ impl Endpoint {
             len: store,
         };
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
-        // What made room may have ended the membership.
+        // `fence` may have made progress that ended the membership.
         let key = messages.collectives.key(group)?;
         let known = &mut messages.collectives.groups[key];
         let mut running = Running::new(key, known, plan, elements, End::Report(report, result))?;
         // SAFETY:
-        // - as many bytes as the plan loads are readable, by the contract of this call.
+        // - contract of this call: as many bytes as the plan loads are readable.
         unsafe { running.load(call.operand) };
         state.begin(reports, running);
         Ok(())
@@ -378,7 +383,7 @@ impl State {
         }
     }
 
-    /// Whether an operation of the group, or to one of its members, has not ended.
+    /// Whether an operation of the group, or an operation to one of its members, is in progress.
     fn is_under_way_among(&self, key: usize, members: &[u64]) -> bool {
         let messages = self.messages.as_ref();
         messages.is_some_and(|messages| messages.collectives.has_begun(key))

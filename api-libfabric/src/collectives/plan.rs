@@ -1,7 +1,7 @@
-//! The messages of one member in a collective operation, as data: rounds of sends and receives within one piece of memory.
+//! The messages of one member in a collective operation, as data: rounds of sends and receives within one buffer.
 //!
-//! A round ends when all its sends and receives have ended. Each member has got a message that depends on each other member before its last
-//! round ends, so no member completes before all have begun (fi_collective(3)).
+//! A round ends when all its sends and receives have ended. Before its last round ends, each member has a message that depends on each other
+//! member. So no member completes before all members have begun (fi_collective(3)).
 
 use unipgas_core::schedule::children;
 
@@ -51,23 +51,23 @@ impl Collective {
     }
 }
 
-/// Bytes of the memory.
+/// A range of bytes in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Span {
     pub at: usize,
     pub len: usize,
 }
 
-/// A message that is received.
+/// A receive of a round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Receive {
     pub from: u32,
     pub into: Span,
-    /// At the end of the round it is combined with the elements there.
+    /// At the end of the round, the received elements are combined with the elements at this offset.
     pub onto: Option<usize>,
 }
 
-/// Messages that may be under way at the same time.
+/// Messages that may be in flight at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Round {
     pub sends: Vec<(u32, Span)>,
@@ -77,14 +77,14 @@ pub(super) struct Round {
 /// One member's part.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Bytes of the memory.
+    /// Bytes of the buffer.
     pub len: usize,
-    /// The operand is copied to here.
+    /// Destination of the operand.
     pub load: Option<Span>,
-    /// A part of the operand that is this member's own, and its place in the result.
+    /// This member's own part of the operand, and its offset in the result.
     pub own: Option<(Span, usize)>,
     pub rounds: Vec<Round>,
-    /// The result.
+    /// Location of the result.
     pub store: Option<Span>,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Plan {
 pub(super) struct Seat {
     pub me: u32,
     pub n: u32,
-    /// The root, among the members.
+    /// Index of the root.
     pub root: u32,
 }
 
@@ -102,7 +102,7 @@ impl Seat {
         (0..self.n).filter(move |member| *member != self.me)
     }
 
-    /// The place of a member's slice.
+    /// The range of a member's slice.
     fn slice(member: u32, len: usize) -> Span {
         Span {
             at: member as usize * len,
@@ -213,21 +213,21 @@ impl Plan {
         plan
     }
 
-    /// Each member says to each other one that it has come.
+    /// Each member sends an empty message to each other member.
     pub fn meeting(seat: Seat) -> Plan {
         let mut plan = Plan::default();
         plan.exchange(seat, |_| Span::default(), |_| (Span::default(), None));
         plan
     }
 
-    /// One round, in which each member sends to each other one.
+    /// One round: each member sends to each other member.
     fn exchange(
         &mut self,
         seat: Seat,
         from: impl Fn(u32) -> Span,
         into: impl Fn(u32) -> (Span, Option<usize>),
     ) {
-        // Members begin at different places, so that they do not all send to the same one.
+        // Members begin at different places. Otherwise all would send to the same member first.
         let turned = |distance| (seat.me + distance) % seat.n;
         self.rounds.push(Round {
             sends: (1..seat.n).map(turned).map(|to| (to, from(to))).collect(),
@@ -241,7 +241,7 @@ impl Plan {
         });
     }
 
-    /// Dissemination: in each round twice as many members have been heard of.
+    /// Dissemination: each round doubles the members on which a member's messages depend.
     fn disseminate(&mut self, Seat { me, n, .. }: Seat) {
         let distances = std::iter::successors(Some(1u32), |distance| distance.checked_mul(2));
         for distance in distances.take_while(|distance| *distance < n) {
@@ -256,8 +256,8 @@ impl Plan {
         }
     }
 
-    /// Recursive doubling: all members combine the same pairs, and get the same bits. Members above the largest power of two give their values
-    /// to others, and get the result from them.
+    /// Recursive doubling: all members combine the same pairs, and get the same bits. Members above the largest power of two send their values
+    /// to other members, and get the result from them.
     fn double(&mut self, Seat { me, n, .. }: Seat, len: usize) {
         let value = Span { at: 0, len };
         let combine = |from| Receive {
@@ -306,7 +306,7 @@ impl Plan {
         }
     }
 
-    /// Up a binomial tree to the root, with `up` bytes that are combined on the way, and down again, with `down` bytes.
+    /// A binomial tree: `up` bytes of each member go to the root and are combined on the way. Then `down` bytes go back.
     fn climb(&mut self, Seat { me, n, root }: Seat, up: usize, down: usize) {
         let relative = (me + n - root) % n;
         let absolute = |relative: u32| (relative + root) % n;
@@ -344,7 +344,7 @@ impl Plan {
         });
     }
 
-    /// From all members straight to the root, with `up` bytes each, and back, with `down` bytes each.
+    /// A star: each member sends `up` bytes directly to the root, and gets `down` bytes back.
     fn spread(&mut self, seat: Seat, up: usize, down: usize) {
         if seat.me != seat.root {
             self.rounds.push(Round {

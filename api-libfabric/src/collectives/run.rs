@@ -1,7 +1,7 @@
-//! Collective operations under way.
+//! Collective operations in progress.
 //!
-//! A member that fails tells it at once to all members that need a message from it. So the death of a member ends the operation at all members
-//! that depend on it. A failed operation stays until it has received all that the others send for it.
+//! A member that fails reports it at once to all members that need a message from it. So the death of a member ends the operation at all members
+//! that depend on it. A failed operation stays until it has received all messages that the other members send for it.
 
 use unipgas_core::Engine;
 use unipgas_core::atomic::combine_alone;
@@ -15,32 +15,32 @@ use crate::rma::Part;
 use crate::state::State;
 use crate::status::{Errno, Result};
 
-/// The context of these messages; those of programs have 0 and 1, answers to atomic operations 2.
+/// The context of these messages. Program messages have 0 and 1, answers to atomic operations have 2.
 const CONTEXT: u8 = 3;
 
-/// Where the result of an operation goes.
+/// Receiver of an operation's result.
 pub(super) enum End {
     Report(Report, Part),
     Join(Joined),
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) struct Running {
     group: usize,
-    /// Among the operations of the group.
+    /// Number among the operations of the group.
     number: u64,
     plan: Plan,
     elements: Option<Elements>,
     /// Aligned for all types.
     memory: Box<[u128]>,
-    /// The next round, of which `open` sends and receives have not ended if it has `begun`.
+    /// The current round. If it has `begun`, `open` of its sends and receives are in progress.
     round: usize,
     begun: bool,
     open: usize,
     failure: Option<Errno>,
     /// All rounds have begun, without data.
     abandoned: bool,
-    /// `None`: the result has been told.
+    /// `None`: the result has been reported.
     end: Option<End>,
 }
 
@@ -78,14 +78,14 @@ impl Running {
         bytemuck::cast_slice_mut(&mut self.memory)
     }
 
-    /// Takes the operand over.
+    /// Copies the operand.
     ///
     /// # Safety
-    /// As many bytes as the plan loads are readable at `operand`.
+    /// `operand` is readable for as many bytes as the plan loads.
     pub unsafe fn load(&mut self, operand: *const u8) {
         if let Some(Span { at, len }) = self.plan.load {
             // SAFETY:
-            // - the contract of this call.
+            // - contract of this call.
             let operand = unsafe { std::slice::from_raw_parts(operand, len) };
             self.bytes()[at..at + len].copy_from_slice(operand);
         }
@@ -109,7 +109,7 @@ impl Running {
             };
             let count = into.len / elements.size();
             // SAFETY:
-            // - both places are within the memory, and apart; the sends and receives of the round have ended, so no one else uses it.
+            // - both ranges are within the buffer and do not overlap. The sends and receives of the round have ended, so no other code uses the buffer.
             let done = unsafe {
                 combine_alone(
                     op,
@@ -125,11 +125,11 @@ impl Running {
         }
     }
 
-    /// The result, at the end of an operation that has not failed.
+    /// Writes the result of a successful operation.
     fn store(&mut self, result: Part) {
         if let Some(Span { at, len }) = self.plan.store {
             // SAFETY:
-            // - valid for writes until the operation is complete, by the contract of `Endpoint::collective`; as long as the result.
+            // - contract of `Endpoint::collective`: `result` is valid for writes until the operation is complete, and as long as the plan's result.
             unsafe { result.bytes() }.copy_from_slice(&self.bytes()[at..at + len]);
         }
     }
@@ -160,10 +160,10 @@ impl Messages {
                 tag,
                 ignore: 0,
             };
-            // Rounds of a failed operation are under way together, and use no memory.
+            // Rounds of a failed operation are in progress together, so they use no memory.
             let bytes = running.failure.map_or(into.len, |_| 0);
             // SAFETY:
-            // - within the memory, which stays until the receive has ended; no other send or receive of the round uses these bytes.
+            // - the bytes are within the buffer, which stays until the receive has ended. No other send or receive of the round uses them.
             let ticket = unsafe { mailbox.receive(pattern, base.wrapping_add(into.at), bytes) };
             let awaiting = Awaiting {
                 ticket,
@@ -190,7 +190,7 @@ impl Messages {
                 _ => (base.cast_const(), 0),
             };
             // SAFETY:
-            // - within the memory, which stays, unchanged, until all sends of the round have ended.
+            // - the bytes are within the buffer, which stays unchanged until all sends of the round have ended.
             let sent =
                 unsafe { mailbox.send(engine, number, envelope, data, Mode::Buffered, false) };
             match sent {
@@ -214,7 +214,7 @@ impl Messages {
 }
 
 impl Messages {
-    /// Begins all rounds that are left of an operation that has failed.
+    /// Begins all remaining rounds of a failed operation.
     fn abandon(&mut self, engine: &Engine, key: usize) {
         while let Some(running) = self.collectives.running.get_mut(key)
             && running.round + usize::from(running.begun) < running.plan.rounds.len()
@@ -227,7 +227,7 @@ impl Messages {
 }
 
 impl super::Collectives {
-    /// A send of an operation has ended; it gets on by [`State::move_collectives`].
+    /// Notes that a send of an operation has ended. [`State::move_collectives`] continues the operation.
     #[cold]
     pub fn sent(&mut self, key: usize, result: std::result::Result<(), unipgas_core::Error>) {
         let Some(running) = self.running.get_mut(key) else {
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// Operations of which a send has ended get on.
+    /// Continues operations with a send that has ended.
     #[cold]
     pub(crate) fn move_collectives(&mut self, reports: &Reports) {
         while let Some(messages) = &mut self.messages
@@ -262,7 +262,7 @@ impl State {
         }
     }
 
-    /// A receive has ended; false if no collective operation waits for it.
+    /// Handles the end of a receive. False: it belongs to no collective operation.
     #[cold]
     pub(crate) fn collective_received(&mut self, reports: &Reports, ticket: ReceiveTicket) -> bool {
         let Some(messages) = &mut self.messages else {
@@ -272,7 +272,7 @@ impl State {
         if known.is_none_or(|known| known.ticket != ticket) {
             return false;
         }
-        // Not if its predecessor under this index has ended.
+        // `None`: only an earlier receive with this index has ended.
         let Some(result) = messages.mailbox.test_receive(ticket) else {
             return true;
         };
@@ -290,7 +290,7 @@ impl State {
         true
     }
 
-    /// Goes from round to round.
+    /// Runs the operation until it waits or ends.
     fn advance(&mut self, reports: &Reports, key: usize) {
         loop {
             self.tell_failed(reports, key);
@@ -316,7 +316,7 @@ impl State {
         }
     }
 
-    /// Tells of an operation that has failed, once.
+    /// Reports the failure of an operation once.
     fn tell_failed(&mut self, reports: &Reports, key: usize) {
         if let Some(messages) = &mut self.messages
             && let Some(running) = messages.collectives.running.get_mut(key)
@@ -326,7 +326,7 @@ impl State {
             messages.unanswered -= 1;
             let left = messages.collectives.groups[running.group].left;
             match end {
-                // The call has returned: without a queue and a counter the failure has no receiver.
+                // Without a queue and a counter no receiver for the failure exists.
                 End::Report(report, _) => drop(reports.fail(&report, errno)),
                 End::Join(_) if left => {}
                 End::Join(joined) => joined(Err(errno)),
@@ -334,7 +334,7 @@ impl State {
         }
     }
 
-    /// The last round has ended.
+    /// Ends an operation after its last round.
     fn finish(&mut self, reports: &Reports, key: usize) {
         let Some(messages) = &mut self.messages else {
             return;
@@ -358,7 +358,7 @@ impl State {
         messages.collectives.drop_left(running.group);
     }
 
-    /// The operations of a group that has been left fail.
+    /// Fails the operations of a group that the program has left.
     pub(super) fn leave_group(&mut self, reports: &Reports, key: usize) {
         let Some(messages) = &mut self.messages else {
             return;
@@ -379,13 +379,13 @@ impl State {
 }
 
 impl super::Collectives {
-    /// Whether the result of an operation of the group has not been told.
+    /// Whether an operation of the group has no reported result yet.
     pub(super) fn has_begun(&self, key: usize) -> bool {
         let mut running = self.running.iter();
         running.any(|(_, running)| running.group == key && running.end.is_some())
     }
 
-    /// Removes a group that has been left, and has no operation under way.
+    /// Removes a group that the program has left, once no operation of it is in progress.
     fn drop_left(&mut self, key: usize) {
         let group = self.groups.get(key);
         if group.is_some_and(|group| group.left && group.running == 0) {
@@ -394,12 +394,12 @@ impl super::Collectives {
     }
 }
 
-/// What has become of a receive of so many bytes. Errors: the failure of the sender's operation, or of the message.
+/// The result of a receive of `bytes` bytes. Errors: the failure of the sender's operation, or of the message.
 fn checked(result: std::result::Result<Received, unipgas_core::Error>, bytes: usize) -> Result<()> {
     let received = result.map_err(errno)?;
     match received.envelope.extra as i32 {
         0 if received.len == bytes => Ok(()),
-        // The members do not agree in what they do.
+        // The members do not agree on the operation.
         0 => Err(Errno::TRUNC),
         failure => Err(Errno(failure)),
     }

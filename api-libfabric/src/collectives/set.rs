@@ -9,7 +9,7 @@ use super::Collective;
 use crate::av::AddressVector;
 use crate::status::{Errno, Result};
 
-/// This bit and the set's number are its address. No address vector gets so long.
+/// A set's address: this bit, and the set's number. No address vector reaches this length.
 const SET: u64 = 1 << 62;
 
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -18,14 +18,14 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 pub struct AvSet {
     av: Arc<AddressVector>,
     address: u64,
-    /// Operations that the set has to support, by their numbers.
+    /// Operations that the set supports, as a bit set.
     operations: u16,
     members: Mutex<Vec<u64>>,
 }
 
 impl AvSet {
-    /// A set with these members of `av`, for `operations`; none: for all. Errors: [`Errno::INVAL`] for an address that is not there, or
-    /// that is there twice.
+    /// A set of these members of `av`, for `operations`. An empty slice allows all operations. Errors: [`Errno::INVAL`] for an address that is not
+    /// in use, or occurs twice.
     pub fn new(
         av: &Arc<AddressVector>,
         members: impl IntoIterator<Item = u64>,
@@ -87,7 +87,7 @@ impl AvSet {
         Ok(())
     }
 
-    /// Appends the members of `other` that are not here. Errors: [`Errno::INVAL`] for a set of another address vector.
+    /// Appends the members of `other` that this set lacks. Errors: [`Errno::INVAL`] for a set of another address vector.
     pub fn unite(&self, other: &AvSet) -> Result<()> {
         self.change(other, |members, others| {
             let new = others.iter().filter(|address| !members.contains(address));
@@ -96,14 +96,14 @@ impl AvSet {
         })
     }
 
-    /// Removes the members that `other` has not. Errors: as for [`AvSet::unite`].
+    /// Keeps only members that `other` has, too. Errors: as for [`AvSet::unite`].
     pub fn intersect(&self, other: &AvSet) -> Result<()> {
         self.change(other, |members, others| {
             members.retain(|address| others.contains(address));
         })
     }
 
-    /// Removes the members that `other` has. Errors: as for [`AvSet::unite`].
+    /// Removes the members of `other`. Errors: as for [`AvSet::unite`].
     pub fn subtract(&self, other: &AvSet) -> Result<()> {
         self.change(other, |members, others| {
             members.retain(|address| !others.contains(address));
@@ -121,7 +121,7 @@ impl AvSet {
     }
 }
 
-/// The bit of an operation in sets of them.
+/// The bit of an operation in `AvSet::operations`.
 pub(super) fn bit(operation: Collective) -> u16 {
     1 << operation as u16
 }

@@ -37,10 +37,10 @@ macro_rules! table {
 
 pub(super) static OPS: fi_ops_atomic = table!(false);
 
-/// Of endpoints whose calls wait for counters.
+/// Table of endpoints with FI_TRIGGER in their default flags: plain calls can wait for a counter.
 pub(super) static TRIGGERING: fi_ops_atomic = table!(true);
 
-/// What the lists of a call are, and the operation.
+/// The operation of a call, its local memory, and its peer.
 struct Call<'a> {
     family: Family,
     what: (c_int, c_int),
@@ -59,10 +59,10 @@ fn lists<'a>(operands: &Operands<'a>) -> Lists<'a> {
     }
 }
 
-/// An operation on consecutive elements of the peer; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
+/// Posts an operation on consecutive elements of the peer. With `TRIGGERS`, FI_TRIGGER defers it until its counter reaches the threshold.
 ///
 /// # Safety
-/// The arguments of fi_atomic(3).
+/// The arguments are valid as in fi_atomic(3).
 #[inline(always)]
 unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
@@ -70,14 +70,14 @@ unsafe fn plain<const TRIGGERS: bool>(
     (address, key): (u64, u64),
     posting: &Posting,
 ) -> Result<()> {
-    // Of reads, the operand may be anything.
+    // FI_ATOMIC_READ ignores the operand, so the result gives the length.
     let counted = if call.family == Family::Fetch {
         call.result
     } else {
         call.operand
     };
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `endpoint` is null or an endpoint of this provider.
     let part = unsafe { part(endpoint) }?;
     let endpoint = &part.endpoint;
     let first = |list: &[Part]| list.first().map_or(std::ptr::null_mut(), |part| part.ptr);
@@ -95,7 +95,7 @@ unsafe fn plain<const TRIGGERS: bool>(
             remote: RemotePart { address, len, key },
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid, as `Endpoint::atomic` requires.
         if let Some(done) = unsafe { endpoint.atomic_fast(&elements, call.to, posting) } {
             return done;
         }
@@ -109,7 +109,7 @@ unsafe fn plain<const TRIGGERS: bool>(
         remote: &remote,
     };
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the memory is valid, as `Endpoint::atomic` requires.
     unsafe {
         match endpoint.atomic(call.family, call.what, &operands, call.to, posting) {
             Err(Errno::BADFLAGS) if TRIGGERS => {
@@ -122,7 +122,7 @@ unsafe fn plain<const TRIGGERS: bool>(
 }
 
 /// # Safety
-/// The arguments of fi_atomicmsg(3) and its relatives.
+/// The arguments are valid as in fi_atomicmsg(3), fi_fetch_atomicmsg(3) or fi_compare_atomicmsg(3).
 unsafe fn message(
     endpoint: *mut fid_ep,
     family: Family,
@@ -132,10 +132,10 @@ unsafe fn message(
     flags: u64,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the arguments are valid.
     unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
-        // The data of an atomic goes nowhere.
+        // Atomics deliver no remote CQ data.
         if flags & FI_REMOTE_CQ_DATA != 0 {
             return Err(Errno::BADFLAGS);
         }
@@ -162,8 +162,8 @@ unsafe fn message(
     }
 }
 
-/// Defines functions of the table that operate on consecutive elements of the peer: what comes first among their arguments, and the
-/// lists that these are. The rest is common to all, but injections have no context.
+/// Defines table functions that operate on consecutive elements of the peer. An entry gives the first arguments, and the local lists made of
+/// them. All functions share the other arguments, except that inject calls have no context.
 macro_rules! operations {
     ($($posting:ident fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $family:ident: $operand:expr, $compare:expr, $result:expr;)*) => {
         $(operations!(@$posting $name($($arg: $ty),*) $family, $operand, $compare, $result);)*
@@ -185,7 +185,7 @@ macro_rules! operations {
     (@body $endpoint:ident, $to:ident, $place:expr, $what:expr, $posting:ident($($context:ident)?), $family:ident, $operand:expr,
      $compare:expr, $result:expr) => {
         // SAFETY:
-        // - our caller's arguments.
+        // - libfabric's contract: the arguments are valid.
         posted(|| unsafe {
             let call = Call {
                 family: Family::$family,
@@ -228,7 +228,7 @@ unsafe extern "C" fn writemsg(
     flags: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments; likewise below.
+    // - libfabric's contract: the arguments are valid; likewise below.
     posted(|| unsafe { message(endpoint, Family::Base, msg, NO_COMPARE, NO_RESULT, flags) })
 }
 
@@ -265,12 +265,12 @@ unsafe extern "C" fn compwritemsg(
 }
 
 /// # Safety
-/// `count` is null or a place for a number.
+/// `count` is null or valid for a write.
 unsafe fn answer(family: Family, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
     code(|| {
         let valid = valid(family, datatype, op)?;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `count` is null or valid for a write.
         unsafe { put(count, valid.count) }
     })
 }
@@ -282,7 +282,7 @@ unsafe extern "C" fn writevalid(
     count: *mut usize,
 ) -> c_int {
     // SAFETY:
-    // - as above.
+    // - libfabric's contract: `count` is null or valid for a write; likewise below.
     unsafe { answer(Family::Base, datatype, op, count) }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct AvPart {
     pub av: Arc<AddressVector>,
     format: Format,
     pub is_table: bool,
-    /// Insertions are told to an event queue (FI_EVENT).
+    /// An event queue reports insertions (FI_EVENT).
     asynchronous: bool,
     events: Mutex<Option<Arc<EventQueue>>>,
 }
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn open_av(
     code(|| {
         given(av)?;
         // SAFETY:
-        // - a domain of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_mut()) };
         let (mut asynchronous, mut is_table) = (false, true);
         if let Some(attr) = attr {
@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn open_av(
             events: Mutex::new(None),
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(av, Object::create(raw, part)) }
     })
 }
@@ -86,13 +86,13 @@ pub(super) unsafe extern "C" fn open_av(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - an address vector, by the table that this function is in.
+        // - only address vectors have this table.
         let object = unsafe { AvObject::at(fid) }?;
         if !is_free(&object.inner.av) {
             return Err(Errno::BUSY);
         }
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - `is_free`: no other reference exists, and the caller gives the object up.
         unsafe { AvObject::destroy(fid) };
         Ok(())
     })
@@ -104,7 +104,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
             return Err(Errno::BADFLAGS);
         }
         // SAFETY:
-        // - an address vector, by the table, and an object of this provider or null.
+        // - only address vectors have this table. libfabric's contract: `other` is an object of this provider, or null.
         unsafe {
             let object = AvObject::at(fid)?;
             if other.as_ref().ok_or(Errno::INVAL)?.fclass != FI_CLASS_EQ {
@@ -127,7 +127,7 @@ unsafe extern "C" fn insert(
 ) -> c_int {
     number(|| {
         // SAFETY:
-        // - an address vector, by the interface.
+        // - only address vectors have this table.
         let part = unsafe { &AvObject::at(av)?.inner };
         if count > isize::MAX as usize / LEN {
             return Err(Errno::INVAL);
@@ -138,13 +138,13 @@ unsafe extern "C" fn insert(
         let mut at = names;
         let each = || {
             // SAFETY:
-            // - as many names, one behind the other, by the interface.
+            // - libfabric's contract: `count` names, one behind the other.
             let (called, len) = unsafe { part.format.read(at) };
             at = at.wrapping_byte_add(len);
             called
         };
         // SAFETY:
-        // - `count` places for addresses unless null, and for errors if the flag says so, by the interface.
+        // - libfabric's contract: `addresses` is null or has `count` elements. With FI_SYNC_ERR, `context` too.
         unsafe { part.insert(av, count, each, addresses, (flags, context)) }
     }) as c_int
 }
@@ -159,7 +159,7 @@ unsafe extern "C" fn insertsvc(
 ) -> c_int {
     number(|| {
         // SAFETY:
-        // - an address vector, and strings of C or null, by the interface.
+        // - only address vectors have this table. libfabric's contract: C strings or null.
         let (part, called) =
             unsafe { (&AvObject::at(av)?.inner, naming::resolve(node, service, 0)) };
         let called = || match called {
@@ -184,7 +184,7 @@ unsafe extern "C" fn insertsym(
 ) -> c_int {
     number(|| {
         // SAFETY:
-        // - an address vector, and strings of C or null, by the interface.
+        // - only address vectors have this table. libfabric's contract: C strings or null.
         let (part, node, service) = unsafe {
             (
                 &AvObject::at(av)?.inner,
@@ -201,7 +201,7 @@ unsafe extern "C" fn insertsym(
             let (node, service) = (node.nth(nth / services), service.nth(nth % services));
             nth += 1;
             // SAFETY:
-            // - strings of C or null.
+            // - C strings or null.
             match unsafe { naming::resolve(pointer(&node), pointer(&service), 0) } {
                 Ok(called) => called.ok_or(Errno::INVAL),
                 Err(_) => Err(Errno::ADDRNOTAVAIL),
@@ -218,10 +218,10 @@ fn pointer(text: &Option<CString>) -> *const c_char {
 }
 
 impl AvPart {
-    /// Inserts `count` endpoints that `each` gives; how many are there, unless that is told to an event queue.
+    /// Inserts `count` endpoints from `each`. Returns the number of valid ones, or 0 if an event reports it.
     ///
     /// # Safety
-    /// `addresses` is null or has as many places, and `context`, too, if the flags have FI_SYNC_ERR.
+    /// `addresses` is null or valid for `count` writes. With FI_SYNC_ERR, `context` is null or valid for `count` writes of an int.
     unsafe fn insert(
         &self,
         av: *mut fid_av,
@@ -247,7 +247,7 @@ impl AvPart {
             }
             let address = called.map_or(FI_ADDR_NOTAVAIL, |called| self.av.insert(called));
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: both are null or valid for `count` writes.
             unsafe {
                 if !addresses.is_null() {
                     addresses.add(nth).write(address);
@@ -276,7 +276,7 @@ unsafe extern "C" fn remove(
             return Err(Errno::BADFLAGS);
         }
         // SAFETY:
-        // - an address vector and as many addresses, by the interface.
+        // - only address vectors have this table. libfabric's contract: `count` addresses.
         let (object, addresses) = unsafe {
             (
                 AvObject::at(av)?,
@@ -299,7 +299,7 @@ unsafe extern "C" fn lookup(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - an address vector, and the caller's buffer with its length.
+        // - only address vectors have this table. libfabric's contract: a buffer of `len` bytes.
         unsafe {
             let part = &AvObject::at(av)?.inner;
             let called = part.av.called(address)?;
@@ -309,13 +309,13 @@ unsafe extern "C" fn lookup(
     })
 }
 
-/// Copies as much as fits, and says how much there is. True: all of it.
+/// Copies the bytes that fit, and sets `len` to the full length. Returns whether all of them fit.
 ///
 /// # Safety
-/// `len` is null or the length of the buffer.
+/// `len` is null or points to the length of the buffer.
 pub(super) unsafe fn copy_out(bytes: &[u8], buffer: *mut c_void, len: *mut usize) -> Result<bool> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the buffer has `len` bytes.
     unsafe {
         let len = len.as_mut().ok_or(Errno::INVAL)?;
         let room = std::mem::replace(len, bytes.len());
@@ -335,7 +335,7 @@ unsafe extern "C" fn straddr(
     len: *mut usize,
 ) -> *const c_char {
     // SAFETY:
-    // - an address vector, a name of an endpoint, and the caller's buffer with its length.
+    // - only address vectors have this table. libfabric's contract: an endpoint's name, and a buffer of `len` bytes.
     let done = number(|| unsafe {
         let (called, _) = AvObject::at(av)?.inner.format.read(name);
         let text = called?.to_string();

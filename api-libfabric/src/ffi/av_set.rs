@@ -23,7 +23,7 @@ static OPS: fi_ops_av_set = fi_ops_av_set {
     addr,
 };
 
-/// The flags that restrict a set to operations.
+/// Flags that restrict a set to operations.
 const FLAGS: [(u64, Collective); 9] = [
     (FI_BARRIER_SET, Collective::Barrier),
     (FI_BROADCAST_SET, Collective::Broadcast),
@@ -45,7 +45,7 @@ pub(super) unsafe extern "C" fn open_set(
     code(|| {
         given(set)?;
         // SAFETY:
-        // - an address vector of this provider and attributes, or null, by the interface.
+        // - libfabric's contract: an address vector of this provider and attributes, or null.
         let (part, attr) =
             unsafe { (&AvObject::at(av)?.inner, attr.as_ref().ok_or(Errno::INVAL)?) };
         let known = FLAGS.iter().fold(FI_UNIVERSE, |all, (flag, _)| all | flag);
@@ -64,12 +64,12 @@ pub(super) unsafe extern "C" fn open_set(
             ops: &OPS,
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(set, Object::create(raw, made)) }
     })
 }
 
-/// The first members. Errors: [`Errno::INVAL`] for a range that is none, or has more than the expected members, or of a map.
+/// The initial members. Errors: [`Errno::INVAL`] if the range is invalid, exceeds the expected number of members, or is in a map.
 fn members(
     attr: &fi_av_set_attr,
     is_table: bool,
@@ -103,7 +103,7 @@ fn members(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a set, by the table that this function is in, which the caller gives up.
+        // - only sets have this table, and the caller gives the set up.
         unsafe {
             SetObject::at(fid)?;
             SetObject::destroy(fid);
@@ -113,20 +113,20 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 /// # Safety
-/// Sets of this provider, or null.
+/// Both are sets of this provider, or null.
 unsafe fn change(
     set: *mut fid_av_set,
     other: *const fid_av_set,
     how: fn(&AvSet, &AvSet) -> Result<()>,
 ) -> c_int {
     // SAFETY:
-    // - the contract of this call.
+    // - contract of this call: sets of this provider, or null.
     code(|| unsafe { how(&SetObject::at(set)?.inner, &SetObject::at(other)?.inner) })
 }
 
 unsafe extern "C" fn set_union(set: *mut fid_av_set, other: *const fid_av_set) -> c_int {
     // SAFETY:
-    // - sets of this provider or null, by the interface; likewise below.
+    // - libfabric's contract: sets of this provider, or null; likewise below.
     unsafe { change(set, other, AvSet::unite) }
 }
 
@@ -156,6 +156,6 @@ unsafe extern "C" fn remove(set: *mut fid_av_set, address: u64) -> c_int {
 
 unsafe extern "C" fn addr(set: *mut fid_av_set, address: *mut u64) -> c_int {
     // SAFETY:
-    // - as above, and null or a place for an address.
+    // - as above. libfabric's contract: `address` is null or valid for a write.
     code(|| unsafe { put(address, SetObject::at(set)?.inner.address()) })
 }

@@ -37,7 +37,7 @@ type MembershipObject = Object<fid_mc, Membership>;
 
 static FID: fi_ops = fid_ops(close, no_bind, no_control);
 
-/// `join` of the table of endpoints.
+/// The `join` function of endpoints.
 pub(super) unsafe extern "C" fn join(
     endpoint: *mut fid_ep,
     address: *const c_void,
@@ -49,14 +49,14 @@ pub(super) unsafe extern "C" fn join(
         if flags & FI_COLLECTIVE == 0 {
             return Err(Errno::NOSYS);
         }
-        // All operations both send and receive.
+        // Each collective sends and receives, so the flags name both or neither.
         let access = flags & !FI_COLLECTIVE;
         if access != 0 && access != FI_SEND | FI_RECV {
             return Err(Errno::BADFLAGS);
         }
         given(group)?;
         // SAFETY:
-        // - an endpoint, by the table, and an address with a set, or null, by the interface.
+        // - only endpoints have this table. libfabric's contract: `address` is null or has a set of this provider.
         let (part, address, set) = unsafe {
             let address = address.cast::<fi_collective_addr>().as_ref();
             let address = address.ok_or(Errno::INVAL)?;
@@ -84,7 +84,7 @@ pub(super) unsafe extern "C" fn join(
         });
         let done = part.endpoint.join(set, address, joined);
         // SAFETY:
-        // - made above. Where the join has ended already, its event has the object's address, which the program has not got yet.
+        // - made above. The event of a completed join already holds the address. The program must not use it before this call returns.
         unsafe {
             match done {
                 Ok(joined) => {
@@ -105,7 +105,7 @@ pub(super) unsafe extern "C" fn join(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a membership, by the table that this function is in, which the caller gives up.
+        // - only memberships have this table, and the caller gives the membership up.
         unsafe {
             let membership = &MembershipObject::at(fid)?.inner;
             if let Some(endpoint) = membership.endpoint.upgrade() {
@@ -124,7 +124,7 @@ fn kind_of(number: c_int) -> Result<Collective> {
     kind.copied().ok_or(Errno::OPNOTSUPP)
 }
 
-/// `query_collective` of the table of domains.
+/// The `query_collective` function of domains.
 pub(super) unsafe extern "C" fn query(
     domain: *mut fid_domain,
     collective: c_int,
@@ -133,7 +133,7 @@ pub(super) unsafe extern "C" fn query(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - a domain, by the table, and attributes or null, by the interface.
+        // - only domains have this table. libfabric's contract: attributes or null.
         let attr = unsafe {
             DomainObject::at(domain)?;
             attr.as_mut().ok_or(Errno::INVAL)?
@@ -158,7 +158,7 @@ pub(super) unsafe extern "C" fn query(
 }
 
 /// # Safety
-/// An endpoint, and the arguments of fi_collective(3). `flags`: `None` for a call that has none of its own.
+/// The arguments are valid as in fi_collective(3). `flags`: `None` for a call without a flags argument.
 unsafe fn start(
     endpoint: *mut fid_ep,
     group: u64,
@@ -168,7 +168,7 @@ unsafe fn start(
 ) -> isize {
     posted(|| {
         // SAFETY:
-        // - the contract of this call.
+        // - contract of this call: the arguments are valid.
         unsafe {
             let part = part(endpoint)?;
             let posting = match flags {
@@ -191,7 +191,7 @@ const BARRIER: Call = Call {
 
 unsafe extern "C" fn barrier(endpoint: *mut fid_ep, group: u64, context: *mut c_void) -> isize {
     // SAFETY:
-    // - the caller's arguments, by the interface; likewise below.
+    // - libfabric's contract: the arguments are valid; likewise below.
     unsafe { start(endpoint, group, BARRIER, None, context) }
 }
 
@@ -230,7 +230,7 @@ unsafe extern "C" fn broadcast(
     unsafe { start(endpoint, group, call, Some(flags), context) }
 }
 
-/// Functions with an operand and a result. In brackets: the arguments that not all have, as root and operation.
+/// Defines functions with an operand and a result. The brackets hold the optional arguments: root and operation.
 macro_rules! operations {
     ($($name:ident = $kind:ident [$($root:ident)?] [$($op:ident)?];)*) => {$(
         unsafe extern "C" fn $name(
@@ -252,7 +252,7 @@ macro_rules! operations {
                 }
             };
             // SAFETY:
-            // - the caller's arguments, by the interface.
+            // - libfabric's contract: the arguments are valid.
             unsafe { start(endpoint, group, call, Some(flags), context) }
         }
     )*};

@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn open_counter(
     code(|| {
         given(counter)?;
         // SAFETY:
-        // - a domain of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
         if attr.is_some_and(|attr| attr.events != 0 || attr.flags != 0) {
             return Err(Errno::INVAL);
@@ -54,7 +54,7 @@ pub(super) unsafe extern "C" fn open_counter(
         let set = match attr {
             Some(attr) if attr.wait_obj == FI_WAIT_SET => {
                 // SAFETY:
-                // - a wait set of ours, or null, by the interface.
+                // - libfabric's contract: a wait set of this provider, or null.
                 Some(unsafe { super::wait::set(attr.wait_set, &domain.inner.fabric) }?)
             }
             _ => None,
@@ -72,7 +72,7 @@ pub(super) unsafe extern "C" fn open_counter(
             wait: wait_obj,
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(counter, Object::create(raw, inner)) }
     })
 }
@@ -80,7 +80,7 @@ pub(super) unsafe extern "C" fn open_counter(
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     code(|| {
         // SAFETY:
-        // - a counter, by the table; what the argument leads to is for the command.
+        // - only counters have this table. libfabric's contract: the argument fits the command.
         unsafe {
             let part = &CounterObject::at(fid)?.inner;
             match command {
@@ -98,7 +98,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a counter, by the table that this function is in.
+        // - only counters have this table.
         let object = unsafe { CounterObject::at(fid) }?;
         let counter = &object.inner.counter;
         if !counter.attached.is_empty() {
@@ -111,7 +111,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             }
             counter.waiters.end(|| domain.engine().ring());
             // SAFETY:
-            // - only the caller has it, and gives it up.
+            // - `is_free`: no other reference exists, and the caller gives the object up.
             unsafe { CounterObject::destroy(fid) };
             Ok(())
         })
@@ -119,12 +119,12 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 /// # Safety
-/// A counter, or null.
+/// `counter` is a counter of this provider, or null.
 unsafe fn number(counter: *mut fid_cntr, what: impl FnOnce(&Counter) -> u64) -> u64 {
     let mut value = 0;
     let _ = code(|| {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: a counter of this provider, or null.
         value = what(&unsafe { CounterObject::at(counter) }?.inner.counter);
         Ok(())
     });
@@ -132,11 +132,11 @@ unsafe fn number(counter: *mut fid_cntr, what: impl FnOnce(&Counter) -> u64) -> 
 }
 
 /// # Safety
-/// A counter, or null.
+/// `counter` is a counter of this provider, or null.
 unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> c_int {
     code(|| {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: a counter of this provider, or null.
         what(&unsafe { CounterObject::at(counter) }?.inner.counter);
         Ok(())
     })
@@ -144,7 +144,7 @@ unsafe fn change(counter: *mut fid_cntr, what: impl FnOnce(&Counter)) -> c_int {
 
 unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
     // SAFETY:
-    // - by the table that this function is in; likewise below.
+    // - only counters have this table; likewise below.
     unsafe { number(counter, Counter::read) }
 }
 

@@ -16,7 +16,7 @@ use crate::sys::*;
 
 pub(super) struct DomainPart {
     pub domain: Arc<Domain>,
-    /// Of names of endpoints.
+    /// Format of endpoint names.
     pub format: Format,
     pub fabric: Arc<Fabric>,
 }
@@ -48,7 +48,7 @@ static MEMORY: fi_ops_mr = fi_ops_mr {
 };
 
 /// # Safety
-/// The arguments of fi_domain(3).
+/// The arguments are valid as in fi_domain(3).
 pub(super) unsafe fn open_domain(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
@@ -57,7 +57,7 @@ pub(super) unsafe fn open_domain(
 ) -> Result<()> {
     given(domain)?;
     // SAFETY:
-    // - a fabric of ours, and what getinfo gave (or null), by the interface.
+    // - contract of this call: a fabric of this provider, and an info from getinfo or null.
     let (fabric, attr, format) = unsafe {
         let info = info.as_ref().ok_or(Errno::INVAL)?;
         (
@@ -85,21 +85,21 @@ pub(super) unsafe fn open_domain(
         fabric: fabric.inner.clone(),
     };
     // SAFETY:
-    // - not null, so a place for a pointer.
+    // - libfabric's contract: the place is not null, so it is valid for a write.
     unsafe { put(domain, Object::create(raw, part)) }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a domain, by the table that this function is in.
+        // - only domains have this table.
         let object = unsafe { DomainObject::at(fid) }?;
         let domain = &object.inner.domain;
         if !domain.watcher().apart(|| is_free(domain)) {
             return Err(Errno::BUSY);
         }
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - `is_free`: no other reference exists, and the caller gives the object up.
         unsafe { DomainObject::destroy(fid) };
         Ok(())
     })
@@ -107,10 +107,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY:
-    // - a domain, by the table that this function is in; what the argument leads to is for the command.
+    // - only domains have this table.
     match unsafe { DomainObject::at(fid) } {
         // SAFETY:
-        // - as above.
+        // - libfabric's contract: the argument fits the command.
         Ok(object) => unsafe { super::trigger::control(&object.inner.domain, command, arg) },
         Err(errno) => -errno.0,
     }
@@ -119,9 +119,9 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn bind(_fid: *mut fid, other: *mut fid, _flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - an object of this provider, or null.
+        // - libfabric's contract: an object of this provider, or null.
         let class = unsafe { other.as_ref() }.ok_or(Errno::INVAL)?.fclass;
-        // Nothing here is asynchronous that an event queue would have to tell of.
+        // A domain has no asynchronous operations, so its event queue gets no events.
         if class == FI_CLASS_EQ {
             Ok(())
         } else {
@@ -154,7 +154,7 @@ unsafe extern "C" fn query_atomic(
         };
         let answer = fi_atomic_attr { count, size };
         // SAFETY:
-        // - null or a place for it, by the interface.
+        // - libfabric's contract: `attr` is null or valid for a write.
         unsafe { put(attr, answer) }
     })
 }

@@ -26,10 +26,10 @@ use crate::trigger::Kind;
 pub(super) struct EndpointPart {
     pub endpoint: Arc<Endpoint>,
     format: Format,
-    /// Flags of calls that have none of their own.
+    /// Default flags, for calls without a flags argument.
     transmit: AtomicU64,
     receive: AtomicU64,
-    /// Another name of an endpoint (fi_ep_alias): closing it leaves the endpoint alone.
+    /// An alias of an endpoint (fi_ep_alias). Its close does not close the endpoint.
     alias: bool,
     pub events: parking_lot::Mutex<Option<Arc<EventQueue>>>,
 }
@@ -76,7 +76,7 @@ fn object(part: EndpointPart, context: *mut c_void) -> *mut fid_ep {
     let flags = part.transmit.load(Ordering::Relaxed) | part.receive.load(Ordering::Relaxed);
     let raw = match flags & FI_TRIGGER {
         0 => raw,
-        // Tables of their own: plain calls of other endpoints need not ask.
+        // Separate tables, so that the plain calls of other endpoints need no test for FI_TRIGGER.
         _ => fid_ep {
             msg: &super::message::TRIGGERING,
             rma: &super::rma::TRIGGERING,
@@ -97,7 +97,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
     code(|| {
         given(endpoint)?;
         // SAFETY:
-        // - a domain of ours and what getinfo gave (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and an info from getinfo or null.
         let part = unsafe {
             let domain = &DomainObject::at(domain)?.inner;
             let info = info.as_ref().ok_or(Errno::INVAL)?;
@@ -134,7 +134,7 @@ pub(super) unsafe extern "C" fn open_endpoint(
             }
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(endpoint, object(part, context)) }
     })
 }
@@ -150,14 +150,14 @@ pub(super) unsafe extern "C" fn open_endpoint2(
         return -Errno::BADFLAGS.0;
     }
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     unsafe { open_endpoint(domain, info, endpoint, context) }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - an endpoint, by the table that this function is in, which the caller gives up.
+        // - only endpoints have this table, and the caller gives the endpoint up.
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             if !part.alias {
@@ -176,7 +176,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - an endpoint, by the table, and an object of this provider or null, of the kind that its class says.
+        // - only endpoints have this table. libfabric's contract: `other` is null or an object of this provider, as its class says.
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             let endpoint = &part.endpoint;
@@ -247,7 +247,7 @@ fn bind_counter(endpoint: &Arc<Endpoint>, counter: &Arc<crate::Counter>, flags: 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     code(|| {
         // SAFETY:
-        // - an endpoint, by the table; what the argument leads to is for the command.
+        // - only endpoints have this table. libfabric's contract: the argument fits the command.
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             match command {
@@ -302,7 +302,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     posted(|| {
         // SAFETY:
-        // - an endpoint, by the table.
+        // - only endpoints have this table.
         let endpoint = &unsafe { EndpointObject::at(fid) }?.inner.endpoint;
         let deferred = endpoint.domain().deferred();
         if deferred.cancel_triggered(endpoint, context.addr()) {
@@ -313,7 +313,7 @@ unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
 }
 
 /// # Safety
-/// The arguments of fi_getopt(3).
+/// The arguments are valid as in fi_getopt(3).
 pub(super) unsafe fn option_of(
     (level, name): (c_int, c_int),
     least_room: usize,
@@ -326,17 +326,17 @@ pub(super) unsafe fn option_of(
         _ => return Err(Errno::NOPROTOOPT),
     };
     // SAFETY:
-    // - the caller's buffer with its length.
+    // - contract of this call: a buffer of `len` bytes.
     match unsafe { copy_out(&found.to_ne_bytes(), value, len) }? {
         true => Ok(()),
         false => Err(Errno::TOOSMALL),
     }
 }
 
-/// The least room that fi_setopt(3) sets.
+/// The value of FI_OPT_MIN_MULTI_RECV in a call of fi_setopt(3).
 ///
 /// # Safety
-/// Its arguments.
+/// The arguments are valid as in fi_setopt(3).
 pub(super) unsafe fn least_room(
     (level, name): (c_int, c_int),
     value: *const c_void,
@@ -349,7 +349,7 @@ pub(super) unsafe fn least_room(
         return Err(Errno::INVAL);
     }
     // SAFETY:
-    // - a number of that length.
+    // - contract of this call: `len` bytes, which are a number.
     Ok(unsafe { value.cast::<usize>().read_unaligned() })
 }
 
@@ -361,7 +361,7 @@ unsafe extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     // SAFETY:
-    // - an endpoint, by the table, and our caller's arguments.
+    // - only endpoints have this table. libfabric's contract: the arguments are valid.
     code(|| unsafe {
         let endpoint = &EndpointObject::at(fid)?.inner.endpoint;
         option_of((level, name), endpoint.least_room(), value, len)
@@ -387,7 +387,7 @@ unsafe extern "C" fn setopt(
 unsafe extern "C" fn transmits_left(endpoint: *mut fid_ep) -> isize {
     number(|| {
         // SAFETY:
-        // - an endpoint, by the table; likewise below.
+        // - only endpoints have this table; likewise below.
         let endpoint = unsafe { EndpointObject::at(endpoint) }?;
         Ok(endpoint.inner.endpoint.rooms().0)
     })
@@ -405,7 +405,7 @@ unsafe extern "C" fn receives_left(endpoint: *mut fid_ep) -> isize {
 unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) -> c_int {
     code(|| {
         // SAFETY:
-        // - an endpoint, by the table, and the caller's buffer with its length.
+        // - only endpoints have this table. libfabric's contract: a buffer of `len` bytes.
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             let own = part.format.write(&part.endpoint.called());
@@ -418,7 +418,7 @@ unsafe extern "C" fn getname(fid: *mut fid, name: *mut c_void, len: *mut usize) 
 }
 
 impl EndpointPart {
-    /// How a transmission without flags of its own is posted.
+    /// Posting of a transmit call without a flags argument.
     #[inline(always)]
     pub fn plain(&self, context: *mut c_void) -> Posting {
         Posting {
@@ -430,7 +430,7 @@ impl EndpointPart {
         }
     }
 
-    /// How an inject call is posted.
+    /// Posting of an inject call.
     #[inline(always)]
     pub fn inject(&self) -> Posting {
         Posting {
@@ -439,7 +439,7 @@ impl EndpointPart {
         }
     }
 
-    /// How a transmission with flags is posted.
+    /// Posting of a transmit call with flags.
     #[inline(always)]
     pub fn flagged(&self, context: *mut c_void, flags: u64, data: u64) -> Posting {
         Posting {
@@ -456,7 +456,7 @@ impl Receiver for EndpointPart {
     #[inline(always)]
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Receiver::at`.
         unsafe { part(object) }
     }
 
@@ -472,19 +472,19 @@ impl Receiver for EndpointPart {
     #[inline(always)]
     unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Receiver::receive`.
         unsafe { self.endpoint.receive(tag, local, from, posting) }
     }
 }
 
-/// An endpoint for calls that may have to wait for a counter.
+/// An endpoint that accepts FI_TRIGGER in receive calls.
 #[repr(transparent)]
 pub(super) struct Triggering(EndpointPart);
 
 impl Receiver for Triggering {
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
         // SAFETY:
-        // - the caller's word; one is as the other.
+        // - contract of `Receiver::at`. The cast is valid, since `Triggering` is transparent.
         unsafe { Ok(&*std::ptr::from_ref(part(object)?).cast::<Triggering>()) }
     }
 
@@ -494,7 +494,7 @@ impl Receiver for Triggering {
 
     unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
         // SAFETY:
-        // - the caller's word; likewise below.
+        // - contract of `Receiver::receive`.
         unsafe {
             match self.0.endpoint.receive(tag, local, from, posting) {
                 Err(Errno::BADFLAGS) => {
@@ -513,10 +513,10 @@ impl Receiver for Triggering {
 /// The endpoint behind a pointer. Errors: [`Errno::INVAL`] for null.
 ///
 /// # Safety
-/// Null, or an endpoint of this provider.
+/// `endpoint` is null or an endpoint of this provider.
 #[inline(always)]
 pub(super) unsafe fn part<'a>(endpoint: *mut fid_ep) -> Result<&'a EndpointPart> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: an endpoint of this provider, or null.
     Ok(&unsafe { EndpointObject::at(endpoint) }?.inner)
 }

@@ -1,4 +1,4 @@
-//! Event queues (fi_eq(3)). What they tell of here: insertions into address vectors, and events that the program writes itself.
+//! Event queues (fi_eq(3)). They report insertions into address vectors, joins of groups, and events that the program writes.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -30,7 +30,7 @@ struct Failure {
 struct Events {
     events: VecDeque<(u32, Box<[u8]>)>,
     failures: VecDeque<Failure>,
-    /// The descriptor is readable.
+    /// Whether the descriptor is readable.
     shown: bool,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct EventQueue {
     more: Condvar,
     waiters: Waiters,
     wait: c_int,
-    /// Readable while there is something to read.
+    /// Readable while the queue has entries.
     descriptor: Option<OwnedFd>,
-    /// Endpoints whose joins get on when the queue is read.
+    /// Endpoints with FI_COLLECTIVE. Reads of the queue progress their joins.
     attached: Attached,
     has_endpoints: AtomicBool,
-    /// Says when a program that reads in vain looks at the lives of peers.
+    /// Schedules the liveness checks of peers while reads find no event.
     lives: Pace,
     _fabric: Arc<Fabric>,
 }
@@ -77,7 +77,7 @@ pub(super) unsafe extern "C" fn open_event_queue(
     code(|| {
         given(queue)?;
         // SAFETY:
-        // - a fabric of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a fabric of this provider, and attributes or null.
         let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         let descriptor = match wait {
@@ -102,11 +102,11 @@ pub(super) unsafe extern "C" fn open_event_queue(
         });
         if let (FI_WAIT_SET, Some(attr)) = (wait, attr) {
             // SAFETY:
-            // - a wait set of ours, or null, by the interface.
+            // - libfabric's contract: a wait set of this provider, or null.
             unsafe { super::wait::set(attr.wait_set, &fabric.inner) }?.add_events(&inner);
         }
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(queue, Object::create(raw, inner)) }
     })
 }
@@ -124,16 +124,16 @@ impl EventQueue {
         self.wake();
     }
 
-    /// Tells of an event of an object.
+    /// Adds an event of an object.
     pub fn tell(&self, event: u32, fid: *mut fid, context: *mut c_void, data: u64) {
         let entry = fi_eq_entry { fid, context, data };
         // SAFETY:
-        // - a structure of two pointers and a word, without gaps.
+        // - two pointers and a word, without padding.
         let bytes: [u8; size_of::<fi_eq_entry>()] = unsafe { std::mem::transmute(entry) };
         self.push(event, Box::new(bytes));
     }
 
-    /// Tells of a failure.
+    /// Adds a failure of an object.
     pub fn fail(&self, fid: *mut fid, context: *mut c_void, data: u64, errno: i32) {
         let mut events = self.lock();
         events.failures.push_back(Failure {
@@ -149,7 +149,7 @@ impl EventQueue {
 
     fn wake(&self) {
         self.more.notify_all();
-        // Sets, and waits for joins, sleep where all waits of the process do.
+        // Waits in sets, and waits for joins, sleep at the engine's bell.
         if (self.wait == FI_WAIT_SET || self.has_endpoints.load(Ordering::Acquire))
             && let Ok(engine) = crate::process::engine()
         {
@@ -157,13 +157,13 @@ impl EventQueue {
         }
     }
 
-    /// Makes the descriptor what there is to read; under the lock, so that both change together.
+    /// Makes the descriptor readable exactly if the queue has entries. The caller holds the lock, so that both change together.
     fn show(&self, events: &mut Events) {
         let something = !events.is_empty();
         if let Some(descriptor) = &self.descriptor
             && something != events.shown
         {
-            // One thread at a time writes 1 where there is 0, and takes it back: neither can fail.
+            // The lock serializes these calls. The write finds 0 and the read finds 1, so neither fails.
             let _ = match something {
                 true => rustix::io::write(descriptor, &1u64.to_ne_bytes()),
                 false => rustix::io::read(descriptor, &mut [0u8; 8]),
@@ -172,18 +172,18 @@ impl EventQueue {
         }
     }
 
-    /// The endpoint's joins get on when the queue is read.
+    /// Reads of the queue progress the joins of `endpoint`, until [`EventQueue::detach`].
     pub fn attach(&self, endpoint: &Arc<Endpoint>) {
         self.attached.add(endpoint);
         self.has_endpoints.store(true, Ordering::Release);
     }
 
-    /// The endpoint is being closed.
+    /// Ends the effect of [`EventQueue::attach`].
     pub fn detach(&self, endpoint: &Endpoint) {
         self.attached.remove(endpoint);
     }
 
-    /// Moves joins on, unless there is something to read.
+    /// Progresses joins if the queue is empty.
     fn progress(&self) {
         if self.has_endpoints.load(Ordering::Acquire) && self.lock().is_empty() {
             if self.lives.is_due() {
@@ -194,8 +194,8 @@ impl EventQueue {
         }
     }
 
-    /// Waits for something to read while joins get on. Errors: [`Errno::AGAIN`] after so many milliseconds; [`Errno::CANCELED`] if another
-    /// thread closes the queue.
+    /// Waits for an entry, and progresses joins. Errors: [`Errno::AGAIN`] after `timeout` milliseconds; [`Errno::CANCELED`] if another thread
+    /// closes the queue.
     fn wait_for_joins(&self, timeout: c_int) -> Result<()> {
         let mut check = || {
             waits::call("fi_eq_sread");
@@ -212,7 +212,7 @@ impl EventQueue {
         })
     }
 
-    /// Before a wait. Errors: [`Errno::AGAIN`] if there is something to read.
+    /// Prepares a wait. Errors: [`Errno::AGAIN`] if the queue has entries.
     pub fn arm(&self) -> Result<()> {
         self.progress();
         if self.lock().is_empty() {
@@ -224,7 +224,7 @@ impl EventQueue {
 }
 
 /// # Safety
-/// The arguments of fi_eq_read(3).
+/// The arguments are valid as in fi_eq_read(3).
 unsafe fn take(
     queue: &EventQueue,
     events: &mut Events,
@@ -242,7 +242,7 @@ unsafe fn take(
     }
     given(buffer)?;
     // SAFETY:
-    // - the caller's word; the buffer is long enough.
+    // - contract of this call: the buffer has `len` bytes, which are enough.
     unsafe {
         put(event, *kind)?;
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
@@ -263,7 +263,7 @@ unsafe extern "C" fn read(
     flags: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     number(|| unsafe {
         let queue = &EventObject::at(queue)?.inner;
         queue.progress();
@@ -281,7 +281,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     number(|| {
         // SAFETY:
-        // - an event queue, by the table.
+        // - only event queues have this table.
         let queue = unsafe { &EventObject::at(queue)?.inner };
         if matches!(queue.wait, FI_WAIT_NONE | FI_WAIT_SET) {
             return Err(Errno::INVAL);
@@ -306,7 +306,7 @@ unsafe extern "C" fn sread(
             queue.more.wait_for(&mut events, left);
         }
         // SAFETY:
-        // - our caller's arguments.
+        // - libfabric's contract: the arguments are valid.
         unsafe { take(queue, &mut events, event, buffer, len, flags) }
     })
 }
@@ -320,7 +320,7 @@ unsafe extern "C" fn write(
 ) -> isize {
     number(|| {
         // SAFETY:
-        // - an event queue, and as many bytes, by the interface.
+        // - only event queues have this table. libfabric's contract: `len` bytes.
         let (queue, bytes) = unsafe {
             let bytes = super::list(buffer.cast::<u8>(), len, 1 << 20)?;
             (&EventObject::at(queue)?.inner, bytes)
@@ -337,7 +337,7 @@ unsafe extern "C" fn readerr(
 ) -> isize {
     number(|| {
         // SAFETY:
-        // - an event queue, by the table, and a place for an entry, by the interface.
+        // - only event queues have this table. libfabric's contract: `entry` is valid for a write.
         unsafe {
             let queue = &EventObject::at(queue)?.inner;
             given(entry)?;
@@ -369,14 +369,14 @@ unsafe extern "C" fn strerror(
     len: usize,
 ) -> *const c_char {
     // SAFETY:
-    // - the caller's buffer with its length.
+    // - libfabric's contract: a buffer of `len` bytes, or null.
     unsafe { super::queue::text(errno, buffer, len) }
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     code(|| {
         // SAFETY:
-        // - an event queue, by the table; what the argument leads to is for the command.
+        // - only event queues have this table. libfabric's contract: the argument fits the command.
         unsafe {
             let queue = &EventObject::at(fid)?.inner;
             match command {
@@ -394,7 +394,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - an event queue, by the table that this function is in.
+        // - only event queues have this table.
         let object = unsafe { EventObject::at(fid) }?;
         if !is_free(&object.inner) {
             return Err(Errno::BUSY);
@@ -404,7 +404,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             queue.more.notify_all();
         });
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - `is_free`: no other reference exists, and the caller gives the object up.
         unsafe { EventObject::destroy(fid) };
         Ok(())
     })

@@ -10,9 +10,9 @@ use super::{Object, code, fid_of, fid_ops, is_free, list, no, no_bind, no_contro
 use crate::status::Errno;
 use crate::sys::*;
 
-/// What domains and event queues of a fabric keep.
+/// State of a fabric. Its domains, event queues and wait sets hold references to it.
 pub(super) struct Fabric {
-    /// That the program was compiled for.
+    /// API version that the program requests.
     pub version: u32,
 }
 
@@ -30,7 +30,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
     domain2,
 };
 
-/// The fabric of the provider's table.
+/// The `fabric` function of the provider's table.
 pub(super) unsafe extern "C" fn open_fabric(
     attr: *mut fi_fabric_attr,
     fabric: *mut *mut fid_fabric,
@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn open_fabric(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - null or valid, by the interface.
+        // - libfabric's contract: null or valid.
         let attr = unsafe { attr.as_ref() }.ok_or(Errno::INVAL)?;
         let raw = fid_fabric {
             fid: fid_of(FI_CLASS_FABRIC, context, &FID),
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn open_fabric(
         };
         super::given(fabric)?;
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(fabric, Object::create(raw, Arc::new(kept))) }
     })
 }
@@ -58,13 +58,13 @@ pub(super) unsafe extern "C" fn open_fabric(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a fabric, by the table that this function is in.
+        // - only fabrics have this table.
         let object = unsafe { FabricObject::at(fid) }?;
         if !is_free(&object.inner) {
             return Err(Errno::BUSY);
         }
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - `is_free`: no other reference exists, and the caller gives the object up.
         unsafe { FabricObject::destroy(fid) };
         Ok(())
     })
@@ -77,7 +77,7 @@ unsafe extern "C" fn domain(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     code(|| unsafe { open_domain(fabric, info, domain, context) })
 }
 
@@ -93,7 +93,7 @@ unsafe extern "C" fn domain2(
             return Err(Errno::BADFLAGS);
         }
         // SAFETY:
-        // - our caller's arguments.
+        // - libfabric's contract: the arguments are valid.
         unsafe { open_domain(fabric, info, domain, context) }
     })
 }
@@ -102,10 +102,10 @@ unsafe extern "C" fn trywait(_fabric: *mut fid_fabric, fids: *mut *mut fid, coun
     code(|| {
         let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
         // SAFETY:
-        // - as many pointers, by the interface.
+        // - libfabric's contract: `count` pointers.
         for fid in unsafe { list(fids.cast_const(), count, usize::MAX) }? {
             // SAFETY:
-            // - an object of this provider.
+            // - libfabric's contract: an object of this provider, or null.
             let class = unsafe { fid.as_ref() }.ok_or(Errno::INVAL)?.fclass;
             match class {
                 FI_CLASS_CQ => {

@@ -1,4 +1,4 @@
-//! fi_getinfo(3): compares a program's hints with the provider's limits, and fills the offer.
+//! fi_getinfo(3): compares a program's hints with the provider's limits, and makes the offer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -34,7 +34,7 @@ const TRANSMIT_CAPS: u64 =
 const RECEIVE_CAPS: u64 =
     PRIMARY | FI_COLLECTIVE | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | ON_REQUEST;
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
-/// Orders of accesses to the same memory, as the three sizes of fi_ep_attr have them.
+/// Orders of accesses to the same memory, one for each of the three sizes in fi_ep_attr.
 const DATA_ORDERS: [u64; 3] = [
     FI_ORDER_RAW | FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_RAW,
     FI_ORDER_WAR | FI_ORDER_RMA_WAR | FI_ORDER_ATOMIC_WAR,
@@ -43,7 +43,7 @@ const DATA_ORDERS: [u64; 3] = [
 /// Modes of memory registration that the provider accepts.
 const MR_MODES: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-/// `getinfo` in the provider's table.
+/// The `getinfo` function of the provider's table.
 pub unsafe extern "C" fn getinfo(
     version: u32,
     node: *const c_char,
@@ -54,12 +54,12 @@ pub unsafe extern "C" fn getinfo(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - null, or a structure of libfabric with its attributes, by the interface; they are read as far as 1.17 knows them.
+        // - libfabric's contract: null, or a structure with its attributes. The code reads only the members of 1.17.
         let wishes = unsafe { hints.as_ref().map(|hints| Wishes::of(hints)) };
         let wishes = wishes.filter(|_| flags & FI_PROV_ATTR_ONLY == 0);
         let offer = Offer::to(version, wishes.as_ref()).ok_or(Errno::NODATA)?;
         // SAFETY:
-        // - strings of C or null, by the interface.
+        // - libfabric's contract: C strings or null.
         let meant = unsafe { resolve(node, service, flags) }?;
         let mut ends = wishes.as_ref().map_or(Ok(Ends::default()), Wishes::ends)?;
         if flags & FI_SOURCE != 0 {
@@ -73,12 +73,12 @@ pub unsafe extern "C" fn getinfo(
             return Err(Errno::NODATA);
         }
         // SAFETY:
-        // - a place for a pointer, by the interface.
+        // - libfabric's contract: `info` is valid for a write.
         unsafe { put(info, offer.info(&ends)?) }
     })
 }
 
-/// The hints' parts.
+/// The hints and their attributes.
 struct Wishes<'a> {
     info: &'a fi_info,
     transmit: Option<&'a fi_tx_attr>,
@@ -93,7 +93,7 @@ impl<'a> Wishes<'a> {
     /// The pointers of `info` are null or valid.
     unsafe fn of(info: &'a fi_info) -> Wishes<'a> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the pointers are null or valid.
         unsafe {
             Wishes {
                 info,
@@ -124,7 +124,7 @@ impl Wishes<'_> {
         ];
         let [source, destination] = ends.map(|(place, len)| {
             // SAFETY:
-            // - null, or of the length that comes with it, by the interface.
+            // - libfabric's contract: null, or `len` bytes.
             unsafe { format.read_sized(place, len) }.transpose()
         });
         Ok(Ends {
@@ -171,7 +171,7 @@ fn reach(wishes: Option<&Wishes<'_>>) -> u64 {
     }
 }
 
-/// The order that holds without a request. Where operations end within their calls, only a message that waits for room is overtaken.
+/// The order that holds without a request. If operations end within their calls, RMA and atomics overtake only a message that waits for room.
 fn held_order() -> u64 {
     if process::is_immediate() {
         ORDERS & !(FI_ORDER_RAS | FI_ORDER_WAS)
@@ -195,7 +195,7 @@ fn within<T: PartialOrd + Display>(hint: &str, wanted: T, most: T) -> Option<()>
     told::unmet(hint, most, wanted)
 }
 
-/// Refuses values of an enumeration beyond `most`; the first is 0.
+/// Refuses values of an enumeration below 0 or above `most`.
 fn among(hint: &str, wanted: c_int, most: c_int) -> Option<()> {
     within(hint, wanted.cast_unsigned(), most.cast_unsigned())
 }
@@ -206,7 +206,7 @@ fn named(hint: &str, wanted: *const c_char) -> Option<()> {
         return Some(());
     }
     // SAFETY:
-    // - not null, so a C string by the interface.
+    // - libfabric's contract: not null, so a C string.
     let wanted = unsafe { CStr::from_ptr(wanted) };
     if wanted.to_bytes() == NAME.as_bytes() {
         return Some(());
@@ -222,7 +222,7 @@ fn or<T: Default + PartialEq>(wanted: T, usual: T) -> T {
     }
 }
 
-/// Adds the capabilities that `caps` implies: without a direction, all directions (fi_getinfo(3)).
+/// Adds the capabilities that `caps` implies. Without a direction, it implies all directions (fi_getinfo(3)).
 fn completed(caps: u64) -> u64 {
     let caps = if caps & (PRIMARY | FI_COLLECTIVE) == 0 {
         caps | PRIMARY
@@ -241,11 +241,11 @@ fn completed(caps: u64) -> u64 {
 }
 
 impl Offer {
-    /// `None`: the wishes cannot be met.
+    /// `None`: the provider cannot meet the hints.
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
         let reach = reach(wishes);
         let mut offer = Offer {
-            // Programs have to expect its errors.
+            // FI_SOURCE_ERR adds errors that a program must handle, so a program must request it.
             caps: (CAPS | reach) & !FI_SOURCE_ERR,
             reach,
             format: Format::Bytes,
@@ -479,7 +479,7 @@ impl Offer {
     fn info(&self, ends: &Ends) -> Result<*mut fi_info> {
         let info = library::allocate_info()?;
         // SAFETY:
-        // - just allocated with its attributes; no other reference exists.
+        // - allocated above with its attributes; no other reference exists.
         let filled = unsafe { self.fill(&mut *info, ends) };
         if let Err(errno) = filled {
             // SAFETY:
@@ -491,7 +491,7 @@ impl Offer {
     }
 
     /// # Safety
-    /// `info` has all its attributes.
+    /// The pointers to the attributes of `info` are valid.
     unsafe fn fill(&self, info: &mut fi_info, ends: &Ends) -> Result<()> {
         info.caps = self.caps;
         info.mode = 0;
@@ -503,7 +503,7 @@ impl Offer {
             (info.dest_addr, info.dest_addrlen) = copied(&self.format.write(destination))?;
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the pointers are valid.
         let (transmit, receive, endpoint, domain, fabric) = unsafe {
             (
                 &mut *info.tx_attr,
@@ -572,7 +572,7 @@ impl Offer {
 
 fn copied(bytes: &[u8]) -> Result<(*mut c_void, usize)> {
     // SAFETY:
-    // - malloc gives that many bytes, or null.
+    // - malloc returns `bytes.len()` bytes, or null.
     unsafe {
         let copy = libc::malloc(bytes.len());
         if copy.is_null() {

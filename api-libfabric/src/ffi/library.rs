@@ -1,5 +1,4 @@
-//! The few functions of libfabric itself that a provider needs. They are found when they are first used, so that the library does not
-//! depend on libfabric.
+//! The functions of libfabric that the provider needs. Each use looks them up at run time, so the library does not depend on libfabric.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,7 +12,7 @@ type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 /// `fi_freeinfo`.
 pub type FreeInfo = unsafe extern "C" fn(*mut fi_info);
 
-// Of linked.c.
+// Defined in linked.c.
 unsafe extern "C" {
     static unipgas_fi_dupinfo: *mut c_void;
     static unipgas_fi_freeinfo: *mut c_void;
@@ -21,15 +20,15 @@ unsafe extern "C" {
 
 static STAND_IN: OnceLock<(DupInfo, FreeInfo)> = OnceLock::new();
 
-/// Has the provider use these functions as `fi_dupinfo` and `fi_freeinfo`: for who calls its tables without libfabric. The first call counts.
+/// Sets the provider's `fi_dupinfo` and `fi_freeinfo`, for programs that call its tables without libfabric. Only the first call has an effect.
 pub fn stand_in(dupinfo: DupInfo, freeinfo: FreeInfo) {
     let _ = STAND_IN.set((dupinfo, freeinfo));
 }
 
-/// A function of a libfabric that is linked statically.
+/// A function of a statically linked libfabric.
 fn linked(name: &CStr) -> Option<*mut c_void> {
     // SAFETY:
-    // - words that the linker fills, and that nobody writes later.
+    // - constants of linked.c, which the linker sets.
     let found = unsafe {
         match name {
             name if name == c"fi_dupinfo" => unipgas_fi_dupinfo,
@@ -42,15 +41,15 @@ fn linked(name: &CStr) -> Option<*mut c_void> {
 
 pub(super) fn find(name: &CStr) -> Result<*mut c_void> {
     // SAFETY:
-    // - names are C strings; the handle, if any, is that of a library which is loaded already and stays so while it calls us.
-    // - the function of the loader's name has the loader's type.
+    // - the names are C strings. The handle belongs to libfabric, which is loaded and stays so during its calls.
+    // - `dlopen` has the type `Load`.
     unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
         if !found.is_null() {
             return Ok(found);
         }
-        // Programs may have loaded it without showing its symbols to others. The loader itself is looked up, too: linkers warn of it
-        // in static programs, which have none.
+        // A program may have loaded libfabric with RTLD_LOCAL, which hides its symbols. `dlopen` is looked up, too. Static programs lack it, and
+        // their linkers warn about direct calls.
         let loader = libc::dlsym(libc::RTLD_DEFAULT, c"dlopen".as_ptr());
         if loader.is_null() {
             return linked(name).ok_or(Errno::NOSYS);
@@ -87,16 +86,16 @@ fn functions() -> Result<(DupInfo, FreeInfo)> {
     })
 }
 
-/// Whether there is a libfabric, or what stands in for it.
+/// Whether the functions exist, in libfabric or by [`stand_in`].
 pub fn is_there() -> bool {
     functions().is_ok()
 }
 
-/// An empty `fi_info` of the loading library's size, with its attributes.
+/// An empty `fi_info` with its attributes, of the size in the libfabric that is loaded.
 pub fn allocate_info() -> Result<*mut fi_info> {
     let (dupinfo, _) = functions()?;
     // SAFETY:
-    // - null asks for an empty one.
+    // - null requests an empty `fi_info`.
     let info = unsafe { dupinfo(std::ptr::null()) };
     if info.is_null() {
         Err(Errno::NOMEM)
@@ -105,14 +104,14 @@ pub fn allocate_info() -> Result<*mut fi_info> {
     }
 }
 
-/// Frees what [`allocate_info`] gave.
+/// Frees a result of [`allocate_info`].
 ///
 /// # Safety
-/// It came from there and is nobody else's.
+/// `info` is a result of [`allocate_info`], and no other reference to it exists.
 pub unsafe fn free_info(info: *mut fi_info) {
     if let Ok((_, freeinfo)) = functions() {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: a result of `allocate_info`.
         unsafe { freeinfo(info) };
     }
 }

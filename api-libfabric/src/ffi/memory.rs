@@ -13,7 +13,7 @@ type MemoryObject = Object<fid_mr, MemoryRegion>;
 
 static FID: fi_ops = fid_ops(close, bind, control);
 
-/// What there is to know of memory to be registered.
+/// Arguments of a registration.
 struct Wanted<'a> {
     parts: &'a [libc::iovec],
     access: u64,
@@ -24,11 +24,11 @@ struct Wanted<'a> {
 }
 
 /// # Safety
-/// The arguments of fi_mr_reg(3).
+/// The arguments are valid as in fi_mr_reg(3).
 unsafe fn create(domain: *mut fid, wanted: Wanted<'_>, memory: *mut *mut fid_mr) -> Result<()> {
     given(memory)?;
     // SAFETY:
-    // - an object of this provider, or null.
+    // - contract of this call: an object of this provider, or null.
     let class = unsafe { domain.as_ref() }.ok_or(Errno::INVAL)?.fclass;
     let [part] = wanted.parts else {
         return Err(Errno::INVAL);
@@ -40,7 +40,7 @@ unsafe fn create(domain: *mut fid, wanted: Wanted<'_>, memory: *mut *mut fid_mr)
         return Err(Errno::BADFLAGS);
     }
     // SAFETY:
-    // - a domain, as its class says; the memory is valid until it is closed, by the interface.
+    // - a domain, as its class says. Contract of this call: the memory stays valid until the region is closed.
     let region = unsafe {
         let domain = &DomainObject::at(domain)?.inner.domain;
         let (base, len) = (part.iov_base.cast(), part.iov_len);
@@ -52,7 +52,7 @@ unsafe fn create(domain: *mut fid, wanted: Wanted<'_>, memory: *mut *mut fid_mr)
         key: region.key(),
     };
     // SAFETY:
-    // - not null, so a place for a pointer.
+    // - libfabric's contract: the place is not null, so it is valid for a write.
     unsafe { put(memory, Object::create(raw, region)) }
 }
 
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn register(
             context,
         };
         // SAFETY:
-        // - our caller's arguments.
+        // - libfabric's contract: the arguments are valid.
         unsafe { create(domain, wanted, memory) }
     })
 }
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn register_vector(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - our caller's arguments.
+        // - libfabric's contract: the arguments are valid.
         unsafe {
             let wanted = Wanted {
                 parts: list(parts, count, 1)?,
@@ -124,8 +124,8 @@ pub(super) unsafe extern "C" fn register_by_attributes(
 ) -> c_int {
     code(|| {
         // SAFETY:
-        // - our caller's arguments; the members are those of 1.17, of which older programs' structures have all that is read when the
-        //   authorisation key and the interface are not.
+        // - libfabric's contract: the arguments are valid. The structure is as in 1.17. Structures of older programs may lack its last members; the
+        //   code does not read them.
         unsafe {
             let attr = attr.as_ref().ok_or(Errno::INVAL)?;
             let wanted = Wanted {
@@ -145,7 +145,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         given(fid)?;
         // SAFETY:
-        // - a memory region, by the table that this function is in, which the caller gives up.
+        // - only memory regions have this table, and the caller gives the region up.
         unsafe { MemoryObject::destroy(fid) };
         Ok(())
     })
@@ -154,10 +154,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - a memory region, by the table, and an object of this provider or null, of the kind that its class says.
+        // - only memory regions have this table. libfabric's contract: `other` is null or an object of this provider, as its class says.
         unsafe {
             match other.as_ref().ok_or(Errno::INVAL)?.fclass {
-                // All endpoints of the domain reach all of its memory.
+                // Each endpoint of the domain reaches all of its regions.
                 FI_CLASS_EP if flags == 0 => Ok(()),
                 FI_CLASS_EP => Err(Errno::BADFLAGS),
                 FI_CLASS_CNTR => {

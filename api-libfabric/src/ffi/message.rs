@@ -51,12 +51,12 @@ macro_rules! tagged_messages {
 pub(super) static MESSAGES: fi_ops_msg = messages!(EndpointPart, false);
 pub(super) static TAGGED: fi_ops_tagged = tagged_messages!(EndpointPart, false);
 
-/// Of endpoints whose calls wait for counters.
+/// Table of endpoints with FI_TRIGGER in their default flags: plain calls can wait for a counter.
 pub(super) static TRIGGERING: fi_ops_msg = messages!(Triggering, true);
-/// Likewise.
+/// The same for tagged messages.
 pub(super) static TRIGGERING_TAGGED: fi_ops_tagged = tagged_messages!(Triggering, true);
 
-/// Functions that refuse whatever they are asked.
+/// Defines functions that refuse every call.
 macro_rules! refusals {
     ($($name:ident($($argument:ty),*);)*) => {
         $(unsafe extern "C" fn $name($(_: $argument),*) -> isize {
@@ -79,7 +79,7 @@ refusals! {
     no_tinjectdata(*mut fid_ep, *const c_void, usize, u64, u64, u64);
 }
 
-/// Of shared receive contexts.
+/// Table of shared receive contexts.
 pub(super) static SHARED: fi_ops_msg = fi_ops_msg {
     size: size_of::<fi_ops_msg>(),
     recv: recv::<ReceivesPart>,
@@ -93,7 +93,7 @@ pub(super) static SHARED: fi_ops_msg = fi_ops_msg {
     injectdata: no_injectdata,
 };
 
-/// Likewise.
+/// The same for tagged messages.
 pub(super) static SHARED_TAGGED: fi_ops_tagged = fi_ops_tagged {
     size: size_of::<fi_ops_tagged>(),
     recv: trecv::<ReceivesPart>,
@@ -121,15 +121,15 @@ fn masked(tag: u64, ignore: u64) -> Tag {
     }
 }
 
-/// What receives are posted to: an endpoint, or a context that several share.
+/// An object that takes receives: an endpoint, or a shared receive context.
 pub(super) trait Receiver {
     /// The object behind a pointer. Errors: [`Errno::INVAL`] for null.
     ///
     /// # Safety
-    /// Null, or an object of this kind.
+    /// `object` is null or an object of this kind.
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self>;
 
-    /// How a receive without flags of its own is posted.
+    /// Posting of a receive call without a flags argument.
     fn plain(&self, context: *mut c_void) -> Posting;
 
     /// Posts a receive.
@@ -140,7 +140,7 @@ pub(super) trait Receiver {
 }
 
 /// # Safety
-/// The arguments of a receive.
+/// The arguments are valid as in fi_recv(3).
 #[inline(always)]
 unsafe fn receive<R: Receiver>(
     object: *mut fid_ep,
@@ -150,17 +150,17 @@ unsafe fn receive<R: Receiver>(
     context: *mut c_void,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's word; likewise below.
+    // - contract of this call: the arguments are valid; likewise below.
     unsafe {
         let object = R::at(object)?;
         object.receive(tag, local, from, &object.plain(context))
     }
 }
 
-/// Posts a send; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
+/// Posts a send. With `TRIGGERS`, FI_TRIGGER defers it until its counter reaches the threshold.
 ///
 /// # Safety
-/// The arguments of a send.
+/// The arguments are valid as in fi_send(3).
 #[inline(always)]
 unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
@@ -170,7 +170,7 @@ unsafe fn post<const TRIGGERS: bool>(
     posting: &Posting,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's word; likewise below.
+    // - contract of this call: the arguments are valid; likewise below.
     unsafe {
         match part.endpoint.send(tag, local, to, posting) {
             Err(Errno::BADFLAGS) if TRIGGERS => {
@@ -186,7 +186,7 @@ unsafe fn post<const TRIGGERS: bool>(
 }
 
 /// # Safety
-/// The arguments of a send.
+/// The arguments are valid as in fi_send(3).
 #[inline(always)]
 unsafe fn transmit<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
@@ -209,7 +209,7 @@ unsafe fn transmit<const TRIGGERS: bool>(
 }
 
 /// # Safety
-/// The arguments of an inject call.
+/// The arguments are valid as in fi_inject(3).
 #[inline(always)]
 unsafe fn quietly<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
@@ -239,7 +239,7 @@ unsafe extern "C" fn recv<R: Receiver>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, &one(base, len), from, context) })
 }
 
@@ -252,7 +252,7 @@ unsafe extern "C" fn recvv<R: Receiver>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe { receive::<R>(endpoint, Tag::NONE, parts(local, count)?, from, context) })
 }
 
@@ -262,7 +262,7 @@ unsafe extern "C" fn recvmsg<R: Receiver>(
     flags: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let posting = Posting {
@@ -284,7 +284,7 @@ unsafe extern "C" fn send<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None, context)
     })
@@ -299,7 +299,7 @@ unsafe extern "C" fn sendv<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(endpoint, Tag::NONE, parts(local, count)?, to, None, context)
     })
@@ -307,7 +307,7 @@ unsafe extern "C" fn sendv<const TRIGGERS: bool>(
 
 unsafe extern "C" fn sendmsg(endpoint: *mut fid_ep, message: *const fi_msg, flags: u64) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let part = part(endpoint)?;
@@ -324,7 +324,7 @@ unsafe extern "C" fn inject<const TRIGGERS: bool>(
     to: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, None) })
 }
 
@@ -338,7 +338,7 @@ unsafe extern "C" fn senddata<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(
             endpoint,
@@ -359,7 +359,7 @@ unsafe extern "C" fn injectdata<const TRIGGERS: bool>(
     to: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe { quietly::<TRIGGERS>(endpoint, Tag::NONE, &one(base, len), to, Some(data)) })
 }
 
@@ -374,7 +374,7 @@ unsafe extern "C" fn trecv<R: Receiver>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         receive::<R>(
             endpoint,
@@ -397,7 +397,7 @@ unsafe extern "C" fn trecvv<R: Receiver>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         receive::<R>(
             endpoint,
@@ -415,7 +415,7 @@ unsafe extern "C" fn trecvmsg<R: Receiver>(
     flags: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let posting = Posting {
@@ -439,7 +439,7 @@ unsafe extern "C" fn tsend<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, None, context)
     })
@@ -455,7 +455,7 @@ unsafe extern "C" fn tsendv<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(
             endpoint,
@@ -474,7 +474,7 @@ unsafe extern "C" fn tsendmsg(
     flags: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         let message = message.as_ref().ok_or(Errno::INVAL)?;
         let part = part(endpoint)?;
@@ -492,7 +492,7 @@ unsafe extern "C" fn tinject<const TRIGGERS: bool>(
     tag: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe { quietly::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, None) })
 }
 
@@ -507,7 +507,7 @@ unsafe extern "C" fn tsenddata<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         transmit::<TRIGGERS>(
             endpoint,
@@ -529,7 +529,7 @@ unsafe extern "C" fn tinjectdata<const TRIGGERS: bool>(
     tag: u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     posted(|| unsafe {
         quietly::<TRIGGERS>(endpoint, tagged(tag), &one(base, len), to, Some(data))
     })

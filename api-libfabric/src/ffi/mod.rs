@@ -1,7 +1,7 @@
 //! The C interface: `fi_prov_ini`, by which libfabric loads the provider, and the functions of its tables.
 //!
-//! No function unwinds, and none crashes on null pointers or values out of range. Objects must be those that this provider has made
-//! and that have not been closed, as in all of libfabric.
+//! No function unwinds, or crashes on null pointers or values out of range. Objects must be open objects of this provider, as in all of
+//! libfabric.
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)]
 
@@ -43,8 +43,8 @@ mod wait;
 pub use library::{DupInfo, FreeInfo, stand_in};
 pub use provider::fi_prov_ini;
 
-/// Runs a function that gives a number; a panic (which would be a defect of the library) becomes -FI_EOTHER, and a call in a handler of a
-/// signal that has interrupted another one of the same object -FI_EBUSY.
+/// Runs a function that returns a number. A panic, which is a defect of the library, becomes -FI_EOTHER. A call in a signal handler that has
+/// interrupted a call on the same object becomes -FI_EBUSY.
 #[inline(always)]
 fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
@@ -55,7 +55,7 @@ fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     }
 }
 
-/// Runs a function that gives nothing. Why it refuses a call is told where that is asked for.
+/// Runs a function without a result. With UNIPGAS_CHECK=1, a message explains a refused call. Each panic becomes -FI_EOTHER.
 #[inline(always)]
 fn posted<F: FnOnce() -> Result<()>>(function: F) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
@@ -65,13 +65,13 @@ fn posted<F: FnOnce() -> Result<()>>(function: F) -> isize {
     }
 }
 
-/// The same for functions of type int.
+/// The same for functions that return an int.
 #[inline(always)]
 fn code(function: impl FnOnce() -> Result<()>) -> c_int {
     posted(function) as c_int
 }
 
-/// What is not offered: callable with any arguments.
+/// A function that the provider does not offer. C programs may call it with any arguments.
 unsafe extern "C" fn no() -> isize {
     -(Errno::NOSYS.0 as isize)
 }
@@ -84,7 +84,7 @@ unsafe extern "C" fn no_control(_fid: *mut fid, _command: c_int, _arg: *mut c_vo
     -Errno::NOSYS.0
 }
 
-/// The table of functions that each object has.
+/// The function table of every object.
 const fn fid_ops(
     close: unsafe extern "C" fn(*mut fid) -> c_int,
     bind: unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int,
@@ -101,7 +101,7 @@ const fn fid_ops(
     }
 }
 
-/// An object: what C sees of it, and what it is.
+/// An object: the structure that C programs see, and the provider's state.
 #[repr(C)]
 struct Object<Raw, T> {
     raw: Raw,
@@ -113,24 +113,24 @@ impl<Raw, T> Object<Raw, T> {
         Box::into_raw(Box::new(Object { raw, inner })).cast()
     }
 
-    /// The object behind a pointer to its first part. Errors: [`Errno::INVAL`] for null.
+    /// The object behind a pointer to its `raw` member. Errors: [`Errno::INVAL`] for null.
     ///
     /// # Safety
-    /// Null, or made by `create` with these types, and not destroyed.
+    /// The pointer is null, or a result of `create` with these types that has not been destroyed.
     #[inline(always)]
     unsafe fn at<'a, Any>(pointer: *const Any) -> Result<&'a Self> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: null, or a result of `create`.
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)
     }
 
-    /// Ends the object.
+    /// Drops and frees the object.
     ///
     /// # Safety
-    /// As for `at`; nobody uses it any more.
+    /// As for `at`, but not null. No other code uses the object.
     unsafe fn destroy<Any>(pointer: *mut Any) {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: a result of `create`, which made a box.
         drop(unsafe { Box::from_raw(pointer.cast::<Self>()) });
     }
 }
@@ -150,7 +150,7 @@ const fn fid_of(fclass: usize, context: *mut c_void, ops: &'static fi_ops) -> fi
 unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
     given(place)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: not null, so valid for a write.
     unsafe { place.write(value) };
     Ok(())
 }
@@ -163,10 +163,10 @@ fn given<T>(place: *const T) -> Result<()> {
     }
 }
 
-/// An array of C. Errors: [`Errno::INVAL`] for null with elements, or more than `most` of them.
+/// An array of C. Errors: [`Errno::INVAL`] for null with elements, or for more than `most` elements.
 ///
 /// # Safety
-/// `first` is null or has `count` elements that stay as they are.
+/// `first` is null or has `count` elements, which do not change during the lifetime of the slice.
 #[inline(always)]
 unsafe fn list<'a, T>(first: *const T, count: usize, most: usize) -> Result<&'a [T]> {
     if count > most || count > 0 && first.is_null() {
@@ -176,11 +176,11 @@ unsafe fn list<'a, T>(first: *const T, count: usize, most: usize) -> Result<&'a 
         return Ok(&[]);
     }
     // SAFETY:
-    // - not null, so `count` elements by the caller's word.
+    // - contract of this call: not null, so `count` elements.
     Ok(unsafe { std::slice::from_raw_parts(first, count) })
 }
 
-/// Milliseconds as poll(2) counts them: negative is for ever.
+/// Deadline of a timeout in milliseconds. A negative timeout never expires, as in poll(2).
 fn deadline(timeout: c_int) -> Deadline {
     match u64::try_from(timeout) {
         Ok(millis) => Deadline::after(Duration::from_millis(millis)),
@@ -188,7 +188,7 @@ fn deadline(timeout: c_int) -> Deadline {
     }
 }
 
-/// Whether nobody but the caller has `object`.
+/// Whether `object` is the only reference.
 fn is_free<T>(object: &Arc<T>) -> bool {
     Arc::strong_count(object) == 1
 }

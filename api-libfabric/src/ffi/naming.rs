@@ -1,4 +1,4 @@
-//! How programs see names of endpoints: as bytes, or as texts (FI_ADDR_STR); and what `node` and `service` mean.
+//! Formats of endpoint names, bytes or text (FI_ADDR_STR), and the resolution of `node` and `service`.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -10,9 +10,9 @@ use crate::service::{Server, Service};
 use crate::status::{Errno, Result};
 use crate::sys::*;
 
-/// FI_FORMAT of our names.
+/// `addr_format` of the provider's names in bytes.
 pub const ADDRESS_FORMAT: u32 = FI_PROV_SPECIFIC | 0x756e69;
-/// The longest text that is looked at, in bytes.
+/// The longest accepted text, in bytes.
 const LONGEST: usize = 256;
 
 /// `addr_format` of fi_info.
@@ -23,7 +23,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// The one of this number; 0 is ours.
+    /// The format with this number. FI_FORMAT_UNSPEC means the provider's bytes.
     pub fn of(number: u32) -> Option<Format> {
         match number {
             FI_FORMAT_UNSPEC | ADDRESS_FORMAT => Some(Format::Bytes),
@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// A name as programs get it; a text with its zero.
+    /// A name in this format. A text ends with a zero.
     pub fn write(self, called: &Called) -> Vec<u8> {
         match self {
             Format::Bytes => called.as_bytes().to_vec(),
@@ -47,10 +47,10 @@ impl Format {
         }
     }
 
-    /// The name at `place`, and how many bytes of the program's it takes there.
+    /// The name at `place`, and its length in bytes there.
     ///
     /// # Safety
-    /// `place` is null or a name in this format: so many bytes, or a text that ends with a zero.
+    /// `place` is null or a name in this format: [`LEN`] bytes, or a text that ends with a zero.
     pub unsafe fn read(self, place: *const c_void) -> (Result<Called>, usize) {
         if let Err(errno) = given(place) {
             return (Err(errno), 0);
@@ -58,13 +58,13 @@ impl Format {
         match self {
             Format::Bytes => {
                 // SAFETY:
-                // - as many bytes by the caller's word.
+                // - contract of this call: not null, so `LEN` bytes.
                 let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), LEN) };
                 (Called::from_bytes(bytes), LEN)
             }
             Format::Text => {
                 // SAFETY:
-                // - a text that ends with a zero by the caller's word.
+                // - contract of this call: not null, so a text that ends with a zero.
                 let text = unsafe { CStr::from_ptr(place.cast()) };
                 let called = text.to_str().map_err(|_| Errno::INVAL);
                 (called.and_then(str::parse), text.count_bytes() + 1)
@@ -72,7 +72,7 @@ impl Format {
         }
     }
 
-    /// What stands for any name, as the source of who has not chosen one: no endpoint can be called so.
+    /// The placeholder for any name: the source address of a program that has chosen none. No endpoint has this name.
     pub fn any(self) -> Vec<u8> {
         match self {
             Format::Bytes => vec![0; LEN],
@@ -80,7 +80,7 @@ impl Format {
         }
     }
 
-    /// The name of `len` bytes at `place`, as it stands in fi_info; `None` for null, and for any name.
+    /// The name in the `len` bytes at `place`, as in fi_info. `None` for null, and for the placeholder for any name.
     ///
     /// # Safety
     /// `place` is null or has `len` bytes.
@@ -90,14 +90,14 @@ impl Format {
         }
         let any = self.any();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: not null, so `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), len) };
         if bytes == any {
             return None;
         }
         Some(match self {
             Format::Bytes => Called::from_bytes(bytes),
-            // Programs count the zero, or do not.
+            // The length may include the zero or not.
             Format::Text => {
                 let end = bytes.iter().position(|byte| *byte == 0);
                 let text = std::str::from_utf8(&bytes[..end.unwrap_or(len)]);
@@ -107,34 +107,34 @@ impl Format {
     }
 }
 
-/// A text of the program's; `None` for null. Errors: [`Errno::INVAL`] for what is none.
+/// A text of the program. `None` for null. Errors: [`Errno::INVAL`] if it is not UTF-8, or too long.
 ///
 /// # Safety
-/// Null, or a string of C.
+/// The pointer is null or a C string.
 unsafe fn text<'a>(place: *const c_char) -> Result<Option<&'a str>> {
     if place.is_null() {
         return Ok(None);
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: not null, so a C string.
     let text = unsafe { CStr::from_ptr(place) }.to_str();
     let text = text.ok().filter(|text| text.len() <= LONGEST);
     text.map(Some).ok_or(Errno::INVAL)
 }
 
-/// The endpoint that is `service` on the machine `node`; `None` if no endpoint is meant by them. `node` may also be the text of a name. Errors:
-/// [`Errno::NODATA`] for services that cannot be named, and on other machines for all but numbers of ports: nobody listens there for the program
-/// itself (FI_SOURCE), and where all processes are on one host there are none.
+/// The endpoint of `service` on the machine `node`. `node` alone may also be the text of a name. `None`: they name no endpoint. Errors:
+/// [`Errno::NODATA`] for an unknown `node` or an invalid `service`. On another machine, only port numbers are services, and there are none if all
+/// processes are on one host. FI_SOURCE refuses another machine, since the program cannot listen there.
 ///
 /// # Safety
-/// Null, or strings of C.
+/// The pointers are null or C strings.
 pub(super) unsafe fn resolve(
     node: *const c_char,
     service: *const c_char,
     flags: u64,
 ) -> Result<Option<Called>> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: null, or C strings.
     let (node, service) = unsafe {
         (
             text(node).map_err(|_| Errno::NODATA)?,
@@ -154,19 +154,19 @@ pub(super) unsafe fn resolve(
             return Ok(Some(Called::Server(server)));
         }
     }
-    // As with ports, 0 is any: whoever listens there needs no name that others agree on.
+    // Service 0 of a source means any service, as port 0 means any port: the endpoint needs no name that peers know in advance.
     let is_any = |service: &str| service.is_empty() || flags & FI_SOURCE != 0 && service == "0";
     let service = service.filter(|service| !is_any(service));
     let service = service.map(|service| Service::new(service).map(Called::Service));
     service.transpose().map_err(|_| Errno::NODATA)
 }
 
-/// The names that follow a first one in a symmetric insertion (fi_av(3)): numeric addresses of nodes, or a text with a number at its end.
+/// The names of a symmetric insertion (fi_av(3)), from the first one: numeric addresses of nodes, or texts with a number at their end.
 pub(super) enum Series {
-    /// Null: the only name.
+    /// Null is the only name.
     None,
     Address(IpAddr),
-    /// Digits keep their number of places, so that node09 is followed by node10.
+    /// `number`: value, and number of digits. The digits keep their number: node10 follows node09.
     Text {
         text: String,
         number: Option<(u64, usize)>,
@@ -174,13 +174,13 @@ pub(super) enum Series {
 }
 
 impl Series {
-    /// The series that begins with a name. Errors: [`Errno::INVAL`].
+    /// The series that begins with a name. Errors: [`Errno::INVAL`] if it is not UTF-8, or too long.
     ///
     /// # Safety
-    /// Null, or a string of C.
+    /// The pointer is null or a C string.
     pub unsafe fn of(first: *const c_char) -> Result<Series> {
         // SAFETY:
-        // - the caller's contract.
+        // - contract of this call: null, or a C string.
         let Some(first) = (unsafe { text(first) })? else {
             return Ok(Series::None);
         };
@@ -195,7 +195,7 @@ impl Series {
         })
     }
 
-    /// Whether it has so many names.
+    /// Whether the series has `count` names.
     pub fn has(&self, count: usize) -> bool {
         count <= 1
             || count as u64 <= u64::from(u32::MAX)
@@ -212,7 +212,7 @@ impl Series {
                 }
     }
 
-    /// The name number `nth` from 0 on, which it [has](Series::has).
+    /// Name `nth` from 0. The series must [have](Series::has) it.
     pub fn nth(&self, nth: usize) -> Option<CString> {
         let text = match self {
             Series::None => return None,
@@ -234,7 +234,8 @@ impl Series {
     }
 }
 
-/// The address of another machine of that name or address; `None`: it is this one. Errors: [`Errno::NODATA`] for what is none.
+/// The address of `node`, if it is another machine. `None`: it is this machine. Errors: [`Errno::NODATA`] if `node` is unknown, or has only
+/// link-local addresses.
 fn elsewhere(node: &str, numeric: bool) -> Result<Option<IpAddr>> {
     let own = rustix::system::uname();
     if !numeric && (node == "localhost" || own.nodename().to_bytes() == node.as_bytes()) {
@@ -252,14 +253,14 @@ fn elsewhere(node: &str, numeric: bool) -> Result<Option<IpAddr>> {
     if all.iter().any(|address| is_own(*address)) {
         return Ok(None);
     }
-    // Those of one link need its name, too.
+    // A link-local address needs the name of an interface, too.
     let local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     let reachable = all.into_iter().find(|ip| !local(ip));
     reachable.map(Some).ok_or(Errno::NODATA)
 }
 
 fn is_own(address: IpAddr) -> bool {
-    // Only own addresses can be bound.
+    // A socket can be bound only to addresses of this machine.
     address.is_loopback()
         || address.is_unspecified()
         || !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()

@@ -19,7 +19,7 @@ use crate::sys::*;
 
 enum Source {
     Queue(Arc<CompletionQueue>),
-    /// With the values that it had when it was last polled.
+    /// With its values at the last poll.
     Counter(Arc<Counter>, (u64, u64)),
 }
 
@@ -30,7 +30,7 @@ struct Member {
 }
 
 impl Member {
-    /// Moves it on; whether there may be something new.
+    /// Progresses the member. Returns whether it may have something new.
     fn look(&mut self) -> bool {
         match &mut self.source {
             Source::Queue(queue) => queue.look_for_entries(),
@@ -39,7 +39,7 @@ impl Member {
     }
 }
 
-/// Whether a counter's values are others than those that were seen, which they then are.
+/// Updates `seen` to the values of `counter`. Returns whether they have changed.
 pub(super) fn has_changed(counter: &Counter, seen: &mut (u64, u64)) -> bool {
     let values = (counter.read(), counter.read_errors());
     std::mem::replace(seen, values) != values
@@ -48,7 +48,7 @@ pub(super) fn has_changed(counter: &Counter, seen: &mut (u64, u64)) -> bool {
 struct PollSet {
     domain: Arc<Domain>,
     members: Mutex<Vec<Member>>,
-    /// Of polls, for notes of those that are in vain.
+    /// Schedules the notes about polls that find nothing.
     pace: Pace,
 }
 
@@ -71,7 +71,7 @@ pub(super) unsafe extern "C" fn open_poll(
     code(|| {
         given(poll)?;
         // SAFETY:
-        // - a domain of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
         if attr.is_some_and(|attr| attr.flags != 0) {
             return Err(Errno::INVAL);
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn open_poll(
             pace: Pace::default(),
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(poll, Object::create(raw, set)) }
     })
 }
@@ -94,7 +94,7 @@ pub(super) unsafe extern "C" fn open_poll(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a poll set, by the table that this function is in.
+        // - only poll sets have this table.
         if !unsafe { PollObject::at(fid) }?
             .inner
             .members
@@ -104,17 +104,17 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             return Err(Errno::BUSY);
         }
         // SAFETY:
-        // - the caller gives it up.
+        // - the caller gives the object up.
         unsafe { PollObject::destroy(fid) };
         Ok(())
     })
 }
 
 /// # Safety
-/// Null, or an object of this provider.
+/// `event` is null or an object of this provider.
 unsafe fn member(event: *mut fid) -> Result<Member> {
     // SAFETY:
-    // - the caller's word, of the kind that its class says.
+    // - contract of this call. The class gives the type of the object.
     unsafe {
         let raw = event.as_ref().ok_or(Errno::INVAL)?;
         let source = match raw.fclass {
@@ -137,7 +137,7 @@ unsafe fn member(event: *mut fid) -> Result<Member> {
 unsafe extern "C" fn poll_add(set: *mut fid_poll, event: *mut fid, flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - a poll set, by the table, and an object of this provider or null.
+        // - only poll sets have this table. libfabric's contract: `event` is an object of this provider, or null.
         let (set, member) = unsafe { (&PollObject::at(set)?.inner, member(event)?) };
         if flags != 0 {
             return Err(Errno::BADFLAGS);
@@ -161,7 +161,7 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, event: *mut fid, flags: u64) -
 unsafe extern "C" fn poll_del(set: *mut fid_poll, event: *mut fid, flags: u64) -> c_int {
     code(|| {
         // SAFETY:
-        // - a poll set, by the table.
+        // - only poll sets have this table.
         let set = unsafe { &PollObject::at(set)?.inner };
         if flags != 0 {
             return Err(Errno::BADFLAGS);
@@ -176,7 +176,7 @@ unsafe extern "C" fn poll_del(set: *mut fid_poll, event: *mut fid, flags: u64) -
 unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
     let found = number(|| {
         // SAFETY:
-        // - a poll set, by the table.
+        // - only poll sets have this table.
         let set = unsafe { &PollObject::at(set)?.inner };
         let most = usize::try_from(count).map_err(|_| Errno::INVAL)?;
         if most > 0 {
@@ -186,13 +186,13 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
         let mut members = set.members.lock();
         for at in 0..members.len() {
             if found == most {
-                // Those that had no turn come first the next time.
+                // The next poll begins with the members that this poll has not reached.
                 members.rotate_left(at);
                 break;
             }
             if members[at].look() {
                 // SAFETY:
-                // - room for `count` contexts, by the interface, of which so many are used.
+                // - libfabric's contract: `contexts` has room for `count` contexts, and `found` is less.
                 unsafe {
                     let context = members[at].context as *mut c_void;
                     contexts.add(found).write(context);

@@ -8,14 +8,14 @@ use super::info::getinfo;
 use super::{library, told};
 use crate::sys::{fi_context, fi_provider, version};
 
-/// The version of the interface that the tables are made for. libfabric takes no provider that knows less than itself; ours leave out
-/// what they do not know, so that later versions can use them as well.
+/// Version of the interface that the provider reports. fi_getinfo(3) skips a provider with an older version than the program requests, so this one is
+/// high. Later versions of libfabric see in the size of each table which functions it lacks.
 const INTERFACE: u32 = version(2, 255);
 
 unsafe extern "C" fn cleanup() {}
 
-/// What libfabric calls when it has loaded the library. Null where libfabric's functions cannot be found: a static program has loaded this, whose
-/// libfabric would take it for a newer copy of the provider that the program has built in.
+/// The entry point, which libfabric calls after it has loaded the library. Null if libfabric's functions are not found. Then a static program has
+/// loaded the library, and its libfabric would take it for a newer copy of the built-in provider.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     if !library::is_there() {
@@ -26,7 +26,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     if !known.is_null() {
         return known;
     }
-    // libfabric writes into it, and keeps it for as long as the process lives.
+    // libfabric writes to the structure, and keeps it until the process exits.
     let fresh = Box::into_raw(Box::new(fi_provider {
         version: version(0, 1),
         fi_version: INTERFACE,
@@ -47,13 +47,13 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
     match place {
         Ok(_) => {
             // SAFETY:
-            // - it stays.
+            // - `fresh` is never freed.
             unsafe { told::begin(fresh) };
             fresh
         }
         Err(first) => {
             // SAFETY:
-            // - made above, and shown to nobody.
+            // - made above; no other reference exists.
             drop(unsafe { Box::from_raw(fresh) });
             first
         }

@@ -16,15 +16,15 @@ use crate::sys::*;
 
 pub(super) struct QueuePart {
     pub queue: Arc<CompletionQueue>,
-    /// Bytes of an entry: a prefix of `fi_cq_tagged_entry`.
+    /// Bytes of an entry, which is a prefix of `fi_cq_tagged_entry`.
     entry: usize,
     /// The wait's condition is a number of entries.
     threshold: bool,
     wait: c_int,
     format: Format,
-    /// fi_cq_err_entry has a member for the size of a buffer of the program.
+    /// The program's fi_cq_err_entry has the member `err_data_size`, the size of the program's buffer.
     sizes_error_data: bool,
-    /// Data of the last error, for programs without such a buffer.
+    /// Data of the last error, for programs without a buffer.
     error_data: Mutex<Vec<u8>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) unsafe extern "C" fn open_queue(
     code(|| {
         given(queue)?;
         // SAFETY:
-        // - a domain of ours and attributes, by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (DomainObject::at(domain)?, attr.as_ref()) };
         let attr = attr.ok_or(Errno::INVAL)?;
         // The shorter formats are prefixes of the longest.
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn open_queue(
         };
         let set = match wait {
             // SAFETY:
-            // - a wait set of ours, or null, by the interface.
+            // - libfabric's contract: a wait set of this provider, or null.
             Wait::Set => Some(unsafe { super::wait::set(attr.wait_set, &domain.inner.fabric) }?),
             _ => None,
         };
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn open_queue(
             set.add_queue(&part.queue);
         }
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(queue, Object::create(raw, part)) }
     })
 }
@@ -115,7 +115,7 @@ pub(super) unsafe extern "C" fn open_queue(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a completion queue, by the table that this function is in.
+        // - only completion queues have this table.
         let object = unsafe { QueueObject::at(fid) }?;
         if !object.inner.queue.attached.is_empty() {
             return Err(Errno::BUSY);
@@ -128,7 +128,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             }
             queue.waiters.end(|| domain.engine().ring());
             // SAFETY:
-            // - nobody has it any more but the caller, who gives it up.
+            // - `is_free`: no other reference exists, and the caller gives the object up.
             unsafe { QueueObject::destroy(fid) };
             Ok(())
         })
@@ -138,7 +138,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     code(|| {
         // SAFETY:
-        // - a completion queue, by the table; what the argument leads to is for the command.
+        // - only completion queues have this table. libfabric's contract: the argument fits the command.
         unsafe {
             let part = &QueueObject::at(fid)?.inner;
             match command {
@@ -153,7 +153,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     })
 }
 
-/// Writes entries one after the other, and their sources.
+/// Writes entries and their sources to the program's buffers.
 struct Sink {
     at: *mut u8,
     len: usize,
@@ -162,14 +162,14 @@ struct Sink {
 
 impl Sink {
     /// # Safety
-    /// There is room for one more entry, and one more source unless that is null.
+    /// The buffers have room for one more entry, and for one more source unless `sources` is null.
     #[inline(always)]
     unsafe fn take(&mut self, entry: &Entry) {
         let words = std::ptr::from_ref(entry).cast::<u64>();
         // SAFETY:
-        // - the caller's word; what is asked for is a prefix of the entry.
+        // - contract of this call: the buffers have room. The `len` bytes are a prefix of the entry.
         unsafe {
-            // Word by word, as it was written a moment ago: wider loads would wait until that has reached the cache.
+            // Word by word, as the entry was written shortly before: wider loads would wait until the stores have reached the cache.
             let copy = |nth: usize| {
                 let word = words.add(nth).read_volatile();
                 self.at.cast::<u64>().add(nth).write_unaligned(word);
@@ -194,7 +194,7 @@ impl Sink {
 }
 
 /// # Safety
-/// The arguments of fi_cq_readfrom(3).
+/// The arguments are valid as in fi_cq_readfrom(3).
 #[inline(always)]
 unsafe fn read_some(
     queue: *mut fid_cq,
@@ -203,7 +203,7 @@ unsafe fn read_some(
     sources: *mut u64,
 ) -> Result<usize> {
     // SAFETY:
-    // - a completion queue, by the table, and the caller's buffers for `count` entries.
+    // - only completion queues have this table. Contract of this call: buffers for `count` entries.
     unsafe {
         let part = &QueueObject::at(queue)?.inner;
         if count > 0 {
@@ -220,7 +220,7 @@ unsafe fn read_some(
 
 unsafe extern "C" fn read(queue: *mut fid_cq, buffer: *mut c_void, count: usize) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     number(|| unsafe { read_some(queue, buffer, count, std::ptr::null_mut()) })
 }
 
@@ -231,12 +231,12 @@ unsafe extern "C" fn readfrom(
     sources: *mut u64,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     number(|| unsafe { read_some(queue, buffer, count, sources) })
 }
 
 /// # Safety
-/// The arguments of fi_cq_sreadfrom(3).
+/// The arguments are valid as in fi_cq_sreadfrom(3).
 unsafe fn wait_for_some(
     queue: *mut fid_cq,
     buffer: *mut c_void,
@@ -246,7 +246,7 @@ unsafe fn wait_for_some(
     timeout: c_int,
 ) -> Result<usize> {
     // SAFETY:
-    // - a completion queue, by the table, and the caller's buffers for `count` entries; the condition is the number itself.
+    // - only completion queues have this table. Contract of this call: buffers for `count` entries. The condition is a number, not a pointer.
     unsafe {
         let part = &QueueObject::at(queue)?.inner;
         if count > 0 {
@@ -272,7 +272,7 @@ unsafe extern "C" fn sread(
 ) -> isize {
     let sources = std::ptr::null_mut();
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
 }
 
@@ -285,7 +285,7 @@ unsafe extern "C" fn sreadfrom(
     timeout: c_int,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments.
+    // - libfabric's contract: the arguments are valid.
     number(|| unsafe { wait_for_some(queue, buffer, count, sources, condition, timeout) })
 }
 
@@ -297,7 +297,7 @@ unsafe extern "C" fn readerr(
     number(|| {
         given(entry)?;
         // SAFETY:
-        // - a completion queue, by the table, and a place for an entry, by the interface.
+        // - only completion queues have this table. libfabric's contract: `entry` is valid for reads and writes.
         unsafe {
             let part = &QueueObject::at(queue)?.inner;
             let failure = part.queue.read_failure()?;
@@ -317,15 +317,15 @@ unsafe extern "C" fn readerr(
 }
 
 impl QueuePart {
-    /// Gives the name of the sender where the program wants it: in its own buffer, or in one of the queue until the next failure is read.
+    /// Returns the sender's name in the program's buffer. Without one, a buffer of the queue holds the name until another name is returned.
     ///
     /// # Safety
-    /// An entry as fi_cq(3) has it, without the last member in releases before 1.5.
+    /// `entry` is valid as in fi_cq(3). Before version 1.5 it lacks the last member.
     unsafe fn give_error_data(&self, failure: &Failure, entry: *mut fi_cq_err_entry) {
         let name = (failure.sender).map(|name| self.format.write(&Called::Name(name)));
         let name = name.unwrap_or_default();
         // SAFETY:
-        // - the caller's contract: the last member is there, and says how long the program's buffer is.
+        // - contract of this call. With `sizes_error_data`, the last member exists and gives the length of the program's buffer.
         unsafe {
             let room = if self.sizes_error_data {
                 (*entry).err_data_size
@@ -351,7 +351,7 @@ impl QueuePart {
 unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
     code(|| {
         // SAFETY:
-        // - a completion queue, by the table.
+        // - only completion queues have this table.
         unsafe { QueueObject::at(queue) }?.inner.queue.interrupt();
         Ok(())
     })
@@ -365,11 +365,11 @@ unsafe extern "C" fn strerror(
     len: usize,
 ) -> *const c_char {
     // SAFETY:
-    // - the caller's buffer with its length.
+    // - libfabric's contract: a buffer of `len` bytes, or null.
     unsafe { text(errno, buffer, len) }
 }
 
-/// What an error number means; also in the buffer, if there is one.
+/// The text of an error number. A copy goes to the buffer unless it is null.
 ///
 /// # Safety
 /// `buffer` is null or has `len` bytes.
@@ -378,7 +378,7 @@ pub(super) unsafe fn text(errno: c_int, buffer: *mut c_char, len: usize) -> *con
     if !buffer.is_null() && len > 0 {
         let fits = text.count_bytes().min(len - 1);
         // SAFETY:
-        // - the caller's word; room for the end as well.
+        // - contract of this call: `len` bytes. The copy leaves room for its zero.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr(), buffer, fits);
             buffer.add(fits).write(0);

@@ -1,10 +1,10 @@
-//! What `UNIPGAS_CHECK=1` tells of calls that the provider refuses. The functions are behind tables, so a call is known by the function here that is run for it.
+//! Explains refused calls if `UNIPGAS_CHECK=1`. Programs call through tables, so the name of the Rust function identifies the call.
 
 use unipgas_core::refused::{self, Prototype, Reason};
 
 use crate::status::Errno;
 
-/// Files of functions, and what calls of them begin with in C.
+/// Source files, and the prefix of their calls in C.
 const FAMILIES: [(&str, &str); 14] = [
     ("queue", "fi_cq_"),
     ("counter", "fi_cntr_"),
@@ -22,7 +22,7 @@ const FAMILIES: [(&str, &str); 14] = [
     ("trigger", "fi_"),
 ];
 
-/// Functions that have other names in C, or that run several calls.
+/// Functions with other names in C, or that implement several calls.
 const OTHERS: [(&str, &str); 33] = [
     ("queue::open_queue", "fi_cq_open"),
     ("queue::close", "fi_close of a completion queue"),
@@ -65,7 +65,7 @@ const OTHERS: [(&str, &str); 33] = [
     ("message::post", "fi_send, fi_tsend or fi_inject"),
 ];
 
-/// What a function of C returns that has failed. `run` is the name of what has been run for it.
+/// The return value of a failed call. `run`: type name of the closure that has failed.
 #[cold]
 #[inline(never)]
 pub(super) fn told(run: &str, errno: Errno) -> isize {
@@ -110,7 +110,7 @@ fn name(run: &str) -> String {
     }
 }
 
-/// What makes the call right; none for what is to be tried again, or read, and for hints: libfabric asks each provider.
+/// The remedy for an error. `None` for an error that the program retries or reads, and for refused hints: libfabric asks each provider.
 fn remedy(errno: Errno) -> Option<&'static str> {
     Some(match errno {
         Errno::AGAIN

@@ -30,7 +30,7 @@ macro_rules! table {
 
 pub(super) static OPS: fi_ops_rma = table!(false);
 
-/// Of endpoints whose calls wait for counters.
+/// Table of endpoints with FI_TRIGGER in their default flags: plain calls can wait for a counter.
 pub(super) static TRIGGERING: fi_ops_rma = table!(true);
 
 const _: () = assert!(
@@ -40,7 +40,7 @@ const _: () = assert!(
         && size_of::<RemotePart>() == size_of::<fi_rma_ioc>()
 );
 
-/// Vectors of C as they are: `struct iovec`, `struct fi_ioc`.
+/// An array of `struct iovec` or `struct fi_ioc` as parts.
 ///
 /// # Safety
 /// As for [`list`].
@@ -48,14 +48,14 @@ const _: () = assert!(
 pub(super) unsafe fn parts<'a, T>(first: *const T, count: usize) -> Result<&'a [Part]> {
     const { assert!(size_of::<T>() == size_of::<Part>()) };
     // SAFETY:
-    // - the caller's word; the structures are a pointer and a length alike.
+    // - contract of this call. Each of the structures is a pointer and a length.
     unsafe { list(first.cast::<Part>(), count, IOV_LIMIT) }
 }
 
-/// Remote parts of C, of bytes or elements.
+/// An array of `struct fi_rma_iov` or `struct fi_rma_ioc` as remote parts.
 ///
 /// # Safety
-/// As for `list`.
+/// As for [`list`].
 #[inline(always)]
 pub(super) unsafe fn remote_parts<'a, T>(
     first: *const T,
@@ -63,15 +63,15 @@ pub(super) unsafe fn remote_parts<'a, T>(
 ) -> Result<&'a [RemotePart]> {
     const { assert!(size_of::<T>() == size_of::<RemotePart>()) };
     // SAFETY:
-    // - the caller's word; the layouts are the same.
+    // - contract of this call. The layouts are the same.
     unsafe { list(first.cast::<RemotePart>(), count, IOV_LIMIT) }
 }
 
-/// No comparands, and no results.
+/// Empty lists of comparands and results.
 pub(super) const NO_COMPARE: (*const fi_ioc, usize) = (std::ptr::null(), 0);
 pub(super) const NO_RESULT: (*mut fi_ioc, usize) = (std::ptr::null_mut(), 0);
 
-/// One part; none of its bytes if it is empty, so that its address does not matter.
+/// One part. Its address does not matter if it is empty.
 #[inline(always)]
 pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
     [Part {
@@ -80,10 +80,10 @@ pub(super) fn one(base: *const c_void, len: usize) -> [Part; 1] {
     }]
 }
 
-/// Posts a transfer; if it may be one that `TRIGGERS`, now or when its counter has come far enough.
+/// Posts a transfer. With `TRIGGERS`, FI_TRIGGER defers it until its counter reaches the threshold.
 ///
 /// # Safety
-/// The arguments of fi_rma(3).
+/// The arguments are valid as in fi_rma(3).
 #[inline(always)]
 unsafe fn post<const TRIGGERS: bool>(
     part: &EndpointPart,
@@ -94,7 +94,7 @@ unsafe fn post<const TRIGGERS: bool>(
     posting: &Posting,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's word; likewise below.
+    // - contract of this call: the arguments are valid; likewise below.
     unsafe {
         match part
             .endpoint
@@ -113,10 +113,10 @@ unsafe fn post<const TRIGGERS: bool>(
     }
 }
 
-/// A transfer to or from one place of the peer.
+/// Posts a transfer of one range of the peer's memory.
 ///
 /// # Safety
-/// The arguments of fi_rma(3).
+/// The arguments are valid as in fi_rma(3).
 #[inline(always)]
 unsafe fn plain<const TRIGGERS: bool>(
     endpoint: *mut fid_ep,
@@ -134,7 +134,7 @@ unsafe fn plain<const TRIGGERS: bool>(
 }
 
 /// # Safety
-/// The arguments of fi_readmsg(3).
+/// The arguments are valid as in fi_readmsg(3) or fi_writemsg(3).
 unsafe fn message(
     endpoint: *mut fid_ep,
     direction: Direction,
@@ -167,7 +167,7 @@ unsafe extern "C" fn read<const TRIGGERS: bool>(
     context: *mut c_void,
 ) -> isize {
     // SAFETY:
-    // - our caller's arguments; likewise below.
+    // - libfabric's contract: the arguments are valid; likewise below.
     posted(|| unsafe {
         let posting = part(endpoint)?.plain(context);
         plain::<TRIGGERS>(

@@ -17,7 +17,7 @@ pub(super) type TransmitsObject = Object<fid_stx, Arc<SharedTransmits>>;
 
 pub(super) struct ReceivesPart {
     pub shared: Arc<SharedReceives>,
-    /// Flags of calls that have none of their own.
+    /// Default flags, for calls without a flags argument.
     flags: u64,
 }
 
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn open_transmits(
     code(|| {
         given(context)?;
         // SAFETY:
-        // - a domain of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (&DomainObject::at(domain)?.inner.domain, attr.as_ref()) };
         if attr.is_some_and(|attr| attr.op_flags & !TRANSMIT_FLAGS != 0) {
             return Err(Errno::INVAL);
@@ -84,7 +84,7 @@ pub(super) unsafe extern "C" fn open_transmits(
             ops: &TRANSMITS_OPS,
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(context, Object::create(raw, SharedTransmits::new(domain))) }
     })
 }
@@ -98,7 +98,7 @@ pub(super) unsafe extern "C" fn open_receives(
     code(|| {
         given(context)?;
         // SAFETY:
-        // - a domain of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a domain of this provider, and attributes or null.
         let (domain, attr) = unsafe { (&DomainObject::at(domain)?.inner.domain, attr.as_ref()) };
         let (caps, flags) = attr.map_or((0, 0), |attr| (attr.caps, attr.op_flags));
         if flags & !RECEIVE_OP_FLAGS != 0 {
@@ -123,7 +123,7 @@ pub(super) unsafe extern "C" fn open_receives(
             flags,
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(context, Object::create(raw, part)) }
     })
 }
@@ -131,12 +131,12 @@ pub(super) unsafe extern "C" fn open_receives(
 unsafe extern "C" fn close_transmits(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - such a context, by the table that this function is in.
+        // - only shared transmit contexts have this table.
         if !is_free(&unsafe { TransmitsObject::at(fid) }?.inner) {
             return Err(Errno::BUSY);
         }
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - `is_free`: no other reference exists, and the caller gives the object up.
         unsafe { TransmitsObject::destroy(fid) };
         Ok(())
     })
@@ -145,7 +145,7 @@ unsafe extern "C" fn close_transmits(fid: *mut fid) -> c_int {
 unsafe extern "C" fn close_receives(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - such a context, by the table that this function is in.
+        // - only shared receive contexts have this table.
         let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
         let domain = shared.domain().clone();
         domain.watcher().apart(|| {
@@ -153,14 +153,14 @@ unsafe extern "C" fn close_receives(fid: *mut fid) -> c_int {
                 return Err(Errno::BUSY);
             }
             // SAFETY:
-            // - nobody has it any more but the caller, who gives it up.
+            // - `is_free`: no other reference exists, and the caller gives the object up.
             unsafe { ReceivesObject::destroy(fid) };
             Ok(())
         })
     })
 }
 
-/// Nothing is enabled here: endpoints that have it are.
+/// FI_ENABLE has no effect: the program enables the endpoints that share the context.
 unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) -> c_int {
     match command {
         FI_ENABLE => 0,
@@ -171,7 +171,7 @@ unsafe extern "C" fn control(_fid: *mut fid, command: c_int, _arg: *mut c_void) 
 unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> isize {
     posted(|| {
         // SAFETY:
-        // - such a context, by the table that this function is in; likewise below.
+        // - only shared receive contexts have this table; likewise below.
         let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
         shared.cancel(context.addr())
     })
@@ -185,7 +185,7 @@ unsafe extern "C" fn getopt(
     len: *mut usize,
 ) -> c_int {
     // SAFETY:
-    // - as above, and our caller's arguments.
+    // - as above. libfabric's contract: the arguments are valid.
     code(|| unsafe {
         let shared = &ReceivesObject::at(fid)?.inner.shared;
         option_of((level, name), shared.least_room(), value, len)
@@ -237,14 +237,14 @@ unsafe extern "C" fn none_left(_context: *mut fid_ep) -> isize {
 }
 
 unsafe extern "C" fn transmits_left(_context: *mut fid_ep) -> isize {
-    // Each endpoint has room of its own.
+    // The limit holds for each endpoint separately.
     DEPTH as isize
 }
 
 unsafe extern "C" fn receives_left(context: *mut fid_ep) -> isize {
     number(|| {
         // SAFETY:
-        // - a shared receive context, by the table.
+        // - only shared receive contexts have this table.
         let context = unsafe { ReceivesObject::at(context) }?;
         Ok(context.inner.shared.room())
     })
@@ -253,7 +253,7 @@ unsafe extern "C" fn receives_left(context: *mut fid_ep) -> isize {
 impl Receiver for ReceivesPart {
     unsafe fn at<'a>(object: *mut fid_ep) -> Result<&'a Self> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Receiver::at`.
         Ok(&unsafe { ReceivesObject::at(object) }?.inner)
     }
 
@@ -267,7 +267,7 @@ impl Receiver for ReceivesPart {
 
     unsafe fn receive(&self, tag: Tag, local: &[Part], from: u64, posting: &Posting) -> Result<()> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of `Receiver::receive`.
         unsafe { self.shared.receive(tag, local, from, posting) }
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines by libfabric's FI_LOG_LEVEL, and parameters that `fi_info -e` lists.
+//! Log lines through libfabric (FI_LOG_LEVEL), and the parameters that `fi_info -e` lists.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::{self, Display, Formatter};
@@ -35,7 +35,7 @@ const MR: c_int = 8;
 /// enum fi_param_type.
 const STRING: c_int = 0;
 
-/// FI_UNIPGAS_BACKEND is another name of UNIPGAS_BACKEND, and so on.
+/// FI_UNIPGAS_BACKEND gives the value if UNIPGAS_BACKEND is unset, and so on.
 const PARAMETERS: [(&CStr, &str); 8] = [
     (c"backend", "UNIPGAS_BACKEND"),
     (c"networks", "UNIPGAS_NETWORKS"),
@@ -47,7 +47,7 @@ const PARAMETERS: [(&CStr, &str); 8] = [
     (c"verbs_timeout", "UNIPGAS_VERBS_TIMEOUT"),
 ];
 
-/// The provider, as libfabric has it, and libfabric's functions for it.
+/// The provider's structure, and libfabric's functions for its log lines.
 struct Told {
     provider: *mut fi_provider,
     enabled: LogEnabled,
@@ -55,7 +55,7 @@ struct Told {
 }
 
 // SAFETY:
-// - libfabric's functions may be called by any thread; the provider stays for as long as the process.
+// - any thread may call libfabric's functions. The provider's structure is never freed.
 unsafe impl Send for Told {}
 // SAFETY:
 // - as above.
@@ -63,10 +63,10 @@ unsafe impl Sync for Told {}
 
 static TOLD: OnceLock<Told> = OnceLock::new();
 
-/// Tells libfabric the provider's parameters, takes their values, and has the provider's events written by libfabric.
+/// Defines the provider's parameters in libfabric, reads their values, and sends log lines to libfabric.
 ///
 /// # Safety
-/// `provider` is valid for good.
+/// `provider` is valid until the process exits.
 pub(super) unsafe fn begin(provider: *mut fi_provider) {
     if let (Ok(define), Ok(get)) = (find(c"fi_param_define"), find(c"fi_param_get")) {
         // SAFETY:
@@ -79,7 +79,7 @@ pub(super) unsafe fn begin(provider: *mut fi_provider) {
         };
         for (name, variable) in PARAMETERS {
             // SAFETY:
-            // - the provider is the caller's word, the rest are C strings.
+            // - contract of this call: `provider` is valid. `find` has returned libfabric's functions.
             unsafe { parameter(provider, (define, get), name, variable) };
         }
     }
@@ -113,14 +113,14 @@ unsafe fn parameter(
         .iter()
         .find(|one| one.name == variable)
         .map_or("", |one| one.meaning);
-    // A text that is formatted.
+    // libfabric takes the help as a format.
     let Ok(help) = CString::new(format!("{meaning}; also {variable}").replace('%', "%%")) else {
         return;
     };
     let mut value: *mut c_char = std::ptr::null_mut();
     // SAFETY:
-    // - C strings; the format has no arguments.
-    // - the value of a parameter of text is a pointer, to a string that libfabric keeps.
+    // - C strings. The format has no arguments.
+    // - the value of a text parameter is a pointer to a string that libfabric keeps.
     let text = unsafe {
         define(provider, name.as_ptr(), STRING, help.as_ptr());
         match get(provider, name.as_ptr(), (&raw mut value).cast()) {
@@ -131,7 +131,7 @@ unsafe fn parameter(
     variables::set_otherwise(variable, &text.to_string_lossy());
 }
 
-/// enum fi_type of the values that hints have.
+/// enum fi_type of values in hints.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     EpType = 1,
@@ -140,7 +140,7 @@ pub(super) enum Kind {
     MsgOrder = 13,
 }
 
-/// A value in libfabric's words, or as a number where libfabric is not present.
+/// A value as libfabric's text, or as a number if libfabric is not present.
 pub(super) struct Shown(pub Kind, pub u64);
 
 impl Display for Shown {
@@ -150,7 +150,7 @@ impl Display for Shown {
             let kind = self.0 as c_int;
             // SAFETY:
             // - the function of this name has this type, and ends its text within the length.
-            // - enumerations and sets of bits are read from the first bytes of a little-endian word.
+            // - the function reads enumerations and bit sets from the first bytes of a little-endian word.
             unsafe {
                 transmute::<*mut c_void, ToStr>(tostr)(
                     text.as_mut_ptr().cast(),
@@ -167,7 +167,7 @@ impl Display for Shown {
     }
 }
 
-/// Logs a hint that the provider cannot meet, at level debug, in the form of libfabric's own providers. Always `None`.
+/// Logs a hint that the provider cannot meet, at level debug, as libfabric's own providers do. Returns `None`.
 pub(super) fn unmet<T>(hint: &str, supported: impl Display, requested: impl Display) -> Option<T> {
     if level() == Some(Level::DEBUG) {
         for line in [
@@ -184,7 +184,7 @@ pub(super) fn unmet<T>(hint: &str, supported: impl Display, requested: impl Disp
 fn level() -> Option<Level> {
     let told = TOLD.get()?;
     // SAFETY:
-    // - the provider stays.
+    // - the provider's structure is never freed.
     let wanted = |level: c_int| unsafe { (told.enabled)(told.provider, level, CORE) } != 0;
     LEVELS
         .into_iter()
@@ -205,7 +205,7 @@ fn write(level: Level, target: &str, line: &str) {
         _ => CORE,
     };
     // SAFETY:
-    // - the provider stays; C strings; the format takes one.
+    // - the provider's structure is never freed. The texts are C strings, and the format takes one.
     unsafe {
         (told.log)(
             told.provider,

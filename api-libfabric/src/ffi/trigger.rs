@@ -17,7 +17,7 @@ use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::trigger::{Action, Kind, Request, Work};
 
-/// What describes the memory of an operation.
+/// The memory of an operation.
 #[derive(Default)]
 pub(super) struct Lists<'a> {
     pub local: &'a [Part],
@@ -26,7 +26,7 @@ pub(super) struct Lists<'a> {
     pub remote: &'a [RemotePart],
 }
 
-/// Errors: [`Errno::NOSYS`] for what cannot wait.
+/// Copies the arguments of a deferred operation. Errors: [`Errno::NOSYS`] if it cannot be deferred, [`Errno::OPBADSTATE`], [`Errno::INVAL`].
 fn request(
     part: &EndpointPart,
     kind: Kind,
@@ -37,7 +37,7 @@ fn request(
     if !part.endpoint.is_enabled() {
         return Err(Errno::OPBADSTATE);
     }
-    // Nor can payloads wait that are to be injected.
+    // An injected payload is valid only during the call, so it cannot be deferred.
     let known = match kind {
         Kind::Receive(_) => FI_COMPLETION | FI_MORE,
         Kind::Send(_) => (TRANSMIT_FLAGS | FI_MATCH_COMPLETE) & !FI_INJECT,
@@ -81,10 +81,10 @@ fn request(
 }
 
 /// # Safety
-/// Null or a counter of ours.
+/// `counter` is null or a counter of this provider.
 unsafe fn counter(domain: &Arc<Domain>, counter: *mut fid_cntr) -> Result<Arc<Counter>> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: null, or a counter of this provider.
     let counter = unsafe { &CounterObject::at(counter)?.inner.counter };
     if !Arc::ptr_eq(counter.domain(), domain) {
         return Err(Errno::DOMAIN);
@@ -92,11 +92,11 @@ unsafe fn counter(domain: &Arc<Domain>, counter: *mut fid_cntr) -> Result<Arc<Co
     Ok(counter.clone())
 }
 
-/// A call whose flags were refused: with FI_TRIGGER its context says what it waits for. Errors: [`Errno::BADFLAGS`] without it, and for
-/// endpoints that were not to have it; [`Errno::NOSYS`] for what cannot wait.
+/// Defers a call with FI_TRIGGER, after the endpoint has refused the flags. The context gives the counter and the threshold. Errors:
+/// [`Errno::BADFLAGS`] without FI_TRIGGER, or if the endpoint lacks the capability; [`Errno::NOSYS`] if the call cannot be deferred.
 ///
 /// # Safety
-/// The context is null or a `struct fi_triggered_context` with a counter of ours; the memory is the operation's until it has ended.
+/// The context is null or a `struct fi_triggered_context` with a counter of this provider. The memory stays valid until the operation has ended.
 #[cold]
 pub(super) unsafe fn trigger(
     part: &EndpointPart,
@@ -108,7 +108,7 @@ pub(super) unsafe fn trigger(
     if posting.flags & part.endpoint.options().caps & FI_TRIGGER == 0 {
         return Err(Errno::BADFLAGS);
     }
-    // The payload of an inject call is its caller's again when it returns.
+    // The caller of an inject call may reuse the payload when the call returns.
     if posting.quiet {
         return Err(Errno::NOSYS);
     }
@@ -118,7 +118,7 @@ pub(super) unsafe fn trigger(
     };
     let domain = part.endpoint.domain();
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the context is null or valid.
     let (trigger, threshold) = unsafe {
         let context = (posting.context as *const fi_triggered_context).as_ref();
         let context = context.ok_or(Errno::INVAL)?;
@@ -142,11 +142,11 @@ pub(super) unsafe fn trigger(
 /// fi_control(3) of a domain.
 ///
 /// # Safety
-/// A domain of ours; what the argument leads to is for the command.
+/// The argument fits the command.
 pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_void) -> c_int {
     code(|| match command {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the argument of FI_QUEUE_WORK is null or a `struct fi_deferred_work`.
         FI_QUEUE_WORK => unsafe { queue(domain, arg.cast()) },
         FI_CANCEL_WORK => {
             given(arg)?;
@@ -158,7 +158,7 @@ pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_v
         }
         FI_FLUSH_WORK => {
             // SAFETY:
-            // - an object of ours, as the command's other argument is none.
+            // - contract of this call: FI_FLUSH_WORK takes null or an object of this provider.
             let waited_for = unsafe {
                 if (*arg.cast::<fid>()).fclass != FI_CLASS_CNTR {
                     return Err(Errno::INVAL);
@@ -173,10 +173,10 @@ pub(super) unsafe fn control(domain: &Arc<Domain>, command: c_int, arg: *mut c_v
 }
 
 /// # Safety
-/// Null or valid, with all that it leads to.
+/// `work` is null or valid, with all structures that it points to.
 unsafe fn queue(domain: &Arc<Domain>, work: *const fi_deferred_work) -> Result<()> {
     // SAFETY:
-    // - the caller's word; each structure is that of its kind of operation.
+    // - contract of this call: the structures are valid. `op_type` gives the type of `op`.
     unsafe {
         let work_given = work.as_ref().ok_or(Errno::INVAL)?;
         let (kind, op) = (work_given.op_type, work_given.op);
@@ -218,10 +218,10 @@ unsafe fn queue(domain: &Arc<Domain>, work: *const fi_deferred_work) -> Result<(
 }
 
 /// # Safety
-/// `op` leads to the structure of this kind of operation.
+/// `op` points to the structure of this kind of operation.
 unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `op` points to the structure of `kind`.
     unsafe {
         match kind {
             FI_OP_SEND | FI_OP_RECV => {
@@ -306,7 +306,7 @@ unsafe fn operation(kind: c_int, op: *const c_void) -> Result<Request> {
 }
 
 /// # Safety
-/// As for [`operation`].
+/// The structures and lists are valid, as for [`operation`].
 unsafe fn atomic(
     ep: *mut fid_ep,
     family: Family,
@@ -316,7 +316,7 @@ unsafe fn atomic(
     flags: u64,
 ) -> Result<Request> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the structures and lists are valid.
     unsafe {
         let part = part(ep)?;
         let lists = Lists {

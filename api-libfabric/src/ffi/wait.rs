@@ -1,6 +1,6 @@
-//! Wait sets (fi_poll(3)): one wait for several queues and counters.
+//! Wait sets (fi_poll(3)): one wait for several completion queues, counters and event queues.
 //!
-//! All waits of a process sleep at its engine's bell, so a set needs no object of its own to sleep at: it knows what belongs to it, and looks.
+//! All waits of a process sleep at the engine's bell, so a set has no wait object. A wait polls the members.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
@@ -19,10 +19,10 @@ use crate::status::{Errno, Result};
 use crate::sys::*;
 use crate::waiters::Waiters;
 
-/// What belongs to a set, until it is closed.
+/// A member of a set. Its close removes it.
 enum Member {
     Queue(Weak<CompletionQueue>),
-    /// With the values that it had when it was last looked at.
+    /// With its values at the last look.
     Counter(Weak<Counter>, (u64, u64)),
     Events(Weak<EventQueue>),
 }
@@ -36,7 +36,7 @@ impl Member {
         }
     }
 
-    /// Moves it on; whether it has something new.
+    /// Progresses the member. Returns whether it has something new.
     fn look(&mut self) -> bool {
         match self {
             Member::Queue(queue) => queue.upgrade().is_some_and(|it| it.look_for_entries()),
@@ -51,7 +51,7 @@ impl Member {
         }
     }
 
-    /// Looks whether peers still live.
+    /// Checks the liveness of the member's peers.
     fn look_at_peers(&self) {
         match self {
             Member::Queue(queue) => queue.upgrade().iter().for_each(|it| it.attached.look()),
@@ -87,7 +87,7 @@ pub(super) unsafe extern "C" fn open_wait(
     code(|| {
         given(set)?;
         // SAFETY:
-        // - a fabric of ours and attributes (or null), by the interface.
+        // - libfabric's contract: a fabric of this provider, and attributes or null.
         let (fabric, attr) = unsafe { (FabricObject::at(fabric)?, attr.as_ref()) };
         if attr.is_some_and(|attr| attr.flags != 0) {
             return Err(Errno::INVAL);
@@ -95,7 +95,7 @@ pub(super) unsafe extern "C" fn open_wait(
         let wait = attr.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
         match wait {
             FI_WAIT_UNSPEC | FI_WAIT_YIELD => {}
-            // To wait in a set for a set, or for nothing, makes no sense.
+            // A set needs a way to wait, and cannot be in another set.
             FI_WAIT_NONE | FI_WAIT_SET => return Err(Errno::INVAL),
             _ => return Err(Errno::NOSYS),
         }
@@ -110,18 +110,18 @@ pub(super) unsafe extern "C" fn open_wait(
             members: Mutex::default(),
         };
         // SAFETY:
-        // - not null, so a place for a pointer.
+        // - libfabric's contract: the place is not null, so it is valid for a write.
         unsafe { put(set, Object::create(raw, inner)) }
     })
 }
 
-/// The set that a new object is to belong to. Errors: [`Errno::INVAL`] for null, and for one of another fabric.
+/// The set that a new object joins. Errors: [`Errno::INVAL`] for null, and for a set of another fabric.
 ///
 /// # Safety
-/// Null, or a wait set of this provider.
+/// `set` is null or a wait set of this provider.
 pub(super) unsafe fn set<'a>(set: *mut c_void, fabric: &Arc<Fabric>) -> Result<&'a WaitSet> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: null, or a wait set of this provider.
     let set = &unsafe { WaitObject::at(set) }?.inner;
     match Arc::ptr_eq(&set.fabric, fabric) {
         true => Ok(set),
@@ -152,7 +152,7 @@ impl WaitSet {
 unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
     code(|| {
         // SAFETY:
-        // - a wait set, by the table that this function is in.
+        // - only wait sets have this table.
         let set = &unsafe { WaitObject::at(set) }?.inner;
         let _inside = set.waiters.enter();
         let mut check = || {
@@ -162,7 +162,7 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
         };
         let look = || {
             let mut members = set.members.lock();
-            // All of them: each look moves something on, and takes note of what it sees.
+            // Looks at all members: each look progresses its member and updates the values seen.
             let news = members
                 .iter_mut()
                 .filter_map(|member| member.look().then_some(()));
@@ -179,7 +179,7 @@ unsafe extern "C" fn wait(set: *mut fid_wait, timeout: c_int) -> c_int {
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     code(|| {
         // SAFETY:
-        // - a wait set, by the table; what the argument leads to is for the command.
+        // - only wait sets have this table. libfabric's contract: the argument fits the command.
         unsafe {
             let set = &WaitObject::at(fid)?.inner;
             match command {
@@ -194,7 +194,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
-        // - a wait set, by the table.
+        // - only wait sets have this table.
         let set = &unsafe { WaitObject::at(fid) }?.inner;
         if set.members.lock().iter().any(Member::is_there) {
             return Err(Errno::BUSY);
@@ -203,7 +203,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             set.waiters.end(|| engine.ring());
         }
         // SAFETY:
-        // - nobody has it any more but the caller, who gives it up.
+        // - the waits have ended, no member is left, and the caller gives the object up.
         unsafe { WaitObject::destroy(fid) };
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! What becomes of messages.
+//! The ends of messages: results of sends and receives, and numbers of peers.
 
 use unipgas_core::Engine;
 use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
@@ -19,7 +19,7 @@ pub(super) fn scatter(bytes: &[u8], parts: &[Part]) {
     for part in parts {
         let (now, later) = rest.split_at(part.len.min(rest.len()));
         // SAFETY:
-        // - valid for writes by the word of the receive's caller; the bytes are ours.
+        // - contract of `Endpoint::receive` or `Endpoint::atomic`: the parts are valid for writes. `bytes` belongs to the library.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.ptr, now.len()) };
         rest = later;
     }
@@ -37,7 +37,7 @@ impl Messages {
                 (After::Report(report), Err(error)) => {
                     let _ = reports.fail(report, errno(error));
                 }
-                // Whoever has gone needs no answer.
+                // A peer that has gone needs no answer.
                 (After::Receive(report, entry, failure), _) => {
                     let sender = || self.acquaintances.name_of(sent.to).ok();
                     reports.operated(report, *entry, *failure, sender);
@@ -49,7 +49,7 @@ impl Messages {
         });
     }
 
-    /// The end of a receive that nobody waits for: of one that was discarded, or claimed and not asked for yet.
+    /// Ends a receive that discards its message. A claimed message stays until a receive requests it.
     #[cold]
     fn discard(&mut self, engine: &Engine, ticket: ReceiveTicket) {
         let Some(at) = self.discarded.iter().position(|known| *known == ticket) else {
@@ -87,7 +87,7 @@ impl State {
         Ok(number.map_err(Errno::from))
     }
 
-    /// The number of the endpoint at `from`, which need not be reachable. Errors: [`Errno::INVAL`] for an address that is not there.
+    /// The number of the endpoint at `from`, reachable or not. Errors: [`Errno::INVAL`] for an address that is not in use.
     #[inline]
     pub(super) fn number_of_sender(
         &mut self,
@@ -122,7 +122,7 @@ impl State {
     ) -> Result<std::result::Result<u32, unipgas_core::Error>> {
         let messages = self.messages.as_ref().ok_or(Errno::OPNOTSUPP)?;
         let mut number = messages.number(name);
-        // Some are left for peers that come while nobody looks here.
+        // Some lanes stay free for peers that arrive while this process does not poll.
         if number.is_err() || messages.is_crowded() {
             self.make_room(reports);
         }
@@ -132,7 +132,7 @@ impl State {
         Ok(number)
     }
 
-    /// Peers that have gone leave their numbers to others, when what they have sent has been received.
+    /// Frees the numbers of peers that have gone, once their messages have been received.
     #[cold]
     pub fn take_numbers_back(&mut self, reports: &Reports) {
         let Some(messages) = &mut self.messages else {
@@ -145,7 +145,7 @@ impl State {
         for number in &gone {
             messages.mailbox.bury(*number);
         }
-        // What is told of them may need their names.
+        // The reports may need the names of these peers.
         self.report_messages(reports);
         for number in gone {
             let Some(messages) = &mut self.messages else {
@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Whether a message to the endpoint at `to`, or an atomic operation on its tagged buffers, has not ended.
+    /// Whether a message to the endpoint at `to`, or an atomic operation on its tagged buffers, is in progress.
     pub fn is_message_under_way_to(&self, to: u64) -> bool {
         let Some(messages) = &self.messages else {
             return false;
@@ -209,7 +209,7 @@ impl State {
         }
     }
 
-    /// Makes room for peers that come, if there is little: by lanes of peers that have left, then by new lanes.
+    /// Makes room for new peers if there is little: first in lanes of peers that have left, then in new lanes.
     #[cold]
     pub fn make_room(&mut self, reports: &Reports) {
         if self.messages.as_ref().is_some_and(Messages::is_crowded) {
@@ -222,7 +222,7 @@ impl State {
         {}
     }
 
-    /// What a message says of itself, for a completion queue.
+    /// The completion queue entry of a message.
     pub(super) fn entry(&mut self, received: &Received) -> Entry {
         let marked = received.envelope.context & MARK != 0;
         Entry {
@@ -259,7 +259,7 @@ impl State {
         address
     }
 
-    /// Tells of the messages that have ended.
+    /// Reports the messages that have ended.
     pub(crate) fn report_messages(&mut self, reports: &Reports) {
         let Some(messages) = &mut self.messages else {
             return;
@@ -276,7 +276,7 @@ impl State {
         }
     }
 
-    /// Tells of a receive, if it has ended and somebody waits for it.
+    /// Reports a receive if it has ended and a caller waits for it.
     pub(super) fn report_receive(&mut self, reports: &Reports, ticket: ReceiveTicket) {
         let Some(messages) = &mut self.messages else {
             return;
@@ -293,7 +293,7 @@ impl State {
         match messages.mailbox.test_receive(ticket) {
             Some(result) if awaited.answer => self.answered(reports, &awaited, result),
             Some(result) => self.report_end(reports, &awaited, apart, result),
-            // Its predecessor under this index has ended.
+            // An earlier receive with this index has ended.
             None => *place = Some(awaited),
         }
     }
@@ -321,7 +321,7 @@ impl State {
         }
     }
 
-    /// Tells of a message that has taken a shared receive, if the ticket is that of one.
+    /// Reports a message that has taken a shared receive, if the ticket belongs to one.
     #[cold]
     fn report_drawn(&mut self, reports: &Reports, ticket: ReceiveTicket) {
         let Some(messages) = &mut self.messages else {
@@ -381,7 +381,7 @@ impl State {
         }
     }
 
-    /// A message has come into a buffer for several, or could not.
+    /// Reports a message for a buffer for several messages, or its failure.
     #[inline(never)]
     fn report_share(&mut self, reports: &Reports, ticket: ReceiveTicket, share: &Share) {
         let Some(messages) = &mut self.messages else {
@@ -411,7 +411,7 @@ impl State {
         self.report_part(reports, several, place, apart, result);
     }
 
-    /// What has become of a message for a buffer of several, which lies at a place of so many bytes.
+    /// Reports the result of a message for `capacity` bytes at `buffer`, in a buffer for several messages.
     fn report_part(
         &mut self,
         reports: &Reports,
@@ -433,9 +433,9 @@ impl State {
             ..Entry::default()
         };
         let told = last && !cancelled;
-        // Told always: the program has nothing else to know by that the buffer is its own again.
+        // Reported always: only this report returns the buffer to the program.
         report.wanted |= told;
-        // Failures are read by another call than the rest, perhaps too early: so they do not give the buffer back.
+        // Another call reads failures, perhaps before earlier entries. So failures do not return the buffer.
         let by_itself;
         match result {
             Ok(received) if received.envelope.context & APART != 0 => {

@@ -19,7 +19,7 @@ use unipgas_core::transport::Life;
 use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
-/// The most peers with which an endpoint exchanges messages at a time.
+/// Maximum peers with which an endpoint exchanges messages at a time.
 pub(crate) const MOST_PEERS: usize = SHAPE.peers * (1 + SHAPE.more);
 pub(crate) use post::RECEIVE_OP_FLAGS;
 pub use shared::SharedReceives;
@@ -35,12 +35,12 @@ use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
 use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
 
-/// The numbers of known peers, and their lanes.
+/// The numbers of known peers, and their directories.
 struct Acquaintances {
     domain: Arc<Domain>,
     numbers: PeerNumbers,
     name: Name,
-    /// By number, the lanes that have been imported. Over a network an import waits for the peer.
+    /// Imported directories, by number of the peer. Over a network an import waits for the peer.
     directories: Mutex<HashMap<u32, RemoteRegion>>,
 }
 
@@ -73,7 +73,7 @@ impl Peers for Acquaintances {
 }
 
 impl Acquaintances {
-    /// The own number at a peer. A peer without free numbers looks for those of ended peers, on request.
+    /// This endpoint's number at a peer. A peer without free numbers frees numbers of dead peers on request.
     fn lane_there(
         &self,
         numbers: &RemoteRegion,
@@ -128,14 +128,14 @@ impl Acquaintances {
         Ok(true)
     }
 
-    /// The peer has ended. Its number is free.
+    /// Frees the number of a peer that has ended.
     fn free(&self, number: u32) {
         self.directories.lock().remove(&number);
         self.numbers.free(number);
     }
 }
 
-/// How long a peer without free numbers may need to free one.
+/// Timeout for a peer without free numbers to free one.
 const FULL: Duration = Duration::from_millis(100);
 
 /// A send that has not ended.
@@ -151,7 +151,7 @@ pub(crate) struct Sent {
 pub(crate) enum After {
     /// A completion.
     Report(Report),
-    /// The end of the receive that this send answers. The program may make no call after that.
+    /// The end of the receive that this send answers. The program may make no further call.
     Receive(Report, Entry, Option<Errno>),
     /// Progress of the collective operation with this key.
     Collective(usize),
@@ -165,7 +165,7 @@ impl After {
     }
 }
 
-/// Where a message goes; mostly one place.
+/// Destination of a message, mostly one part.
 enum Parts {
     One(Part),
     Many(Box<[Part]>),
@@ -193,17 +193,17 @@ struct Awaited {
     report: Report,
     source: Option<u32>,
     parts: Parts,
-    /// A buffer for the whole message, if there is more than one part.
+    /// A buffer for the whole message, unless it goes directly to one part.
     bounce: Option<Box<[u8]>>,
     /// The buffer is for several messages (FI_MULTI_RECV).
     several: bool,
     /// It is cancelled, and waits for messages that still arrive in its buffer.
     cancelled: bool,
-    /// The message is the answer to an atomic operation. Its results go to the parts.
+    /// The message is the answer to an atomic operation. The parts get its results.
     answer: bool,
 }
 
-/// A message that was found by FI_PEEK | FI_CLAIM and is kept for a receive with that context.
+/// A message that FI_PEEK | FI_CLAIM has found. It waits for a receive with that context.
 struct Claimed {
     context: usize,
     ticket: ReceiveTicket,
@@ -215,26 +215,27 @@ pub(crate) struct Messages {
     pub(crate) mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     pub(crate) sent: Vec<Sent>,
-    /// The number of sends that the program posted; the others answer peers.
+    /// Number of sends that the program posted. The other sends answer peers.
     own: usize,
-    /// By the index of the ticket.
+    /// Indexed by the ticket's index.
     awaited: Vec<Option<Awaited>>,
-    /// Sends may have ended since they were looked at.
+    /// Sends may have ended since the last check.
     pub(crate) stale: bool,
     claimed: Vec<Claimed>,
-    /// Receives whose message is discarded.
+    /// Receives that discard their message.
     discarded: Vec<ReceiveTicket>,
-    /// Addresses of peers, by their numbers, and numbers, by their addresses; as long as no address has been removed.
+    /// Caches: addresses of peers by number, and numbers by address. Valid until an address is removed.
     sources: Vec<u64>,
     numbers: Vec<Option<u32>>,
     removals: u64,
-    /// Greetings that it was looked after room for.
+    /// Number of greetings at the last check for room.
     greetings: u64,
-    /// Number of the last atomic operation on a tagged buffer; and operations of this kind, and collective ones, that have not ended.
+    /// Number of the last atomic operation on a tagged buffer.
     asked: u64,
+    /// Atomic operations on tagged buffers, and collective operations, in progress.
     pub(crate) unanswered: usize,
     pub(crate) collectives: Collectives,
-    /// Receives that it shares with other endpoints.
+    /// The shared receive context.
     shared: Option<Arc<SharedReceives>>,
 }
 
@@ -243,7 +244,7 @@ pub(crate) struct Messages {
 pub struct Tag {
     /// `None`: fi_msg(3).
     pub tag: Option<u64>,
-    /// For receives: bits that need not agree.
+    /// For receives: bits that matching ignores.
     pub ignore: u64,
 }
 
@@ -258,7 +259,7 @@ impl Tag {
         u8::from(self.tag.is_some())
     }
 
-    /// The messages that it is for.
+    /// The messages that a receive with this tag takes.
     #[inline(always)]
     fn pattern(self, source: Option<u32>) -> Pattern {
         Pattern {
@@ -358,7 +359,7 @@ impl Messages {
         taken > lanes / 4 * 3 || end > lanes
     }
 
-    /// What is known of addresses may be out of date.
+    /// Clears the caches if an address has been removed.
     #[inline]
     fn check_addresses(&mut self, av: &AddressVector) {
         if self.removals != av.removals() {
@@ -379,7 +380,7 @@ impl Messages {
         self.stale = true;
     }
 
-    /// Receives and collective operations may wait for peers without a lane.
+    /// Forgets dead peers from which receives or collective operations await messages. Such peers may have no lane.
     pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
         let awaited = self.awaited.iter().flatten();
         let mut waited_for: Vec<u32> = awaited.filter_map(|awaited| awaited.source).collect();
@@ -399,7 +400,7 @@ impl Messages {
     }
 }
 
-/// Messages have no keys: a mailbox that is not there any more has gone with its owner.
+/// Converts an error of a message. Messages have no keys: a stale mailbox has gone with its owner.
 pub(crate) fn errno(error: Error) -> Errno {
     match error {
         Error::StaleRegion => Errno::CONNRESET,
@@ -411,7 +412,7 @@ impl Messages {
     /// Receives messages one after the other into one buffer.
     ///
     /// # Safety
-    /// The memory is valid for writes until the last of them has ended.
+    /// The memory is valid for writes until the last message has ended.
     unsafe fn await_several(
         &mut self,
         pattern: Pattern,
@@ -420,7 +421,7 @@ impl Messages {
         least_room: usize,
     ) {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid for writes until the last message has ended.
         let ticket = unsafe {
             self.mailbox
                 .receive_several(pattern, part.ptr, part.len, least_room)

@@ -1,5 +1,5 @@
-//! Atomic operations on tagged receive buffers (fi_atomic(3), FI_TAGGED): a message asks for one, and the buffer's owner, when it takes
-//! the message, carries it out and answers.
+//! Atomic operations on tagged receive buffers (fi_atomic(3), FI_TAGGED). A message requests an operation. The owner of the buffer carries it
+//! out when it takes the message, and answers.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -22,15 +22,15 @@ use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ATOMIC, FI_READ, FI_TAGGED, FI_WRITE};
 
-/// Bytes of each array of an operation, at most: request and answer are short messages.
+/// Maximum bytes of each array of an operation. Request and answer are short messages.
 pub const MOST_BYTES: usize = 2048;
 
-/// The context of answers; messages of programs have 0 and 1.
+/// The context of answers. Program messages have 0 and 1.
 const ANSWER: u8 = 2;
-/// The bits of a 64-bit tag.
+/// For `ignore`: matching compares all bits of the tag.
 const ALL: u64 = 0;
 
-/// What a request says; operands and comparands, as far as there are any, lie behind it.
+/// Head of a request. The needed operands and comparands follow it.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct Request {
@@ -46,7 +46,7 @@ struct Request {
 
 const FAMILIES: [Family; 3] = [Family::Base, Family::Fetch, Family::Compare];
 
-/// Elements to bytes.
+/// Converts lengths in elements to lengths in bytes.
 fn in_bytes(parts: &[Part], size: usize) -> Vec<Part> {
     let bytes = |part: &Part| Part {
         ptr: part.ptr,
@@ -56,8 +56,8 @@ fn in_bytes(parts: &[Part], size: usize) -> Vec<Part> {
 }
 
 impl Endpoint {
-    /// [`Endpoint::atomic`] on a buffer that the peer has posted, or will post, by a receive with a tag: `key` of the one remote part is
-    /// the tag, its address the offset in the buffer. The receive is used up by it. Errors: those of the call, as there.
+    /// [`Endpoint::atomic`] on a buffer that the peer posts, now or later, by a receive with a tag. `key` of the one remote part is the tag, its
+    /// address is the offset in the buffer. The operation ends the receive. Errors: as for [`Endpoint::atomic`].
     ///
     /// # Safety
     /// As for [`Endpoint::atomic`].
@@ -147,7 +147,7 @@ impl Endpoint {
         let len = results.iter().map(|part| part.len).sum();
         let mut bounce = vec![0; len].into_boxed_slice();
         // SAFETY:
-        // - kept with the receive until it has ended.
+        // - `bounce` stays in the `Awaited` until the receive has ended.
         let ticket = unsafe { messages.mailbox.receive(pattern, bounce.as_mut_ptr(), len) };
         messages.unanswered += 1;
         messages.keep(Awaited {
@@ -166,7 +166,7 @@ impl Endpoint {
 }
 
 impl Messages {
-    /// Sends a message whose end is told by `after`, which comes back if it has ended.
+    /// Sends a message. Its end has the effect `after`; if it has ended already, the result is `after`.
     fn dispatch(
         &mut self,
         engine: &Engine,
@@ -177,7 +177,7 @@ impl Messages {
     ) -> std::result::Result<Option<After>, Error> {
         let place = (bytes.as_ptr(), bytes.len());
         // SAFETY:
-        // - the bytes are kept until the send has ended; a box does not move what is in it.
+        // - `Sent` keeps the bytes until the send has ended. A move of the box does not move its content.
         let sent = unsafe {
             self.mailbox
                 .send(engine, to, envelope, place, Mode::Buffered, false)
@@ -195,7 +195,7 @@ impl Messages {
         Ok(None)
     }
 
-    /// Answers a request. False: the answer waits for room, and what comes after it is told when it has gone.
+    /// Answers a request. False: the answer waits for room, and its end has the effect `after`.
     fn answer(
         &mut self,
         engine: &Engine,
@@ -209,14 +209,14 @@ impl Messages {
             tag: serial,
             extra: errno as u64,
         };
-        // Whoever has gone needs no answer.
+        // A peer that has gone needs no answer.
         !matches!(
             self.dispatch(engine, to, envelope, results, after),
             Ok(None)
         )
     }
 
-    /// Answers a request that is not carried out.
+    /// Rejects a request.
     pub(super) fn refuse(&mut self, engine: &Engine, to: u32, request: &[u8], errno: Errno) {
         if let Some((request, _)) = read(request) {
             let to = (to, request.serial);
@@ -226,7 +226,7 @@ impl Messages {
 }
 
 impl Reports {
-    /// The end of a receive whose buffer was operated on.
+    /// Reports the end of a receive after an operation on its buffer.
     pub(super) fn operated(
         &self,
         report: &Report,
@@ -236,7 +236,7 @@ impl Reports {
     ) {
         match failure {
             None => self.succeed_from(report, entry, sender),
-            // Nobody calls who could be told that nothing is bound.
+            // Without a queue and a counter no receiver for the failure exists.
             Some(errno) => drop(self.fail_with(report, errno, entry, 0)),
         }
     }
@@ -247,8 +247,8 @@ fn read(bytes: &[u8]) -> Option<(Request, &[u8])> {
     Some((bytemuck::pod_read_unaligned(head), rest))
 }
 
-/// Carries a request out on a buffer; the values before, and how many bytes of the buffer it concerned. Errors:
-/// [`Errno::TRUNC`] outside the buffer, [`Errno::INVAL`] for a wrong alignment or a request that means nothing.
+/// Carries out a request on a buffer. Returns the previous values, and the number of bytes that the operation covered. Errors:
+/// [`Errno::TRUNC`] outside the buffer, [`Errno::INVAL`] for a wrong alignment or a malformed request.
 fn carry_out(request: &Request, data: &[u8], buffer: &mut [u8]) -> Result<(Box<[u8]>, usize)> {
     let family = FAMILIES.get(request.family as usize).ok_or(Errno::INVAL)?;
     let Valid { ty, op, .. } = valid(*family, request.datatype, request.op)?;
@@ -270,7 +270,7 @@ fn carry_out(request: &Request, data: &[u8], buffer: &mut [u8]) -> Result<(Box<[
     };
     let compare = if needed[1] { &data[len..] } else { &[] };
     // SAFETY:
-    // - `count` elements in the buffer and in every list that the operation reads or writes, as just checked; alignment is checked there.
+    // - the checks above leave `count` elements in the buffer and in each list that the operation uses. `apply_vector` checks the alignment.
     unsafe {
         apply_vector(
             op,
@@ -287,7 +287,7 @@ fn carry_out(request: &Request, data: &[u8], buffer: &mut [u8]) -> Result<(Box<[
 }
 
 impl State {
-    /// A request has come to a buffer.
+    /// Carries out a request that has arrived for a buffer.
     #[cold]
     pub(super) fn operate(
         &mut self,
@@ -313,7 +313,7 @@ impl State {
         let done = match awaited.parts.list() {
             [part] => {
                 // SAFETY:
-                // - valid, and the library's, until the receive has ended, by the word of its caller.
+                // - contract of `Endpoint::receive` or `SharedReceives::receive`: the part is valid for reads and writes until the receive has ended.
                 let buffer = unsafe { part.bytes() };
                 carry_out(&head, data, buffer)
             }
@@ -339,7 +339,7 @@ impl State {
         }
     }
 
-    /// The answer to a request has come, or cannot come any more.
+    /// Ends an operation: its answer has arrived, or never will.
     #[cold]
     pub(super) fn answered(
         &mut self,
@@ -355,7 +355,7 @@ impl State {
             Err(error) => errno(error).0,
         };
         if failure != 0 {
-            // Nobody calls who could be told that nothing is bound.
+            // Without a queue and a counter no receiver for the failure exists.
             let _ = reports.fail(&awaited.report, Errno(failure));
             return;
         }

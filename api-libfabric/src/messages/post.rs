@@ -1,4 +1,4 @@
-//! Sending, receiving, looking, and taking back.
+//! Calls that send, receive, peek and cancel.
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
@@ -19,18 +19,18 @@ pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     for part in parts.iter().filter(|part| part.len > 0) {
         // SAFETY:
-        // - valid for reads by the word of the operation's caller.
+        // - contract of the posting call (`Endpoint::send`, `receive` or `atomic`): the parts are valid for reads.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(part.ptr, part.len) });
     }
     bytes.into()
 }
 
-/// Flags of an endpoint for receives without flags of their own. FI_TRANSMIT_COMPLETE allows less than is done.
+/// Flags of an endpoint for receives without own flags. The completion of a receive means more than FI_TRANSMIT_COMPLETE.
 pub(crate) const RECEIVE_OP_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV | FI_TRANSMIT_COMPLETE;
 const RECEIVE_FLAGS: u64 = RECEIVE_OP_FLAGS | FI_MORE;
 const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
-/// What every receive checks of its arguments; gives how many bytes it is for.
+/// Checks the arguments of a receive. Returns its length in bytes.
 #[inline(always)]
 pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> Result<usize> {
     let peeks = flags & PEEK_FLAGS;
@@ -46,10 +46,10 @@ pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> 
 }
 
 impl Endpoint {
-    /// Sends a message. Errors: those of the call, as for [`Endpoint::transfer`].
+    /// Sends a message. Errors: as for [`Endpoint::transfer`].
     ///
     /// # Safety
-    /// The memory is readable, and unchanged, until the operation is complete (with FI_INJECT or `quiet`: until the call returns).
+    /// The memory is readable and unchanged until the operation is complete. With FI_INJECT or `quiet`: until the call returns.
     pub unsafe fn send(&self, tag: Tag, parts: &[Part], to: u64, posting: &Posting) -> Result<()> {
         if posting.flags & !(TRANSMIT_FLAGS | FI_MATCH_COMPLETE) != 0 {
             return Err(Errno::BADFLAGS);
@@ -65,7 +65,7 @@ impl Endpoint {
         }
         let admitted = self.admit(reports, state, to, posting)?;
         if self.options().order & !FI_ORDER_SAS != 0 && state.has_accesses() {
-            // Messages go another way than what was posted before.
+            // Messages take another route than earlier accesses.
             fence(reports, state, |state| state.is_under_way_to(to))?;
         }
         let report = Report {
@@ -105,8 +105,8 @@ impl Endpoint {
         let messages = state.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;
         let engine = self.domain().engine();
         // SAFETY:
-        // - held here until the send has ended, or readable by the caller's word; what the caller takes back with the call's end is
-        //   either gone by then or cancelled below.
+        // - contract of this call: the bytes are readable until the operation is complete. `Sent` keeps `held` until the send has ended.
+        // - without `held`, an inject send that has not ended is cancelled below, before the call returns.
         let outcome = unsafe {
             messages
                 .mailbox
@@ -121,7 +121,7 @@ impl Endpoint {
                 Ok(())
             }
             Ok(Some(ticket)) if inline && held.is_none() => {
-                // Room may have come just now; if not, the payload cannot wait.
+                // Room may just have become free. Otherwise the payload cannot wait.
                 match messages.mailbox.test_send(ticket) {
                     Some(Ok(())) => reports.succeed(&report),
                     Some(Err(error)) => return reports.fail(&report, errno(error)),
@@ -148,11 +148,11 @@ impl Endpoint {
         }
     }
 
-    /// Receives a message, now or later. FI_PEEK only looks whether there is one (with FI_CLAIM: and keeps it for a receive with this
-    /// context and FI_CLAIM; with FI_DISCARD: and throws it away). Errors: as for [`Endpoint::send`].
+    /// Receives a message, now or later. FI_PEEK only checks for one. With FI_CLAIM it also keeps the message for a receive with this context and
+    /// FI_CLAIM; with FI_DISCARD it discards it. Errors: as for [`Endpoint::send`].
     ///
     /// # Safety
-    /// The memory is valid for writes until the operation is complete.
+    /// The memory is valid for reads and writes until the operation is complete. An atomic operation of a peer reads it.
     pub unsafe fn receive(
         &self,
         tag: Tag,
@@ -207,7 +207,7 @@ impl Endpoint {
                 return Err(Errno::INVAL);
             };
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the memory is valid for writes until the operation is complete.
             unsafe { messages.await_several(pattern, report, *part, state.least_room) };
             state.report_messages(reports);
             return Ok(());
@@ -219,14 +219,14 @@ impl Endpoint {
             _ => std::ptr::NonNull::<u8>::dangling().as_ptr(),
         };
         // SAFETY:
-        // - held here until the receive has ended, or valid by the caller's word.
+        // - contract of this call: the memory is valid for writes. The `Awaited` keeps `bounce` until the receive has ended.
         let ticket = unsafe { messages.mailbox.receive(pattern, buffer, len) };
         messages.await_message(ticket, report, source, parts, bounce);
         state.report_messages(reports);
         Ok(())
     }
 
-    /// Takes back an operation that has not begun (fi_cancel(3)); it ends with [`Errno::CANCELED`]. Errors: [`Errno::NOENT`].
+    /// Cancels an operation that has not begun (fi_cancel(3)). It ends with [`Errno::CANCELED`]. Errors: [`Errno::NOENT`].
     pub fn cancel(&self, context: usize) -> Result<()> {
         let (reports, mut state) = self.live()?;
         let messages = state.messages.as_mut().ok_or(Errno::NOENT)?;
@@ -277,7 +277,7 @@ impl Endpoint {
 }
 
 impl State {
-    /// Looks for a message; whether there is one. With FI_CLAIM it is kept, with FI_DISCARD thrown away.
+    /// Looks for a message. Returns whether there is one. FI_CLAIM keeps it, FI_DISCARD discards it.
     #[cold]
     pub(super) fn peek(
         &mut self,
@@ -297,7 +297,7 @@ impl State {
             let len = if flags & FI_CLAIM != 0 { found.len } else { 0 };
             let mut bytes = vec![0u8; len].into_boxed_slice();
             // SAFETY:
-            // - the bytes stay with the claim until the receive has ended; or there are none.
+            // - for a claim, `Claimed` or `Awaited` keeps the bytes until the receive has ended. Otherwise the length is 0.
             let ticket = unsafe { messages.mailbox.receive(pattern, bytes.as_mut_ptr(), len) };
             if flags & FI_CLAIM != 0 {
                 messages.claimed.push(Claimed {
@@ -310,13 +310,13 @@ impl State {
             }
         }
         let entry = self.entry(&found);
-        // Looking is counted as nothing.
+        // No counter counts a peek.
         let sender = || self.messages.as_ref()?.name_of(found.source);
         reports.tell_from(report, entry, sender);
         Ok(true)
     }
 
-    /// Receives what was kept for a receive with this context, or throws it away by FI_DISCARD; whether there is such a message.
+    /// Receives the message that was claimed with this context, or discards it (FI_DISCARD). Returns whether there is one.
     #[cold]
     pub(super) fn claim(
         &mut self,
@@ -331,13 +331,13 @@ impl State {
             return Ok(false);
         };
         let claim = messages.claimed.swap_remove(at);
-        // Of what is discarded the bytes may still be on their way.
+        // The bytes of a discarded message may still be in flight, so they keep their buffer.
         let parts = match flags & FI_DISCARD {
             0 => parts,
             _ => &[],
         };
         messages.await_message(claim.ticket, *report, None, parts, Some(claim.bytes));
-        // Its end may have been told before anybody waited for it.
+        // The mailbox may have reported its end already.
         self.report_receive(reports, claim.ticket);
         Ok(true)
     }

@@ -1,5 +1,5 @@
-//! Shared receive contexts (fi_srx_context of fi_endpoint(3)): receives that are posted once for several endpoints. A message that comes to one
-//! of them takes the first that fits, and its end is told by the endpoint's queues and counters.
+//! Shared receive contexts (fi_srx_context of fi_endpoint(3)): receives that several endpoints share. A message to one of them takes the first
+//! receive that fits. The endpoint's queues and counters report its end.
 
 use std::sync::{Arc, Weak};
 
@@ -24,10 +24,10 @@ use crate::sys::{
 /// Receives that several endpoints share.
 pub struct SharedReceives {
     domain: Arc<Domain>,
-    /// Capabilities: all, or those that were asked for.
+    /// Capabilities: all, or the requested ones.
     caps: u64,
     pool: Arc<Pool>,
-    /// By the index of the pool's ticket. The lock is held where tickets are made and given up, so that an index always means one receive.
+    /// Indexed by the index of the pool's ticket. Tickets are issued and freed under the lock, so an index always means one receive.
     posted: Mutex<Vec<Option<Posted>>>,
     users: Mutex<Users>,
 }
@@ -36,7 +36,7 @@ pub struct SharedReceives {
 struct Users {
     av: Option<Arc<AddressVector>>,
     least_room: usize,
-    /// By their mailboxes' numbers in the pool.
+    /// With the number of each mailbox in the pool.
     endpoints: Vec<(u32, Weak<Endpoint>)>,
 }
 
@@ -46,9 +46,9 @@ struct Posted {
     parts: Parts,
     bounce: Option<Box<[u8]>>,
     several: bool,
-    /// Whose messages alone are wanted.
+    /// The only accepted sender. `None`: any.
     from: Option<Name>,
-    /// Taken back, but for messages that are still coming into its buffer.
+    /// Cancelled, but messages are still in flight to its buffer.
     cancelled: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum Taken {
     Part(Several),
 }
 
-/// A message of a buffer for several.
+/// A message in a buffer for several messages.
 pub(super) struct Several {
     pub report: Report,
     pub last: bool,
@@ -66,7 +66,7 @@ pub(super) struct Several {
 }
 
 impl SharedReceives {
-    /// None yet. `caps`: the capabilities of its receives.
+    /// A context without receives. `caps`: the capabilities of its receives.
     pub fn new(domain: &Arc<Domain>, caps: u64) -> Arc<SharedReceives> {
         Arc::new(SharedReceives {
             domain: domain.clone(),
@@ -82,7 +82,7 @@ impl SharedReceives {
         &self.domain
     }
 
-    /// Below which room a buffer for several messages is given back (FI_OPT_MIN_MULTI_RECV).
+    /// Least room in a buffer for several messages. A buffer with less room is returned (FI_OPT_MIN_MULTI_RECV).
     pub fn least_room(&self) -> usize {
         self.users.lock().least_room
     }
@@ -92,12 +92,12 @@ impl SharedReceives {
         self.users.lock().least_room = bytes;
     }
 
-    /// How many receives there is room for.
+    /// Number of receives that can be posted.
     pub(crate) fn room(&self) -> usize {
         RECEIVES.saturating_sub(self.pool.receives())
     }
 
-    /// All endpoints have one address vector. Errors: [`Errno::INVAL`] if this one has another.
+    /// Checks that all endpoints have the same address vector. Errors: [`Errno::INVAL`] if this one differs.
     pub(crate) fn agree(&self, av: &Arc<AddressVector>) -> Result<()> {
         let mut users = self.users.lock();
         match &users.av {
@@ -109,7 +109,7 @@ impl SharedReceives {
         }
     }
 
-    /// Messages for this endpoint take receives from here from now on.
+    /// Lets messages for this endpoint take receives of the context.
     pub(crate) fn serve(self: &Arc<Self>, endpoint: &Arc<Endpoint>, messages: &mut Messages) {
         let number = messages.mailbox.draw_from(&self.pool);
         messages.shared = Some(self.clone());
@@ -117,7 +117,7 @@ impl SharedReceives {
         users.endpoints.push((number, Arc::downgrade(endpoint)));
     }
 
-    /// No more.
+    /// Ends [`SharedReceives::serve`] for this endpoint.
     pub(crate) fn leave(&self, endpoint: &Endpoint) {
         let mut users = self.users.lock();
         let is_other = |known: &Weak<Endpoint>| !std::ptr::eq(known.as_ptr(), endpoint);
@@ -133,12 +133,12 @@ impl SharedReceives {
         known.filter_map(|(_, known)| known.upgrade()).collect()
     }
 
-    /// Receives a message that comes to any of the endpoints; flags are those of [`Endpoint::receive`]. What FI_PEEK finds, or does not, and
-    /// what was taken back, is told by the endpoint that has the message, or the first one. Errors: as for [`Endpoint::receive`]; without
-    /// any endpoint, and with FI_PEEK, [`Errno::NOMSG`].
+    /// Receives a message to any of the endpoints, with flags as for [`Endpoint::receive`]. The endpoint that has the message reports the result of
+    /// FI_PEEK; without a message the first endpoint reports it. Errors: as for [`Endpoint::receive`]; [`Errno::NOMSG`] with FI_PEEK if there is
+    /// no endpoint.
     ///
     /// # Safety
-    /// The memory is valid for writes until the operation is complete.
+    /// As for [`Endpoint::receive`].
     pub unsafe fn receive(
         &self,
         tag: Tag,
@@ -155,7 +155,7 @@ impl SharedReceives {
             context: posting.context,
             work: 0,
             flags: tag.kind() | FI_RECV,
-            // As far as the receive itself wants it; the queue says the rest.
+            // The flag of the receive itself. The endpoint's queue adds its own rule (`wanted_at`).
             wanted: flags & FI_COMPLETION != 0,
             counted: Counted::Receive,
         };
@@ -191,7 +191,7 @@ impl SharedReceives {
                 return Err(Errno::AGAIN);
             }
             // SAFETY:
-            // - held here until the receive has ended, or valid by the caller's word.
+            // - contract of this call: the memory is valid for writes. `Posted` keeps `bounce` until the receive has ended.
             let (ticket, keeping) = unsafe { self.pool.receive(wanted, buffer, len, least) };
             if all.len() <= ticket.index() {
                 all.resize_with(ticket.index() + 1, || None);
@@ -213,7 +213,7 @@ impl SharedReceives {
         Ok(())
     }
 
-    /// Endpoints whose messages nothing fitted look again.
+    /// Makes endpoints with unmatched messages match them again.
     #[cold]
     fn tell(&self, keeping: &[u32]) {
         let endpoints: Vec<_> = {
@@ -232,7 +232,7 @@ impl SharedReceives {
         }
     }
 
-    /// FI_PEEK, and FI_CLAIM.
+    /// Handles FI_PEEK and FI_CLAIM.
     #[cold]
     fn look(
         &self,
@@ -268,8 +268,8 @@ impl SharedReceives {
         reports.fail(report, Errno::NOMSG)
     }
 
-    /// Takes back a receive that no message has taken (fi_cancel(3)); the first endpoint tells of its end with [`Errno::CANCELED`]. Errors:
-    /// [`Errno::NOENT`]; [`Errno::OPBADSTATE`] if there is no endpoint that could tell.
+    /// Cancels a receive that no message has taken (fi_cancel(3)). The first endpoint reports its end with [`Errno::CANCELED`]. Errors:
+    /// [`Errno::NOENT`]; [`Errno::OPBADSTATE`] if no endpoint exists to report it.
     pub fn cancel(&self, context: usize) -> Result<()> {
         let is_meant = |posted: &Posted| posted.report.context == context && !posted.cancelled;
         let endpoints = self.endpoints();
@@ -308,7 +308,7 @@ impl SharedReceives {
         Err(Errno::NOENT)
     }
 
-    /// What was known of a receive that a message has taken, when that has ended. `selective`: the queue tells only what is asked for.
+    /// The data of a receive, once its message has ended. `selective`: the queue reports only requested completions.
     pub(super) fn taken(&self, ticket: PoolTicket, selective: bool) -> Option<Taken> {
         let mut all = self.posted.lock();
         let last = self.pool.taken(ticket);
@@ -330,7 +330,7 @@ impl SharedReceives {
         Some(Taken::Whole(report, parts, bounce))
     }
 
-    /// Receives from peers that have gone end.
+    /// Ends receives from peers that have gone.
     pub(super) fn forget_the_dead(&self, reports: &Reports) {
         let mut ended = Vec::new();
         for place in &mut *self.posted.lock() {
@@ -359,7 +359,7 @@ fn wanted_at(report: &Report, selective: bool) -> Report {
 impl Drop for Messages {
     fn drop(&mut self) {
         if let Some(shared) = &self.shared {
-            // Of what is on its way nobody is told any more.
+            // Messages in flight end without a report.
             for ticket in self.mailbox.all_drawn() {
                 drop(shared.taken(ticket, true));
             }

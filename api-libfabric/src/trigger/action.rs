@@ -1,4 +1,4 @@
-//! What waits for a counter: the operation, with copies of all lists that describe it.
+//! Actions that wait for a counter: operations with copies of all lists that describe them, and changes of counters.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::rma::{Direction, Part, RemotePart};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ATOMIC, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
 
-/// The operation.
+/// The call of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
     Send(Tag),
@@ -33,19 +33,18 @@ pub(crate) struct Request {
 }
 
 // SAFETY:
-// - the pointers are used when the operation is carried out only; by the word of whoever queued it the memory is valid then, for any
-//   thread of the process.
+// - only `carry_out` uses the pointers. Contract of the queueing call (`ffi::trigger`): the memory is valid then, for any thread of the process.
 unsafe impl Send for Request {}
 
 impl Request {
-    /// Carries it out, as work of this number (0: as if it had been posted now). Errors: those of the call.
+    /// Carries out the operation as deferred work `work`. 0: as a direct call. Errors: errors of the call.
     fn carry_out(&self, work: u32) -> Result<()> {
         let posting = Posting {
             work,
             ..self.posting
         };
         // SAFETY:
-        // - by the word of whoever queued it.
+        // - contract of the queueing call (`ffi::trigger`): the memory is valid when the operation is carried out.
         unsafe {
             match self.kind {
                 Kind::Send(tag) => self.endpoint.send(tag, &self.local, self.peer, &posting),
@@ -71,7 +70,7 @@ impl Request {
         }
     }
 
-    /// What is told of it if it cannot be carried out.
+    /// The report of an operation that cannot be carried out.
     fn report(&self) -> Report {
         let (flags, counted) = match self.kind {
             Kind::Send(tag) => (tag.kind() | FI_SEND, Counted::Send),
@@ -90,13 +89,13 @@ impl Request {
         }
     }
 
-    /// Tells that it ended without having begun.
+    /// Reports that the operation ended before it began.
     pub fn refuse(&self, errno: Errno) {
         self.endpoint.tell_failure(&self.report(), errno);
     }
 }
 
-/// What is done when a counter has come far enough.
+/// An action at a counter's threshold.
 pub(crate) enum Action {
     Request(Request),
     Add(Arc<Counter>, u64),
@@ -104,7 +103,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Does it. Errors: those of the call.
+    /// Carries out the action. Errors: errors of the call.
     pub fn carry_out(&self, work: u32) -> Result<()> {
         match self {
             Action::Request(request) => return request.carry_out(work),

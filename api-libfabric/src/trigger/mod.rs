@@ -1,9 +1,8 @@
-//! Operations that wait for counters: triggered ones and deferred work (fi_trigger(3)).
+//! Operations that wait for counters: triggered operations and deferred work (fi_trigger(3)).
 //!
-//! They stand in the domain's queue until their counter has reached their threshold. Then they are *due*, in the order of thresholds, and
-//! among equal ones of posting; and are carried out as the commands of a port in session mode are, by whoever comes by: [`Steps`] lets
-//! one thread at a time start them, each once. Whoever changes a counter, reads it, waits for it or reads a completion queue comes by; with
-//! automatic progress the domain's thread does.
+//! Work waits in the domain's queue until its counter reaches its threshold. Then it is *due*, in the order of thresholds; equal thresholds keep
+//! the order of posting. [`Steps`] lets one thread at a time start due work, each once, as commands of ports in session mode. Threads start due
+//! work when they change, read or await a counter, or read a completion queue. With automatic progress the progress thread starts it, too.
 
 mod action;
 
@@ -22,14 +21,14 @@ use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::watcher::Watched;
 
-/// Who carries out: all threads of the process are one, since they cannot end alone.
+/// Runner id for [`Steps::run`]. All threads of the process share it, since they cannot end alone.
 const PROCESS: u64 = 1;
 
-/// What is queued.
+/// Queued work.
 pub(crate) struct Work {
-    /// What the program calls it: the address of its `struct fi_deferred_work`, or the context of a triggered operation.
+    /// The program's name for it: address of its `struct fi_deferred_work`, or context of a triggered operation.
     pub name: usize,
-    /// Deferred work tells a counter of its end, if any, and not the endpoint.
+    /// Deferred work reports its end to `completion`. It reports to the endpoint only with FI_COMPLETION, or a failure without `completion`.
     pub deferred: bool,
     pub trigger: Arc<Counter>,
     pub threshold: u64,
@@ -37,10 +36,10 @@ pub(crate) struct Work {
     pub action: Action,
 }
 
-/// Deferred work that has been started.
+/// Deferred work in progress.
 struct Running {
     completion: Option<Arc<Counter>>,
-    /// What is to get on until it ends.
+    /// The endpoint that must make progress until the work ends.
     endpoint: Weak<Endpoint>,
 }
 
@@ -48,10 +47,10 @@ struct Running {
 struct Queue {
     waiting: Vec<Work>,
     due: VecDeque<Work>,
-    /// Steps that were taken in vain, since what is due cannot be carried out yet.
+    /// Steps without effect, because the due work was blocked.
     owed: usize,
     blocked: bool,
-    /// By their numbers, the last of which was this; 0 is none.
+    /// Keyed by number. `last`: the last used number. 0 is never used.
     running: HashMap<u32, Running>,
     last: u32,
 }
@@ -60,7 +59,7 @@ struct Queue {
 pub(crate) struct Deferred {
     steps: Steps,
     queue: Mutex<Queue>,
-    /// What has not ended.
+    /// Amount of work that has not ended.
     left: AtomicUsize,
 }
 
@@ -73,14 +72,14 @@ impl Deferred {
         })
     }
 
-    /// Queues work; what is due already is carried out at once, if nobody else is about something.
+    /// Queues work. Starts it at once if it is due and no other thread is starting work.
     pub fn queue(&self, work: Work) {
         self.left.fetch_add(1, Ordering::AcqRel);
         self.queue.lock().waiting.push(work);
         self.advance();
     }
 
-    /// Carries out what is due.
+    /// Starts due work.
     #[inline(always)]
     pub fn progress(&self) {
         if self.left.load(Ordering::Acquire) != 0 {
@@ -106,7 +105,7 @@ impl Deferred {
         }
     }
 
-    /// Whose work is running.
+    /// Endpoints with work in progress.
     fn busy(&self) -> Vec<Arc<Endpoint>> {
         let queue = self.queue.lock();
         let mut busy: Vec<Arc<Endpoint>> = Vec::new();
@@ -123,7 +122,7 @@ impl Deferred {
         busy
     }
 
-    /// What could not be carried out may be tried again.
+    /// Lets blocked work be tried again.
     fn pay(&self) {
         let mut queue = self.queue.lock();
         queue.blocked = false;
@@ -133,7 +132,7 @@ impl Deferred {
         }
     }
 
-    /// Whether something may be started.
+    /// Moves work that has become due to `due`. Returns whether work may be started.
     fn find_due(&self) -> bool {
         let mut queue = self.queue.lock();
         let queue = &mut *queue;
@@ -141,7 +140,7 @@ impl Deferred {
             .waiting
             .extract_if(.., |work| work.trigger.has_reached(work.threshold))
             .collect();
-        // Stable: equal ones stay as they were posted.
+        // The sort is stable: equal thresholds keep the order of posting.
         due.sort_by_key(|work| work.threshold);
         for work in due {
             queue.due.push_back(work);
@@ -151,14 +150,14 @@ impl Deferred {
         !queue.blocked && self.steps.ready().is_some()
     }
 
-    /// Takes one step.
+    /// Starts the first due work.
     fn start(&self) {
         let mut queue = self.queue.lock();
         if queue.blocked {
             queue.owed += 1;
             return;
         }
-        // Else it was cancelled.
+        // `None`: the work was cancelled.
         let Some(work) = queue.due.pop_front() else {
             return;
         };
@@ -177,7 +176,7 @@ impl Deferred {
         };
         drop(queue);
         match work.action.carry_out(number) {
-            // Until it has ended.
+            // The end of the operation ends the work.
             Ok(()) if number != 0 => return,
             Ok(()) => {}
             Err(Errno::AGAIN) => {
@@ -204,7 +203,7 @@ impl Deferred {
         self.queue.lock().running.remove(&number)
     }
 
-    /// Deferred work has ended, well or not. False: nothing was told of that.
+    /// Ends deferred work. `well`: it has succeeded. False: it has no counter, so its end was not reported.
     #[cold]
     pub fn ended(&self, number: u32, well: bool) -> bool {
         let Some(running) = self.take(number) else {
@@ -219,7 +218,7 @@ impl Deferred {
         running.completion.is_some()
     }
 
-    /// Takes back what has not been started. Errors: [`Errno::NOENT`].
+    /// Cancels deferred work that has not been started. Errors: [`Errno::NOENT`].
     pub fn cancel(&self, name: usize) -> Result<()> {
         match self.withdraw(|work| work.deferred && work.name == name) {
             works if works.is_empty() => Err(Errno::NOENT),
@@ -227,7 +226,7 @@ impl Deferred {
         }
     }
 
-    /// Takes back a triggered operation, which ends with [`Errno::CANCELED`]. False: there is none.
+    /// Cancels a triggered operation. It ends with [`Errno::CANCELED`]. False: there is none.
     pub fn cancel_triggered(&self, endpoint: &Endpoint, context: usize) -> bool {
         let meant =
             |work: &Work| !work.deferred && work.name == context && work.action.is_of(endpoint);
@@ -240,7 +239,7 @@ impl Deferred {
         !works.is_empty()
     }
 
-    /// Takes back all deferred work, or all that waits for one counter.
+    /// Cancels deferred work that has not been started: all, or all of one counter.
     pub fn flush(&self, counter: Option<&Arc<Counter>>) {
         let meant = |work: &Work| {
             work.deferred && counter.is_none_or(|counter| Arc::ptr_eq(counter, &work.trigger))
@@ -248,7 +247,7 @@ impl Deferred {
         drop(self.withdraw(meant));
     }
 
-    /// Forgets what an endpoint was to do, which is being closed.
+    /// Drops the work of an endpoint that is being closed.
     pub fn forget(&self, endpoint: &Endpoint) {
         drop(self.withdraw(|work| work.action.is_of(endpoint)));
         if self.left.load(Ordering::Acquire) != 0 {

@@ -1,10 +1,10 @@
-//! The plans of all members are walked against each other.
+//! Simulates the plans of all members together.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::*;
 
-/// One member: its memory, its round, and the receives of that round that have not ended.
+/// One member: its buffer, its round, and the round's receives in progress.
 struct Walker {
     plan: Plan,
     memory: Vec<u8>,
@@ -13,7 +13,7 @@ struct Walker {
     begun: bool,
 }
 
-/// Runs the operation on bytes that are added; the results.
+/// Runs the operation on bytes, with addition as the reduction. Returns the results.
 fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> {
     let operand = |me: u32| (0..n as usize * len).map(move |at| me as u8 * 7 + at as u8 + 1);
     let mut walkers: Vec<Walker> = (0..n)
@@ -41,7 +41,7 @@ fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> 
     let mut moved = true;
     while moved {
         moved = false;
-        // Later members first: earlier ones find messages before they receive.
+        // Later members run first: earlier members then find messages before they receive.
         for me in (0..n).rev() {
             let walker = &mut walkers[me as usize];
             let Some(round) = walker.plan.rounds.get(walker.round) else {
@@ -96,7 +96,7 @@ fn run(kind: Collective, n: u32, root: u32, len: usize) -> Vec<Option<Vec<u8>>> 
         .collect()
 }
 
-/// The result of one member by the page's words.
+/// The result of one member, as defined by fi_collective(3).
 fn expected(kind: Collective, n: u32, root: u32, len: usize, me: u32) -> Option<Vec<u8>> {
     let byte = |member: u32, at: usize| member as u8 * 7 + at as u8 + 1;
     let sum = |at: usize| (0..n).fold(0u8, |sum, member| sum.wrapping_add(byte(member, at)));
@@ -143,7 +143,6 @@ fn each_member_gets_its_result() {
     }
 }
 
-/// Members that a member has heard of, directly or through others, at the end.
 #[test]
 fn no_member_completes_before_all_have_begun() {
     for kind in Collective::ALL {
@@ -160,7 +159,7 @@ fn no_member_completes_before_all_have_begun() {
     }
 }
 
-/// The members that come to their end although `absent` does not begin.
+/// The members that complete although `absent` does not begin.
 fn walk_without(plans: &[Plan], absent: u32) -> Vec<bool> {
     let mut wires: HashMap<(u32, u32), usize> = HashMap::new();
     let mut rounds = vec![(0, false); plans.len()];

@@ -1,16 +1,16 @@
-//! Requests to operate on a buffer, as peers send them.
+//! Requests of peers to operate on a buffer.
 
 use bytemuck::bytes_of;
 use unipgas_core::AtomicOp::{Cswap, Read, Sum};
 
 use super::{FAMILIES, Request, carry_out, read};
 
-/// As libfabric numbers them.
+/// Numbers of `enum fi_datatype`.
 const UINT32: i32 = 5;
 const UINT64: i32 = 7;
 const DOUBLE: i32 = 9;
 
-/// Words around the buffer.
+/// Words before and behind the buffer.
 const FENCE: usize = 16;
 const WORDS: usize = 16;
 
