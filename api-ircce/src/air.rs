@@ -1,4 +1,4 @@
-//! Atomic increment registers (AIRs, manual §4.5): 96 counters at UE 0. The first two are those of [`Ue::air_barrier`] (§5.3).
+//! Atomic increment registers (AIRs, manual §4.5): 96 counters at UE 0. [`Ue::air_barrier`] uses the first two (§5.3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,24 +13,24 @@ use crate::status::{Code, Failure, Result};
 
 /// Two sets of 48.
 pub const REGISTERS: usize = 96;
-/// Those that programs do not get.
+/// Registers reserved for the barrier.
 const OF_BARRIER: usize = 2;
-/// Offset of the first one; each has a cache line.
+/// Offset of the first register. Each register has its own cache line.
 const FIRST: usize = 1024;
 const STRIDE: usize = unipgas_core::cache::LINE;
-/// Offset of the word for the notices of the barrier, at every UE.
+/// Offset of the word for the barrier's notices, at each UE.
 pub(crate) const NOTICE: usize = 256;
-/// Where they end.
+/// Offset of the end of the registers.
 pub(crate) const END: usize = FIRST + REGISTERS * STRIDE;
 
-/// `iRCCE_AIR`: where the register is mapped here, or null pointers. Programs pass its address.
+/// `iRCCE_AIR`: the address of the register in this process, or null pointers if it is not mapped. Programs pass the address of this structure.
 pub type Air = unipgas_ircce_sys::iRCCE_AIR;
 
-/// A register, by its number.
+/// The number of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Register(u8);
 
-/// The handles, made when the first one is asked for, how many have been given out, and the barrier.
+/// The handles, created at the first use; the number of allocated registers; the barrier.
 pub(crate) struct Registers {
     handles: OnceCell<Box<[Air]>>,
     given: AtomicUsize,
@@ -57,8 +57,8 @@ impl Registers {
 }
 
 impl Ue {
-    /// The next register; all UEs allocate alike. It is 0 at first. `None` after 94, since two of the 96 are those of
-    /// [`Ue::air_barrier`]. (`iRCCE_atomic_alloc`)
+    /// Allocates the next register (`iRCCE_atomic_alloc`). All UEs allocate in the same order. The initial value is 0. `None` after 94 registers: two of the
+    /// 96 belong to [`Ue::air_barrier`].
     pub fn atomic_alloc(&self) -> Option<Register> {
         let given = &self.registers.given;
         given
@@ -69,21 +69,21 @@ impl Ue {
             .map(|n| Register(n as u8))
     }
 
-    /// Adds 1 and gives what was there before (`iRCCE_atomic_inc`).
+    /// Adds 1 and returns the previous value (`iRCCE_atomic_inc`).
     #[inline]
     pub fn atomic_inc(&self, register: Register) -> Result<i32> {
-        // Locks are made of this.
+        // Programs build spin locks from this call, so it counts as a poll.
         self.looked_if_crowded()?;
         self.accessed(4)?;
         let at = self.control(0, offset(register.0.into()))?;
-        // The upper half of the word only takes the carries.
+        // The upper half of the word takes the carries and is ignored.
         self.endpoint
             .fetch_add(self.world().engine(), at, 1)
             .map(|before| before as i32)
             .map_err(|error| self.blame(0, error))
     }
 
-    /// The value (`iRCCE_atomic_read`).
+    /// Reads the value (`iRCCE_atomic_read`).
     #[inline]
     pub fn atomic_read(&self, register: Register) -> Result<i32> {
         self.looked()?;
@@ -113,7 +113,7 @@ impl Ue {
         }
     }
 
-    /// The handle of a register, for C. Errors: [`Failure::Engine`] if UE 0, which has the registers, has gone.
+    /// The C handle of a register. Errors: [`Failure::Engine`] if UE 0, the owner of the registers, has died or left.
     pub(crate) fn handle(&self, register: Register) -> Result<*const Air> {
         let handles = self.registers.handles.get_or_try_init(|| {
             let base = self.peer(0)?.parts().base;
@@ -132,7 +132,7 @@ impl Ue {
         Ok(&raw const handles[usize::from(register.0)])
     }
 
-    /// The register of a handle that has been given out, or is of the barrier: programs may look at those. Errors: [`Code::General`].
+    /// The register of a handle. Programs may also use the barrier's handles. Errors: [`Code::General`] if the register is not allocated.
     #[inline]
     pub(crate) fn register(&self, handle: *const Air) -> Result<Register> {
         let handles = self.registers.handles.get().ok_or(Code::General)?;

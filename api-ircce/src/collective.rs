@@ -1,4 +1,4 @@
-//! One to all and all to one (manual §5.3, §6.4, §9.11, §9.12).
+//! Multicast, broadcast and reductions (manual §5.3, §6.4, §9.11, §9.12).
 
 use unipgas_core::Deadline;
 use unipgas_core::combine::{Combination, Element, combine};
@@ -9,9 +9,9 @@ use crate::message::{Buffer, COLLECTIVE, MULTICAST, Source};
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
-/// `RCCE_TYPE_BASE` and the types that follow it.
+/// `RCCE_TYPE_BASE`. The other types follow it.
 const TYPES: i32 = 63_636_363;
-/// `RCCE_OP_BASE` and the operations that follow it.
+/// `RCCE_OP_BASE`. The other operations follow it.
 const OPS: i32 = 23_232_323;
 
 /// A reduction: the operation and the type of the elements.
@@ -24,7 +24,7 @@ pub struct Reduction {
 }
 
 impl Reduction {
-    /// From the C values. Errors: [`Code::IllegalOp`], then [`Code::IllegalType`].
+    /// Converts the C values. Errors: [`Code::IllegalOp`] is checked first, then [`Code::IllegalType`].
     pub fn from_c(ty: i32, op: i32) -> Result<Self> {
         let place = |value: i32, base: i32| usize::try_from(value.wrapping_sub(base)).ok();
         let how = [
@@ -46,10 +46,10 @@ impl Reduction {
 }
 
 impl Ue {
-    /// Sends to all other UEs, which call [`Ue::multicast_receive`]; ends when the data may be changed (`iRCCE_msend`).
+    /// Sends to all other UEs, which call [`Ue::multicast_receive`] (`iRCCE_msend`). Returns when the caller may change the data.
     pub fn multicast_send(&self, data: &[u8]) -> Result<()> {
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.multicast_from((data.as_ptr(), data.len())) }
     }
 
@@ -62,12 +62,12 @@ impl Ue {
             ..Envelope::default()
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are readable and unchanged during the call.
         unsafe { self.send_to_all(&others, envelope, bytes) }
     }
 
     /// # Safety
-    /// As for `multicast_from`.
+    /// As `multicast_from`.
     unsafe fn send_to_all(
         &self,
         to: &[u32],
@@ -77,7 +77,7 @@ impl Ue {
         if !self.has_messages_under_way() {
             let messenger = &self.messages.messenger;
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are readable and unchanged during the call.
             return unsafe { messenger.send_to_all(to, envelope, bytes, Deadline::Never) }
                 .map_err(Failure::Engine);
         }
@@ -86,7 +86,7 @@ impl Ue {
             .wait_pushing(Needs::Ranks(to), |mailbox| {
                 let to = to.iter().copied();
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: the bytes stay valid during the call. Each send with a ticket ends or is abandoned below.
                 let sent = unsafe { mailbox.send_to_all(engine, to, envelope, bytes) };
                 (sent != Ok(Multicast::NoRoom)).then_some(sent)
             })?
@@ -112,24 +112,24 @@ impl Ue {
         result
     }
 
-    /// Receives what `source` sends to all (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].
+    /// Receives a multicast of `source` (`iRCCE_mrecv`). Errors: as for [`Ue::receive`].
     pub fn multicast_receive(&self, buffer: &mut [u8], source: Source) -> Result<Received> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.receive_into(Buffer { ptr, capacity }, source, MULTICAST) }
     }
 
-    /// The data of member `root` is everybody's afterwards (`RCCE_bcast`). Errors: [`Code::CommUndefined`]; [`Code::Id`] for a root that
-    /// is no member; [`Code::MessageLength`] where the members give different lengths and one buffer is too short.
+    /// Copies the data of member `root` to all members (`RCCE_bcast`). Errors: [`Code::CommUndefined`]; [`Code::Id`] if `root` is not a member;
+    /// [`Code::MessageLength`] if this buffer is shorter than the root's data.
     pub fn broadcast(&self, data: &mut [u8], root: u32, comm: &Comm) -> Result<()> {
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.broadcast_from((data.as_mut_ptr(), data.len()), root, comm) }
     }
 
     /// # Safety
-    /// The bytes are valid, and nobody else's during the call.
+    /// The bytes are valid, and this call has exclusive access to them.
     pub(crate) unsafe fn broadcast_from(
         &self,
         (data, len): (*mut u8, usize),
@@ -147,11 +147,11 @@ impl Ue {
                 .filter(|id| *id != self.id())
                 .collect();
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are valid, and no other thread changes them.
             return unsafe { self.send_to_all(&others, envelope, (data, len)) };
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are valid, with exclusive access.
         unsafe { self.receive_part(source, envelope, (data, len)) }
     }
 
@@ -170,7 +170,7 @@ impl Ue {
             ignore: 0,
         };
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the buffer is valid for writes.
         let received = unsafe { self.receive_as(place, pattern) }?;
         if received.len > place.1 {
             return Err(Code::MessageLength.into());
@@ -178,8 +178,8 @@ impl Ue {
         Ok(())
     }
 
-    /// Combines the members' elements, beginning with those of member `root`, then in the members' order; `result` is written there only
-    /// (`RCCE_reduce`). Errors: as for [`Ue::broadcast`].
+    /// Combines the members' elements (`RCCE_reduce`): first the elements of member `root`, then the others in member order. Only the root writes `result`.
+    /// Errors: as for [`Ue::broadcast`]; [`Code::MessageLength`] if the root's `result` is shorter than `data`.
     pub fn reduce(
         &self,
         data: &[u8],
@@ -195,7 +195,7 @@ impl Ue {
         if root != communicator.rank() {
             let bytes = (data.as_ptr(), data.len());
             // SAFETY:
-            // - a slice.
+            // - the bytes are a slice.
             return unsafe { self.send_as(bytes, target, envelope, Mode::Buffered) };
         }
         let result = result.get_mut(..data.len()).ok_or(Code::MessageLength)?;
@@ -203,14 +203,14 @@ impl Ue {
         let mut part = vec![0; data.len()];
         for source in members.iter().copied().filter(|id| *id != self.id()) {
             // SAFETY:
-            // - a vector.
+            // - the buffer is a vector.
             unsafe { self.receive_part(source, envelope, (part.as_mut_ptr(), part.len())) }?;
             combine(reduction.how, reduction.element, result, &part);
         }
         Ok(())
     }
 
-    /// As [`Ue::reduce`] from the first member on, with the result everywhere (`RCCE_allreduce`).
+    /// As [`Ue::reduce`] with the first member as root, and with the result at all members (`RCCE_allreduce`).
     pub fn all_reduce(
         &self,
         data: &[u8],

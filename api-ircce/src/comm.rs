@@ -1,4 +1,4 @@
-//! Communicators: UEs that do something together.
+//! Communicators: groups of UEs for collective operations.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::status::{Code, Failure, Result};
 
 pub use unipgas_ircce_sys::RCCE_MAXNP as MAX_UES;
 
-/// `RCCE_COMM`: what programs hold, copy and read of a communicator. The calls that take it refuse other bytes than those of a communicator that lives.
+/// `RCCE_COMM`: the program's handle of a communicator. Programs copy and read it. Calls reject a handle that does not belong to a live communicator.
 pub type Comm = unipgas_ircce_sys::RCCE_COMM;
 
-/// A communicator that this UE is a member of.
+/// A communicator. This UE is a member.
 pub struct Communicator {
     number: u32,
     members: Box<[u32]>,
@@ -39,13 +39,13 @@ impl Communicator {
         self.rank
     }
 
-    /// The same at all members, and different for communicators that share a member: 0 for that of all UEs.
+    /// The same number at all members. Communicators that share a member have different numbers. 0: all UEs.
     pub fn number(&self) -> u32 {
         self.number
     }
 }
 
-/// Where a communicator is found by the C structure.
+/// A table entry. The C structure holds its address.
 struct Slot {
     serial: AtomicU32,
     communicator: AtomicPtr<Communicator>,
@@ -57,15 +57,15 @@ pub(crate) struct Communicators {
 }
 
 struct Changes {
-    /// Calls of `comm_split`, which all UEs make in the same order.
+    /// Number of `comm_split` calls. All UEs make them in the same order.
     splits: u32,
     serials: u32,
-    /// Freed ones, in whose operations another thread may still be.
+    /// Freed communicators. Another thread may still be in an operation of them.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     retired: Vec<Box<Communicator>>,
 }
 
-/// The communicator of all UEs, before they have met.
+/// The communicator of all UEs, before the first barrier.
 pub(crate) struct Everybody(Forming);
 
 impl Everybody {
@@ -76,7 +76,7 @@ impl Everybody {
 }
 
 impl Communicators {
-    /// With the communicator of all UEs, which have met since they began it, in the first slot.
+    /// Puts the communicator of all UEs in the first slot. All UEs have met since `begin`.
     pub fn new(mut everybody: Everybody) -> Result<Self> {
         let group = everybody.0.conclude().map_err(Failure::Engine)?;
         let slots = (0..GROUP_PLACES).map(|_| Slot {
@@ -134,11 +134,11 @@ impl Communicators {
     fn find(&self, comm: &Comm) -> Option<&Communicator> {
         let communicator = self.slot(comm)?.communicator.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by `put`, and kept, here or among the retired ones, as long as self.
+        // - the pointer is null or comes from `put`. The communicator stays in its slot or in `retired` until self is dropped.
         unsafe { communicator.as_ref() }
     }
 
-    /// False: there is no such communicator.
+    /// Retires a communicator. False: it does not exist.
     fn take(&self, comm: &Comm) -> bool {
         let mut changes = self.changes.lock();
         let Some(slot) = self.slot(comm) else {
@@ -150,7 +150,7 @@ impl Communicators {
             return false;
         }
         // SAFETY:
-        // - made by `Box::into_raw` in `put`, and the swap gave it to this thread alone.
+        // - the pointer comes from `Box::into_raw` in `put`, and the swap gave it to this thread alone.
         let communicator = unsafe { Box::from_raw(communicator) };
         communicator.group.release();
         changes.retired.push(communicator);
@@ -164,7 +164,7 @@ impl Drop for Communicators {
             let communicator = slot.communicator.swap(null_mut(), Ordering::AcqRel);
             if !communicator.is_null() {
                 // SAFETY:
-                // - made by `Box::into_raw` in `put`; nobody else has a reference to self any more.
+                // - the pointer comes from `Box::into_raw` in `put`. `drop` has the only reference to self.
                 drop(unsafe { Box::from_raw(communicator) });
             }
         }
@@ -173,7 +173,7 @@ impl Drop for Communicators {
 
 impl Communicator {
     fn begin(world: &Arc<World>, members: &[u32], number: u32) -> Result<Forming> {
-        // The split tells communicators of the same members apart, the first member those of one split.
+        // `number` distinguishes communicators with the same members; the first member distinguishes the communicators of one split.
         let name = [
             u64::from_be_bytes(*b"rcceComm"),
             u64::from(number) << 32 | u64::from(members[0]),
@@ -212,28 +212,28 @@ impl Ue {
         comm
     }
 
-    /// What stands behind a communicator. Errors: [`Code::CommUndefined`].
+    /// The communicator of a handle. Errors: [`Code::CommUndefined`].
     #[inline]
     pub fn communicator(&self, comm: &Comm) -> Result<&Communicator> {
         let found = self.communicators.find(comm);
         found.ok_or(Failure::Code(Code::CommUndefined))
     }
 
-    /// Divides all UEs by the colours of their numbers and gives this one's part (`RCCE_comm_split`). All UEs call it, with a function
-    /// that gives the same everywhere. Errors: [`Code::Malloc`] for too many communicators (64 at a time, with that of all UEs).
+    /// Splits all UEs into communicators, one for each colour, and returns this UE's communicator (`RCCE_comm_split`). All UEs call it. `colour` maps a UE's
+    /// number to its colour, with the same results at all UEs. Errors: [`Code::Malloc`] if 256 communicators exist, including the communicator of all UEs.
     pub fn comm_split(&self, colour: impl FnMut(u32) -> i32) -> Result<Comm> {
         self.barrier(&self.comm_world())?;
         self.divide(colour)
     }
 
-    /// As [`Ue::comm_split`] where the program splits anew into the variable that has `old`: this goes if there is no room otherwise.
-    /// Until then the program may use a copy of it.
+    /// As [`Ue::comm_split`], for a program that overwrites its handle `old`. The program may still use a copy of `old`, so `old` is freed only if there is
+    /// no room otherwise.
     pub(crate) fn comm_split_over(
         &self,
         old: &Comm,
         colour: impl FnMut(u32) -> i32,
     ) -> Result<Comm> {
-        // After it nobody is in an operation of the old one any more.
+        // After this barrier, no UE is in an operation of the old communicator.
         self.barrier(&self.comm_world())?;
         if self.communicators.is_full() {
             let _ = self.comm_free(old);
@@ -257,8 +257,8 @@ impl Ue {
         self.communicators.put(Communicator::new(number, group))
     }
 
-    /// Gives a communicator's memory back (`RCCE_comm_free`). Errors: [`Code::CommInitialized`] for one that is not initialised;
-    /// [`Code::CommUndefined`] for that of all UEs, which stays.
+    /// Frees a communicator (`RCCE_comm_free`). Errors: [`Code::CommInitialized`] if it is not initialised; [`Code::CommUndefined`] if it is the communicator
+    /// of all UEs, which cannot be freed.
     pub fn comm_free(&self, comm: &Comm) -> Result<()> {
         if *comm == self.comm_world() {
             return Err(Code::CommUndefined.into());
@@ -270,7 +270,7 @@ impl Ue {
         }
     }
 
-    /// Ends when every member has called it (`RCCE_barrier`). Errors: [`Code::CommUndefined`]; [`Failure::Engine`] when a member dies.
+    /// Returns when each member has called it (`RCCE_barrier`). Errors: [`Code::CommUndefined`]; [`Failure::Engine`] if a member dies.
     #[inline]
     pub fn barrier(&self, comm: &Comm) -> Result<()> {
         let communicator = self.communicator(comm)?;
@@ -279,8 +279,8 @@ impl Ue {
         })
     }
 
-    /// The barrier of all UEs over the increment registers (`iRCCE_barrier`); other communicators have [`Ue::barrier`], and do not meet
-    /// it at that of all UEs. Errors: as for [`Ue::barrier`].
+    /// The barrier over the increment registers, for the communicator of all UEs (`iRCCE_barrier`). It does not match [`Ue::barrier`] of the same
+    /// communicator. For other communicators it is [`Ue::barrier`]. Errors: as for [`Ue::barrier`].
     #[inline]
     pub fn air_barrier(&self, comm: &Comm) -> Result<()> {
         let communicator = self.communicator(comm)?;
@@ -300,7 +300,7 @@ impl Ue {
         mut go_on: impl FnMut(Deadline) -> unipgas_core::Result<()>,
     ) -> Result<()> {
         if self.has_messages_under_way() {
-            // A member may wait for one of them before it comes here.
+            // A member may wait for one of these messages before it enters the barrier.
             let needs = Needs::Ranks(communicator.members());
             return self.wait_beside(needs, || match go_on(Deadline::Now) {
                 Err(Error::Timeout | Error::Busy) => None,
@@ -309,7 +309,7 @@ impl Ue {
         }
         loop {
             match go_on(Deadline::Never) {
-                // Another thread of this UE is in it.
+                // Another thread of this UE is in the barrier.
                 Err(Error::Busy) => std::thread::sleep(Duration::from_micros(100)),
                 result => return result.map_err(Failure::Engine),
             }

@@ -1,4 +1,4 @@
-//! The process-wide state behind the C interface: whether the program is between `RCCE_init` and `RCCE_finalize`, and how it ends.
+//! The process-wide state of the C interface: the UE between `RCCE_init` and `RCCE_finalize`, and the end of the process.
 
 use std::ffi::c_void;
 use std::io::Write;
@@ -13,19 +13,19 @@ use crate::launch::Wishes;
 use crate::process::Ue;
 use crate::status::{Code, Failure, Result};
 
-/// The running UE, null outside.
+/// The running UE. Null before `RCCE_init` and after `RCCE_finalize`.
 static UE: AtomicPtr<Ue> = AtomicPtr::new(null_mut());
 
-/// The process that is the UE; a child that the program has forked is not.
+/// Process id of the UE. A forked child of the program is not the UE.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Number of UEs and, below it, the number of the last UE that ran; 0: none has.
+/// Upper half: number of UEs. Lower half: number of the last UE of this process. 0: no UE has run.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// What changes at the beginning and at the end only.
+/// State that only `init` and `finalize` change.
 struct Phase {
     life_cycles: u32,
-    /// UEs that have finished: programs may still look at memory that the library gave them.
+    /// Finished UEs. They stay, since programs may still read memory of the library.
     #[allow(clippy::vec_box, reason = "their addresses must stay")]
     finished: Vec<Box<Ue>>,
 }
@@ -40,16 +40,16 @@ static PHASE: Mutex<Phase> = Mutex::new(Phase {
 pub fn current() -> Result<&'static Ue> {
     let ue = UE.load(Ordering::Acquire);
     // SAFETY:
-    // - null, or made by Box::into_raw in `init`, and never freed: `finalize` keeps it among the finished ones.
+    // - the pointer is null or comes from `Box::into_raw` in `init`. `finalize` moves the box to `finished` and never frees it.
     unsafe { ue.as_ref() }.ok_or(Failure::NotRunning)
 }
 
-/// Whether there is a running UE that no thread ends.
+/// Whether a UE is running, and no thread is finalizing it.
 pub(crate) fn is_running() -> bool {
     current().is_ok_and(|ue| ue.world().engine().check_ended().is_ok())
 }
 
-/// This UE's number and the number of UEs, also after the end. Errors: [`Failure::NotRunning`] before the beginning.
+/// This UE's number and the number of UEs. Also valid after `RCCE_finalize`. Errors: [`Failure::NotRunning`] before `RCCE_init`.
 pub fn place() -> Result<(u32, u32)> {
     match LAST.load(Ordering::Relaxed) {
         0 => Err(Failure::NotRunning),
@@ -57,8 +57,9 @@ pub fn place() -> Result<(u32, u32)> {
     }
 }
 
-/// `RCCE_init`, once the arguments have been looked at: `cores` are those that they name. The running UE if there is one. Errors:
-/// [`Code::NumUes`]; [`Code::CoreNotInHostfile`] for a wrong environment; with a line on stderr.
+/// `RCCE_init` after parsing of the arguments. `cores`: the cores named there. Returns the running UE if there is one. Errors, with a line on stderr:
+/// [`Code::NumUes`]; [`Code::Malloc`] if a resource is exhausted; [`Code::CoreNotInHostfile`] for other failures, such as a wrong environment. The process
+/// ends if another UE has died.
 pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     let mut phase = PHASE.lock();
     if let Ok(ue) = current() {
@@ -92,7 +93,7 @@ pub fn init(cores: &[i32]) -> Result<&'static Ue> {
     current()
 }
 
-/// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; a code of [`Ue::finalize`]. The process ends if another UE has died.
+/// `RCCE_finalize`. Errors: [`Failure::NotRunning`]; a code of [`Ue::finalize`]. The process ends if the engine fails, for example if another UE has died.
 pub fn finalize() -> Result<()> {
     if !is_own_process() {
         return Err(Failure::NotRunning);
@@ -104,12 +105,12 @@ pub fn finalize() -> Result<()> {
     }
     let ue = UE.swap(null_mut(), Ordering::AcqRel);
     // SAFETY:
-    // - made by Box::into_raw in `init`, and `current` has just found it; the lock keeps others from taking it.
+    // - the pointer comes from `Box::into_raw` in `init`. `current` has just found it, and the lock excludes a second `finalize`.
     phase.finished.push(unsafe { Box::from_raw(ue) });
     finished
 }
 
-/// Programs may return from main without `RCCE_finalize`: then the others shall not take this UE for dead.
+/// Registers an exit handler that leaves the job. Programs may return from main without `RCCE_finalize`; the other UEs must not report this UE as dead.
 fn leave_at_exit() {
     extern "C" fn leave(status: i32, _: *mut c_void) {
         if !is_own_process() {
@@ -123,11 +124,11 @@ fn leave_at_exit() {
         }
     }
     unsafe extern "C" {
-        /// As atexit; the function learns the status.
+        /// As `atexit`, but the handler also gets the exit status.
         fn on_exit(leave: extern "C" fn(i32, *mut c_void), argument: *mut c_void) -> i32;
     }
     // SAFETY:
-    // - `leave` neither unwinds nor needs anything that the C library takes down before it.
+    // - `leave` does not unwind, and uses nothing that the C library destroys before it runs the handler.
     unsafe { on_exit(leave, null_mut()) };
 }
 
@@ -135,13 +136,13 @@ fn is_own_process() -> bool {
     PROCESS.load(Ordering::Relaxed) == std::process::id()
 }
 
-/// RCCE has no code for the death of another UE or the failure of the engine: a line on stderr, then the process ends with status 1,
-/// and `unipgas run` ends the others. The one place for that.
+/// Writes a line on stderr and ends the process with status 1; `unipgas run` then ends the other processes. RCCE has no return code for the death of another
+/// UE or a failure of the engine.
 #[cold]
 pub fn give_up(error: &Error) -> ! {
     static ENDING: AtomicBool = AtomicBool::new(false);
     if ENDING.swap(true, Ordering::AcqRel) {
-        // Another thread is at it.
+        // Another thread is ending the process.
         loop {
             std::thread::park();
         }
@@ -163,20 +164,19 @@ pub fn give_up(error: &Error) -> ! {
     }
     let _ = std::io::stdout().flush();
     // SAFETY:
-    // - fflush of all streams and _exit need nothing of this process. What the program wants done at exit could wait for the UE that
-    //   has died.
+    // - `fflush` of all streams and `_exit` have no preconditions. `_exit` skips the program's exit handlers, which could wait for the dead UE.
     unsafe {
         libc::fflush(null_mut());
         libc::_exit(1)
     }
 }
 
-/// One line in one piece: the other UEs write there, too.
+/// Writes one line with one write, since the other UEs may share the stream.
 pub(crate) fn tell_on_stderr(text: &str) {
     unipgas_core::tell(text);
 }
 
-/// What `RCCE_debug_set` speaks of: the classes of calls whose errors are printed.
+/// Classes of calls for `RCCE_debug_set`. The errors of an enabled class are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Debug {
@@ -192,7 +192,7 @@ pub enum Debug {
 
 static DEBUG: AtomicU8 = AtomicU8::new(0);
 
-/// `RCCE_debug_set` and `RCCE_debug_unset`. Errors: [`Code::DebugFlag`] for a number that is no flag.
+/// `RCCE_debug_set` and `RCCE_debug_unset`. Errors: [`Code::DebugFlag`] if `flag` is not a debug flag.
 pub fn debug(flag: i32, on: bool) -> Result<()> {
     let classes = match flag {
         111_111 => 0xf,

@@ -1,4 +1,4 @@
-//! Who has which bytes of a buffer: first fit, neighbours that are freed become one. The same calls give the same places at every UE.
+//! A first-fit allocator for offsets in a buffer. Free neighbours merge. The same calls return the same offsets at each UE.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ impl Extents {
         }
     }
 
-    /// The offset of `len` bytes; `None` if there is no such gap, or for no bytes.
+    /// Allocates `len` bytes and returns their offset. `None`: no gap is large enough, or `len` is 0.
     pub fn take(&mut self, len: usize) -> Option<usize> {
         let fits = |(_, free): &(&usize, &usize)| len > 0 && **free >= len;
         let (offset, free) = self.free.iter().find(fits).map(|(o, f)| (*o, *f))?;
@@ -33,7 +33,7 @@ impl Extents {
         Some(offset)
     }
 
-    /// Frees what [`take`](Extents::take) gave. False: it has not been given, or freed before.
+    /// Frees an extent of [`take`](Extents::take). False: the offset is not allocated.
     pub fn give_back(&mut self, offset: usize) -> bool {
         let Some(mut len) = self.used.remove(&offset) else {
             return false;

@@ -1,4 +1,4 @@
-//! Flags: words in MPBs that UEs set for each other and wait for; tagged ones carry 28 bytes along (manual §4.4).
+//! Flags: words in MPBs. Any UE may set a flag at any UE, and the owner waits for the value. Tagged flags carry 28 bytes (manual §4.4).
 
 use std::sync::atomic::Ordering;
 
@@ -8,19 +8,19 @@ use crate::mpb::{LINE, MPB, Place, local};
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
-/// `iRCCE_MAX_TAGGED_LEN`: bytes that a tagged flag carries.
+/// `iRCCE_MAX_TAGGED_LEN`: maximum length of a tag in bytes.
 pub const MAX_TAGGED_LEN: usize = LINE - 4;
 
-/// After what this UE has put there, and read by every UE from then on.
+/// A flag becomes visible after earlier puts of this UE to the same UE. On completion each UE reads the new value.
 const SEEN: Flags = Flags::ORDERED.union(Flags::DELIVERED);
 
-/// A flag: a line of every MPB. The first word is its value, the rest its tag.
+/// A flag: a line of each MPB. The first word is the value, the rest is the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flag(pub Place);
 
 impl Ue {
-    /// Allocates a flag at every UE alike (`RCCE_flag_alloc`); its value at first is 0, or what was left
-    /// in its place. Errors: [`Code::FlagUndefined`] if there is no room.
+    /// Allocates a flag (`RCCE_flag_alloc`). All UEs allocate in the same order. The initial value is 0, or the previous content of the line. Errors:
+    /// [`Code::FlagUndefined`] if there is no room.
     pub fn flag_alloc(&self) -> Result<Flag> {
         // Not cleared: another UE may have set it already.
         self.malloc(LINE)
@@ -37,7 +37,7 @@ impl Ue {
         }
     }
 
-    /// Where the flag lies in a UE's region. Errors: [`Code::FlagNotInCommBuffer`] for a place that is no word of an MPB.
+    /// Offset of the flag in a UE's region. Errors: [`Code::FlagNotInCommBuffer`] if the place is not aligned, or `len` bytes exceed the MPB.
     #[inline(always)]
     fn flag_offset(&self, flag: Flag, len: usize) -> Result<usize> {
         let at = flag.0.0;
@@ -48,7 +48,7 @@ impl Ue {
         }
     }
 
-    /// Writes the flag of UE `id` (`RCCE_flag_write`). What this UE has put before is visible before it. Errors: [`Code::Id`],
+    /// Writes the flag of UE `id` (`RCCE_flag_write`). Earlier puts of this UE to `id` are visible before the flag. Errors: [`Code::Id`],
     /// [`Code::FlagNotInCommBuffer`].
     #[inline]
     pub fn flag_write(&self, flag: Flag, value: i32, id: u32) -> Result<()> {
@@ -72,8 +72,8 @@ impl Ue {
         })
     }
 
-    /// Writes the flag of UE `id` with a tag, which is visible before it; what is longer than [`MAX_TAGGED_LEN`] is cut
-    /// (`iRCCE_flag_write_tagged`). Errors as for [`Ue::flag_write`].
+    /// Writes the flag of UE `id` with a tag (`iRCCE_flag_write_tagged`). The tag is visible before the value, and is truncated to [`MAX_TAGGED_LEN`] bytes.
+    /// Errors: as for [`Ue::flag_write`].
     #[inline]
     pub fn flag_write_tagged(&self, flag: Flag, value: i32, id: u32, tag: &[u8]) -> Result<()> {
         let notice = self.notice(flag, LINE, value, id)?;
@@ -86,7 +86,7 @@ impl Ue {
             offset: notice.slot.offset + 4,
         };
         // SAFETY:
-        // - `line` lives until what is posted is over.
+        // - contract of `Channel::put_notify`: `line` is valid until completion. `settle` waits for it.
         unsafe {
             let now = self.endpoint.fast_path();
             if now.put_notify(source, to, MAX_TAGGED_LEN, notice) {
@@ -99,7 +99,7 @@ impl Ue {
         self.settle(id, LINE)
     }
 
-    /// The flag's value at UE `id` (`RCCE_flag_read`). Errors: [`Code::Id`], [`Code::FlagNotInCommBuffer`].
+    /// Reads the flag of UE `id` (`RCCE_flag_read`). Errors: [`Code::Id`], [`Code::FlagNotInCommBuffer`].
     #[inline]
     pub fn flag_read(&self, flag: Flag, id: u32) -> Result<i32> {
         let region = self.peer(id)?;
@@ -110,7 +110,7 @@ impl Ue {
         }
         let mut value = 0i32;
         // SAFETY:
-        // - 4 bytes of the own frame, which nothing uses after the call.
+        // - `value` has 4 bytes, and `fetch` is complete when it returns.
         unsafe {
             self.fetch(
                 local((&raw mut value).cast()),
@@ -122,7 +122,7 @@ impl Ue {
         Ok(value)
     }
 
-    /// The flag's value at UE `id`, and the beginning of its tag (`iRCCE_flag_read_tagged`). Errors as for [`Ue::flag_read`].
+    /// Reads the flag of UE `id`, and the beginning of its tag (`iRCCE_flag_read_tagged`). Errors: as for [`Ue::flag_read`].
     pub fn flag_read_tagged(&self, flag: Flag, id: u32, tag: &mut [u8]) -> Result<i32> {
         self.flag_offset(flag, LINE)?;
         let value = self.flag_read(flag, id)?;
@@ -132,14 +132,14 @@ impl Ue {
     }
 
     /// Waits until this UE's flag has the value (`RCCE_wait_until`). Errors: [`Code::FlagNotInCommBuffer`];
-    /// [`Failure::Engine`](crate::Failure::Engine) when another UE dies, or all have ended.
+    /// [`Failure::Engine`](crate::Failure::Engine) if another UE dies, or all others have left.
     #[inline]
     pub fn wait_until(&self, flag: Flag, value: i32) -> Result<()> {
         let word = self.word(self.flag_offset(flag, 4)?)?;
         self.wait(|| (word.load(Ordering::Acquire) == value as u32).then_some(()))
     }
 
-    /// As [`Ue::wait_until`], and reads the beginning of the tag (`iRCCE_wait_tagged`).
+    /// As [`Ue::wait_until`], then reads the beginning of the tag (`iRCCE_wait_tagged`).
     #[inline]
     pub fn wait_tagged(&self, flag: Flag, value: i32, tag: &mut [u8]) -> Result<()> {
         self.flag_offset(flag, LINE)?;
@@ -147,8 +147,7 @@ impl Ue {
         self.read_tag(flag, tag)
     }
 
-    /// Whether this UE's flag has the value, so that [`Ue::wait_until`] would not wait (`RCCE_test_flag`). Errors:
-    /// [`Code::FlagNotInCommBuffer`].
+    /// Whether this UE's flag has the value (`RCCE_test_flag`). Errors: [`Code::FlagNotInCommBuffer`].
     #[inline]
     pub fn test_flag(&self, flag: Flag, value: i32) -> Result<bool> {
         let word = self.word(self.flag_offset(flag, 4)?)?;
@@ -159,8 +158,7 @@ impl Ue {
         Ok(found)
     }
 
-    /// Whether this UE's flag has the value, so that [`Ue::wait_tagged`] would not wait; if so, reads the beginning of the tag
-    /// (`iRCCE_test_tagged`).
+    /// As [`Ue::test_flag`]. If the flag has the value, also reads the beginning of the tag (`iRCCE_test_tagged`).
     #[inline]
     pub fn test_tagged(&self, flag: Flag, value: i32, tag: &mut [u8]) -> Result<bool> {
         self.flag_offset(flag, LINE)?;
@@ -176,7 +174,7 @@ impl Ue {
         let from = self.address(Place(flag.0.0 + 4));
         let len = tag.len().min(MAX_TAGGED_LEN);
         // SAFETY:
-        // - the line lies in this UE's MPB, as `flag_offset` has said; others write it as raw bytes.
+        // - the callers have checked by `flag_offset` that the line lies in this UE's MPB. Other UEs write it as raw bytes.
         unsafe { unipgas_core::copy(from, tag.as_mut_ptr(), len) };
         Ok(())
     }

@@ -1,18 +1,18 @@
-//! What programs are started with: for tests and libFuzzer.
+//! Readers of start parameters, for tests and libFuzzer.
 
 use crate::comm::MAX_UES;
 use crate::launch::{MPB_MAX, Wishes, launcher_words};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("rcce-variables", variables, all_variables),
     ("rcce-words", words, all_words),
 ];
 
-/// The size of an MPB, and cores, a line each.
+/// Input: a line with the size of an MPB, and a line with cores.
 fn variables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let wishes = Wishes::read(|name| {
@@ -30,7 +30,7 @@ fn all_variables() -> Vec<Vec<u8>> {
     all.map(|text| text.as_bytes().to_vec()).to_vec()
 }
 
-/// The words of the launcher, with blanks between them.
+/// Input: the launcher's words, separated by blanks.
 fn words(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let args: Vec<&str> = text.split(' ').collect();

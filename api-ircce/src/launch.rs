@@ -1,26 +1,26 @@
-//! What the program is started with: the words of RCCE's own launcher, and the environment variables of this library.
+//! Start parameters: the words of RCCE's launcher, and the environment variables of this library.
 
 use crate::comm::MAX_UES;
 use crate::mpb::LINE;
 
-/// `RCCE_BUFF_SIZE_MAX`: bytes of an MPB.
+/// `RCCE_BUFF_SIZE_MAX`: default size of an MPB in bytes.
 pub const MPB_DEFAULT: usize = 8192;
-/// The largest MPB that `UNIPGAS_RCCE_MPB` can ask for: addresses in it fit in the int lengths of the calls.
+/// Maximum of `UNIPGAS_RCCE_MPB` in bytes. Any length in the MPB fits in the int arguments of the calls.
 pub const MPB_MAX: usize = 1 << 30;
 
-/// What the environment asks for.
+/// Settings from the environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wishes {
-    /// `UNIPGAS_RCCE_MPB`: bytes of an MPB, rounded up to whole lines.
+    /// `UNIPGAS_RCCE_MPB`: size of an MPB in bytes, rounded up to whole lines.
     pub mpb: usize,
-    /// `UNIPGAS_RCCE_CORES`: the cores of the job, ascending; empty: not set.
+    /// `UNIPGAS_RCCE_CORES`: the cores of the job, ascending. Empty: not set.
     pub cores: Vec<i32>,
     /// `UNIPGAS_RCCE_SHM_LOW`: shared memory is mapped below 4 GiB.
     pub low: bool,
 }
 
 impl Wishes {
-    /// Errors: a line that says which variable is wrong, and what would be right.
+    /// Reads the environment. Errors: a line with the invalid variable and the valid values.
     pub fn from_env() -> Result<Self, String> {
         unipgas_core::variables::check().map_err(|e| e.to_string())?;
         Wishes::read(|name| std::env::var(name).ok())
@@ -60,7 +60,7 @@ impl Wishes {
     }
 }
 
-/// Different core numbers, sorted: RCCE numbers the UEs in the order of their cores.
+/// Parses core numbers and sorts them, since RCCE numbers the UEs in the order of their cores. `None` for an invalid or repeated number.
 fn cores<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<i32>> {
     let mut cores: Vec<i32> = words
         .map(|word| {
@@ -72,25 +72,25 @@ fn cores<'a>(words: impl Iterator<Item = &'a str>) -> Option<Vec<i32>> {
     cores.is_sorted_by(|a, b| a < b).then_some(cores)
 }
 
-/// What RCCE's launcher puts between a program's name and its arguments: the number of UEs, the clock in GHz, and a core for each UE.
+/// Words that RCCE's launcher inserts after the program's name: the number of UEs, the clock in GHz, and a core for each UE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LauncherWords {
-    /// Words to be removed after the program's name.
+    /// Number of words to remove after the program's name.
     pub words: usize,
     /// The cores, ascending.
     pub cores: Vec<i32>,
-    /// GHz.
+    /// The clock in GHz.
     pub clock: f64,
 }
 
-/// Finds the launcher's words in the arguments after the program's name. `job`: the size of the job, if this process is part of one,
-/// which the words must agree with.
+/// Finds the launcher's words in the arguments after the program's name. `job`: the size of the job, if this process is part of a job. The words must agree
+/// with it.
 pub fn launcher_words(args: &[&str], job: Option<u32>) -> Option<LauncherWords> {
     let [number, clock, rest @ ..] = args else {
         return None;
     };
     let number: usize = number.parse().ok()?;
-    // A clock has a fraction: what else begins with two numbers shall not be taken for it.
+    // The launcher writes the clock with a fraction. Other arguments may also begin with two numbers.
     let clock = clock.parse::<f64>().ok().filter(|_| clock.contains('.'))?;
     let possible = clock > 0.0
         && clock.is_finite()

@@ -1,8 +1,7 @@
 //! RCCE V1.0.13 and iRCCE 2.0 on the unipgas engine, in C ([`ffi`], the headers in `include/`) and in Rust ([`Ue`]).
 //!
-//! This crate translates: message-passing buffers (MPBs), flags, locks, registers and communicators to the engine's regions, notices,
-//! atomics and groups, and its errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`. "Manual" is the iRCCE
-//! manual, version 2.0.
+//! This crate maps message-passing buffers (MPBs), flags, locks, registers and communicators to the engine's regions, notices, atomics and groups. It maps
+//! the engine's errors to return codes. `unipgas-core` transfers the bytes and waits. "Manual" is the iRCCE manual, version 2.0.
 //!
 //! ```no_run
 //! use unipgas_ircce::launch::Wishes;

@@ -1,4 +1,4 @@
-//! Locks: one word at every UE (`RCCE_acquire_lock`), with the number of its holder and who waits for it.
+//! Locks (`RCCE_acquire_lock`): one word at each UE, with the holder's number and a bit for each waiter.
 
 use unipgas_core::{Deadline, Error, Flags, Notice, Remote};
 
@@ -6,9 +6,9 @@ use crate::mpb::local;
 use crate::process::Ue;
 use crate::status::{Failure, Result};
 
-/// Offset of the lock: the holder's number + 1 in the lowest byte, above it a bit for each UE that waits.
+/// Offset of the lock. Lowest byte: the holder's number + 1, or 0 if the lock is free. Above it: a bit for each waiting UE.
 const LOCK: usize = 0;
-/// Offset of the word that is written when a lock has become free for this UE.
+/// Offset of the word for notices of free locks. A notice wakes this UE, which then retries; the value is not read.
 const NEWS: usize = 128;
 const HOLDER: u64 = 0xff;
 
@@ -16,7 +16,7 @@ fn waiting(id: u32) -> u64 {
     1 << (8 + id)
 }
 
-/// Of those who wait, the one that comes after `id`: everyone has his turn.
+/// The next waiter after `id` in cyclic order, so that each waiter has its turn.
 fn next_after(id: u32, word: u64) -> Option<u32> {
     let waiters = word >> 8;
     let later = waiters & (u64::MAX << (id + 1));
@@ -29,7 +29,7 @@ impl Ue {
         let mut word = 0u64;
         let from = self.control(id, LOCK)?;
         // SAFETY:
-        // - 8 bytes of the own frame, which nothing uses after the call.
+        // - `word` has 8 bytes, and `fetch` is complete when it returns.
         unsafe { self.fetch(local((&raw mut word).cast()), from, 8, id) }?;
         Ok(word)
     }
@@ -42,8 +42,7 @@ impl Ue {
         Ok(found.map_err(|error| self.blame(id, error))? == from)
     }
 
-    /// Takes the lock at UE `id`, waiting for it. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`] when that UE or the
-    /// holder dies.
+    /// Waits for the lock at UE `id`, and takes it. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`] if that UE or the holder dies.
     pub fn acquire_lock(&self, id: u32) -> Result<()> {
         self.exists(id)?;
         let me = self.id();
@@ -73,7 +72,7 @@ impl Ue {
         self.world()
             .engine()
             .wait_for(Deadline::Never, &mut check, || {
-                // The holder may wait for one of them.
+                // The holder may wait for one of these messages.
                 if self.has_messages_under_way()
                     && let Err(failure) = self.move_messages_on()
                 {
@@ -83,7 +82,7 @@ impl Ue {
             })?
     }
 
-    /// Gives the lock at UE `id` back, whoever holds it. Errors: [`Code::Id`](crate::Code::Id).
+    /// Releases the lock at UE `id`, also if another UE holds it. Errors: [`Code::Id`](crate::Code::Id).
     pub fn release_lock(&self, id: u32) -> Result<()> {
         self.exists(id)?;
         let word = loop {
@@ -108,14 +107,14 @@ impl Ue {
             return Ok(());
         }
         match self.endpoint.notify(notice, Flags::empty(), 0) {
-            // A waiter that has died is no reason to fail: the lock is free.
+            // The lock is free, also if the waiter has died.
             Err(Error::PeerDead | Error::StaleRegion) => Ok(()),
             Err(error) => Err(error.into()),
             Ok(_) => self.settle(id, 4).or(Ok(())),
         }
     }
 
-    /// Whether anybody holds the lock at UE `id`. Errors: [`Code::Id`](crate::Code::Id).
+    /// Whether a UE holds the lock at UE `id`. Errors: [`Code::Id`](crate::Code::Id).
     pub fn is_locked(&self, id: u32) -> Result<bool> {
         Ok(self.lock_word(id)? & HOLDER != 0)
     }

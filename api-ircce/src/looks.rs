@@ -1,5 +1,5 @@
-//! Programs that wait in loops of calls which return at once: flags and registers that are read, tests, buffers that are copied from MPBs.
-//! Now and then such a call lets others run.
+//! Poll loops of programs. Programs wait in loops of nonblocking calls: reads of flags and registers, tests, copies from MPBs. After a number of polls
+//! without a result, a call yields the core.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -10,18 +10,18 @@ use crate::mpb::{LINE, Place};
 use crate::process::Ue;
 use crate::status::Result;
 
-/// Looks that found nothing before the core is offered to others; fewer where processes share cores.
+/// Polls without a result before a yield. `CROWDED_PATIENCE` applies if the job has more processes than cores.
 const PATIENCE: u32 = 256;
 const CROWDED_PATIENCE: u32 = 16;
-/// Places in MPBs of which it is remembered what was there.
+/// Entries of [`Looks::found`].
 const PLACES: usize = 128;
 
-/// How often this UE has looked, and at what.
+/// The polls of this UE.
 pub(crate) struct Looks {
     count: AtomicU32,
-    /// Whether processes share cores: elsewhere copies from MPBs are no looks.
+    /// Whether the job has more processes than cores. Only then copies from MPBs count as polls.
     crowded: bool,
-    /// What copies from MPBs have found, by place: see [`summary`].
+    /// The [`summary`] of the last copy from an MPB, hashed by place and UE.
     found: [AtomicU64; PLACES],
 }
 
@@ -36,7 +36,7 @@ impl Looks {
 }
 
 impl Ue {
-    /// Called by what programs call in loops until something changes, and which has not.
+    /// Counts a poll without a result. Errors: as for [`Ue::reached`].
     #[inline]
     pub(crate) fn looked(&self) -> Result<()> {
         let looks = self.looks.count.load(Ordering::Relaxed).wrapping_add(1);
@@ -58,7 +58,7 @@ impl Ue {
         }
     }
 
-    /// [`Ue::looked`], where processes share cores.
+    /// [`Ue::looked`], if the job has more processes than cores.
     #[inline(always)]
     pub(crate) fn looked_if_crowded(&self) -> Result<()> {
         if self.looks.crowded {
@@ -67,13 +67,13 @@ impl Ue {
         Ok(())
     }
 
-    /// Whether [`Ue::copied`] is called when bytes have been copied from an MPB: where processes share cores.
+    /// Whether the caller must call [`Ue::copied`] after a copy from an MPB.
     #[inline(always)]
     pub(crate) fn copies_are_looks(&self) -> bool {
         self.looks.crowded
     }
 
-    /// Bytes have been copied from an MPB, which is a look if the last ones from there were the same.
+    /// Notes a copy from an MPB. It counts as a poll if the previous copy from this place had the same bytes.
     ///
     /// # Safety
     /// `len` bytes at `bytes` are valid.
@@ -86,7 +86,7 @@ impl Ue {
     ) -> Result<()> {
         let nth = (from.0 / LINE).wrapping_add(id as usize * 5) % PLACES;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes are valid.
         let now = unsafe { summary(bytes, from, len, id) };
         let found = &self.looks.found[nth];
         if found.load(Ordering::Relaxed) == now {
@@ -97,7 +97,7 @@ impl Ue {
     }
 }
 
-/// A number for bytes and where they come from; of many bytes the first two lines count, where programs have what they wait for.
+/// A hash of the bytes, their place, length and UE. It covers the first two lines of the bytes, where programs keep the values that they poll.
 ///
 /// # Safety
 /// `len` bytes at `bytes` are valid.
@@ -112,7 +112,7 @@ unsafe fn summary(bytes: *const u8, from: Place, len: usize, id: u32) -> u64 {
     for at in (0..len).step_by(8) {
         let mut word = [0; 8];
         // SAFETY:
-        // - within the bytes, as `at` is below their number; another thread may write them, as the program pleases.
+        // - contract of this call: `len` bytes are valid, and `at` is below `len`. `copy` allows concurrent writers.
         unsafe { unipgas_core::copy(bytes.add(at), word.as_mut_ptr(), (len - at).min(8)) };
         sum = mix(sum, u64::from_ne_bytes(word));
     }
@@ -127,7 +127,7 @@ mod tests {
     fn summaries_tell_bytes_places_and_lengths_apart() {
         let of = |bytes: &[u8], place, id| {
             // SAFETY:
-            // - a slice is valid.
+            // - the bytes are a slice.
             unsafe { summary(bytes.as_ptr(), Place(place), bytes.len(), id) }
         };
         let line = [7u8; 32];

@@ -1,6 +1,6 @@
-//! Blocking messages, probes, and what is known of the last message (manual §5.2, §6, §9.3, §9.4).
+//! Blocking messages, probes, and the source and length of the last message (manual §5.2, §6, §9.3, §9.4).
 //!
-//! Sends end when they have been received, as on the chip. They travel as the engine's messages, not through the MPB.
+//! A send ends when the receiver has the message, as on the chip. Messages use the engine's mailboxes, not the MPB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicUsize, Ordering};
@@ -15,49 +15,49 @@ use crate::process::Ue;
 use crate::request::Pending;
 use crate::status::{Code, Failure, Result};
 
-/// Kinds of messages, which never meet.
+/// Contexts of messages. Messages of different contexts never match.
 pub(crate) const POINT_TO_POINT: u8 = 0;
 pub(crate) const MULTICAST: u8 = 1;
 pub(crate) const COLLECTIVE: u8 = 2;
 
-/// What a UE knows of its messages.
+/// The messages of a UE.
 pub(crate) struct Messages {
     pub messenger: Messenger,
-    /// Locked after the mailbox.
+    /// Lock order: the mailbox first.
     pub pending: Biased<Pending>,
-    /// Requests that have not ended.
+    /// Number of open requests.
     pub open: AtomicUsize,
     last_source: AtomicI32,
     last_len: AtomicI64,
 }
 
-/// Where a message goes, and how many bytes are there.
+/// Address and size of a receive buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
     pub ptr: *mut u8,
     pub capacity: usize,
 }
 
-/// How long a message may be: `iRCCE_ANY_LENGTH`, or so many bytes.
+/// The maximum length of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
-    /// As long as it is.
+    /// `iRCCE_ANY_LENGTH`: no maximum.
     Any,
-    /// At most so many bytes.
+    /// Maximum in bytes.
     Bytes(usize),
 }
 
-/// Who sends a message: `iRCCE_ANY_SOURCE`, or a UE.
+/// The sender of a message. `None`: any UE (`iRCCE_ANY_SOURCE`).
 pub type Source = Option<u32>;
 
-/// Of each UE in another one's mailbox.
+/// The lane of each UE in another UE's mailbox.
 const LANE: Lane = Lane {
     lines: 32,
     data: 256 << 10,
 };
 
 impl Messages {
-    /// Before the UEs have met.
+    /// Call it before the first barrier of the UEs.
     pub fn new(world: &Arc<World>) -> Result<Self> {
         Ok(Messages {
             messenger: Messenger::new(
@@ -74,8 +74,7 @@ impl Messages {
         })
     }
 
-    /// Notes a message that has come. Errors: [`Code::MessageLength`] if it was longer than its buffer; the rest is lost, and was not
-    /// written.
+    /// Notes a received message. Errors: [`Code::MessageLength`] if it is longer than its buffer. The rest is lost, and is not written.
     #[inline]
     pub fn note(&self, received: &Received, capacity: usize) -> Result<()> {
         self.last_source
@@ -96,21 +95,21 @@ impl Ue {
             .ok_or(Failure::Code(Code::Id))
     }
 
-    /// The sender of the last message that has come (`iRCCE_get_source` without a request).
+    /// The sender of the last received message (`iRCCE_get_source` without a request).
     pub fn last_source(&self) -> Option<u32> {
         u32::try_from(self.messages.last_source.load(Ordering::Relaxed)).ok()
     }
 
-    /// Its length in bytes (`iRCCE_get_length`).
+    /// The length of the last received message in bytes (`iRCCE_get_length`).
     pub fn last_len(&self) -> Option<usize> {
         usize::try_from(self.messages.last_len.load(Ordering::Relaxed)).ok()
     }
 
-    /// Sends to UE `dest`, and waits until that has received it (`iRCCE_ssend`, and `RCCE_send` where there are any bytes). Errors:
-    /// [`Code::Id`]; [`Failure::Engine`] when the receiver dies.
+    /// Sends to UE `dest`, and waits until `dest` has received the message (`iRCCE_ssend`; `RCCE_send` with a size above 0). Errors: [`Code::Id`];
+    /// [`Failure::Engine`] if the receiver dies.
     pub fn send(&self, data: &[u8], dest: u32) -> Result<()> {
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.send_from((data.as_ptr(), data.len()), dest) }
     }
 
@@ -122,12 +121,12 @@ impl Ue {
             return Err(Code::Id.into());
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes are readable and unchanged during the call.
         unsafe { self.send_as(bytes, dest, Envelope::default(), Mode::Synchronous) }
     }
 
     /// # Safety
-    /// As for `send_from`.
+    /// As `send_from`.
     #[inline]
     pub(crate) unsafe fn send_as(
         &self,
@@ -139,7 +138,7 @@ impl Ue {
         let messages = &self.messages;
         if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the bytes are readable and unchanged during the call.
             let sent = unsafe {
                 messages
                     .messenger
@@ -150,13 +149,13 @@ impl Ue {
         let engine = self.world().engine();
         let ticket = {
             let mut mailbox = messages.messenger.advanced();
-            // Messages to one UE stay in order: those that wait for their turn go first.
+            // Messages to one UE stay in order, so the waiting sends to it start first.
             messages
                 .pending
                 .lock()
                 .begin_all(self, &mut mailbox, dest)?;
             // SAFETY:
-            // - the caller's word; a wait that fails lets go of the send.
+            // - contract of this call: the bytes stay valid during the call. If the wait below fails, `abandon_send` ends the send.
             unsafe { mailbox.send(engine, dest, envelope, bytes, mode, true) }
                 .map_err(|error| self.blame(dest, error))?
         };
@@ -169,12 +168,12 @@ impl Ue {
         }
     }
 
-    /// Receives from `source` (`iRCCE_srecv`, and `RCCE_recv` where there is room for any bytes). Errors: [`Code::Id`];
-    /// [`Code::MessageLength`] if the message is longer than the buffer: the rest is lost; [`Failure::Engine`].
+    /// Receives from `source` (`iRCCE_srecv`; `RCCE_recv` with a size above 0). Errors: [`Code::Id`]; [`Code::MessageLength`] if the message is longer than
+    /// the buffer, and the rest is lost; [`Failure::Engine`].
     pub fn receive(&self, buffer: &mut [u8], source: Source) -> Result<Received> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.receive_into(Buffer { ptr, capacity }, source, POINT_TO_POINT) }
     }
 
@@ -192,14 +191,14 @@ impl Ue {
         }
         let place = (buffer.ptr, buffer.capacity);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the buffer is valid for writes.
         let received = unsafe { self.receive_as(place, Pattern::from(source, context)) }?;
         self.messages.note(&received, buffer.capacity)?;
         Ok(received)
     }
 
     /// # Safety
-    /// As for `receive_into`.
+    /// As `receive_into`.
     #[inline]
     pub(crate) unsafe fn receive_as(
         &self,
@@ -209,11 +208,11 @@ impl Ue {
         let (messages, source) = (&self.messages, pattern.source);
         let received = if messages.open.load(Ordering::Relaxed) == 0 {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the buffer is valid for writes.
             unsafe { messages.messenger.receive(pattern, place, Deadline::Never) }
         } else {
             // SAFETY:
-            // - the caller's word; a wait that fails lets go of the receive.
+            // - contract of this call: the buffer is valid for writes. If the wait fails, `await_receive` abandons the receive.
             let ticket = unsafe {
                 messages
                     .messenger
@@ -225,7 +224,7 @@ impl Ue {
         received.map_err(|error| self.blame_any(source, error))
     }
 
-    /// Waits until a receive that has begun has ended; lets go of it if that fails.
+    /// Waits until a posted receive has ended. Abandons it if the wait fails.
     fn await_receive(&self, ticket: ReceiveTicket, source: Source) -> Result<Received> {
         let needs = source.as_ref().map(std::slice::from_ref);
         self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
@@ -242,12 +241,11 @@ impl Ue {
         }
     }
 
-    /// Receives if a message from `source` is there (`iRCCE_srecv_test`, `RCCE_recv_test`); else gives `None`. Errors: as for
-    /// [`Ue::receive`].
+    /// Receives a message from `source` if there is one (`iRCCE_srecv_test`, `RCCE_recv_test`). Errors: as for [`Ue::receive`].
     pub fn try_receive(&self, buffer: &mut [u8], source: Source) -> Result<Option<Received>> {
         let (ptr, capacity) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY:
-        // - a slice.
+        // - the bytes are a slice.
         unsafe { self.try_receive_into(Buffer { ptr, capacity }, source) }
     }
 
@@ -261,9 +259,9 @@ impl Ue {
         let place = (buffer.ptr, buffer.capacity);
         let mut ticket = None;
         let found = self.look_for(source, |mailbox, source| {
-            // While nobody else can take the message.
+            // The mailbox lock keeps other threads from taking the message.
             // SAFETY:
-            // - the caller's word; a wait that fails lets go of the receive.
+            // - contract of this call: the buffer is valid for writes. If the wait fails, `await_receive` abandons the receive.
             ticket = Some(unsafe {
                 mailbox.receive(
                     Pattern::from(Some(source), POINT_TO_POINT),
@@ -280,12 +278,12 @@ impl Ue {
         Ok(Some(received))
     }
 
-    /// Looks whether a message from `source` could be received (`iRCCE_iprobe`). Errors: [`Code::Id`]; [`Failure::Engine`].
+    /// Probes for a message from `source`, and does not wait (`iRCCE_iprobe`). Errors: [`Code::Id`]; [`Failure::Engine`].
     pub fn try_probe(&self, source: Source) -> Result<Option<Received>> {
         self.look_for(source, |_, _| ())
     }
 
-    /// Likewise; `take` gets what was found, before another thread can.
+    /// As [`Ue::try_probe`]. If there is a message, `take` runs under the mailbox lock with its sender.
     fn look_for(
         &self,
         source: Source,
@@ -309,7 +307,7 @@ impl Ue {
         Ok(found)
     }
 
-    /// Waits until a message from `source` could be received (`iRCCE_probe`). Errors: [`Code::Id`]; [`Failure::Engine`].
+    /// Waits for a message from `source`, and does not take it (`iRCCE_probe`). Errors: [`Code::Id`]; [`Failure::Engine`].
     pub fn probe(&self, source: Source) -> Result<Received> {
         if source.is_some_and(|source| source >= self.num()) {
             return Err(Code::Id.into());
@@ -321,7 +319,7 @@ impl Ue {
         })
     }
 
-    /// Moves pending requests on.
+    /// Makes progress on open requests.
     pub(crate) fn push(&self, mailbox: &mut Mailbox) -> Result<()> {
         if self.messages.open.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -329,13 +327,13 @@ impl Ue {
         self.messages.pending.lock().push(self, mailbox)
     }
 
-    /// Waits for `poll`, and moves pending requests on meanwhile, so that nobody waits for what only this UE could do.
+    /// Waits until `poll` returns a value. Meanwhile makes progress on open requests, since other UEs may wait for them.
     pub(crate) fn wait_pushing<T>(
         &self,
         needs: Needs<'_>,
         mut poll: impl FnMut(&mut Mailbox) -> Option<T>,
     ) -> Result<T> {
-        // Sends take their turns: a receiver that has died keeps back what others wait for.
+        // Open sends start one after the other. A dead receiver blocks all later sends, so the wait must also watch the receivers.
         let mut ranks = match needs {
             Needs::Ranks(named) => self.messages.pending.lock().receivers_beside(named),
             Needs::Anyone => Vec::new(),
@@ -358,7 +356,7 @@ impl Ue {
             .map_err(Failure::Engine)?
     }
 
-    /// As [`Ue::wait_pushing`], for what is no message.
+    /// As [`Ue::wait_pushing`], for events other than messages.
     pub(crate) fn wait_beside<T>(
         &self,
         needs: Needs<'_>,
@@ -371,13 +369,13 @@ impl Ue {
             .map_err(Failure::Engine)?
     }
 
-    /// Whether a wait for something else has to move messages on.
+    /// Whether a wait for another event must make progress on messages.
     #[inline(always)]
     pub(crate) fn has_messages_under_way(&self) -> bool {
         self.messages.open.load(Ordering::Relaxed) != 0 || self.messages.messenger.is_restless()
     }
 
-    /// What a wait for something else does in between.
+    /// Makes progress on messages and open requests.
     #[cold]
     pub(crate) fn move_messages_on(&self) -> Result<()> {
         let mut mailbox = self.messages.messenger.advanced();

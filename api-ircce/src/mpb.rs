@@ -1,5 +1,5 @@
-//! Message-passing buffers (MPBs): memory of each UE that every UE can write and read. An address in the own MPB stands for the same
-//! place in the others'.
+//! Message-passing buffers (MPBs): memory of each UE that each UE can read and write. Programs name a place in any MPB by the address of the same place in
+//! their own MPB.
 
 use unipgas_core::{Flags, Local, Remote};
 
@@ -7,23 +7,23 @@ use crate::extents::Extents;
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
-/// `RCCE_LINE_SIZE`: bytes of a line, in which MPBs are divided.
+/// `RCCE_LINE_SIZE`: length of a line in bytes, the unit of MPB allocations.
 pub const LINE: usize = 32;
-/// Where in a UE's region its MPB begins; before it are control words.
+/// Offset of the MPB in a UE's region. The control words are in front of it.
 pub(crate) const MPB: usize = crate::air::END.next_multiple_of(4096);
 
-/// A place in an MPB, in bytes from its beginning.
+/// An offset in an MPB, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub usize);
 
 impl Ue {
-    /// Bytes of each MPB.
+    /// Size of each MPB in bytes.
     pub fn mpb_len(&self) -> usize {
         self.mpb_len
     }
 
-    /// Allocates `size` bytes, a multiple of [`LINE`] above 0 (`RCCE_malloc`). All UEs allocate alike, so that they get the same place.
-    /// `None` for other sizes, or if there is no room.
+    /// Allocates `size` bytes, a multiple of [`LINE`] above 0 (`RCCE_malloc`). If all UEs allocate in the same order, they get the same place. `None` for
+    /// other sizes, or if there is no room.
     pub fn malloc(&self, size: usize) -> Option<Place> {
         if !size.is_multiple_of(LINE) {
             return None;
@@ -32,7 +32,7 @@ impl Ue {
         extents.take(size).map(Place)
     }
 
-    /// Later allocations come from the whole lines of these bytes; there is no memory if they are not in the MPB (`RCCE_malloc_init`).
+    /// Later allocations use the whole lines of these bytes (`RCCE_malloc_init`). If the bytes are not in the MPB, later allocations fail.
     pub fn malloc_from(&self, begin: Option<Place>, size: usize) {
         let end = begin.and_then(|begin| begin.0.checked_add(size));
         let whole = end.filter(|end| *end <= self.mpb_len).map_or(0..0, |end| {
@@ -42,12 +42,12 @@ impl Ue {
         *self.mpb.lock() = Extents::of(whole);
     }
 
-    /// Allocates as much of `size` bytes as there is, by halves (`RCCE_malloc_request`): the place, and the size in bytes.
+    /// Allocates `size` bytes, and halves the size until there is room (`RCCE_malloc_request`). Returns the place and the size in bytes.
     pub fn malloc_request(&self, size: usize) -> Option<(Place, usize)> {
         request(size, |size| self.malloc(size))
     }
 
-    /// Frees what [`Ue::malloc`] gave (`RCCE_free`). False, and nothing else, for other places.
+    /// Frees a place of [`Ue::malloc`] (`RCCE_free`). False: the place is not allocated.
     pub fn free(&self, place: Place) -> bool {
         let mut extents = self.mpb.lock();
         extents.give_back(place.0)
@@ -58,7 +58,7 @@ impl Ue {
         self.base().wrapping_add(MPB + place.0)
     }
 
-    /// Where the MPB of UE `id` begins in this process, null where it is not mapped or there is no such UE.
+    /// Address of the MPB of UE `id` in this process. Null if it is not mapped, or the UE does not exist.
     pub fn window(&self, id: u32) -> *mut u8 {
         if id == self.id() {
             return self.address(Place(0));
@@ -76,7 +76,7 @@ impl Ue {
         (offset < self.mpb_len).then_some(Place(offset))
     }
 
-    /// Where `len` bytes at a place lie in a UE's region.
+    /// Offset of `len` bytes at a place in a UE's region. `None`: they exceed the MPB.
     #[inline(always)]
     fn inside(&self, place: Place, len: usize) -> Option<usize> {
         (place.0 <= self.mpb_len && len <= self.mpb_len - place.0).then(|| MPB + place.0)
@@ -85,18 +85,18 @@ impl Ue {
     /// Writes `data` into the MPB of UE `id` (`RCCE_put`). Errors: [`Code::Id`], [`Code::Target`].
     pub fn put(&self, to: Place, data: &[u8], id: u32) -> Result<()> {
         // SAFETY:
-        // - a slice is valid.
+        // - the bytes are a slice.
         unsafe { self.put_from(to, data.as_ptr(), data.len(), id) }
     }
 
     /// Reads from the MPB of UE `id` (`RCCE_get`). Errors: [`Code::Id`], [`Code::Source`].
     pub fn get(&self, into: &mut [u8], from: Place, id: u32) -> Result<()> {
         // SAFETY:
-        // - a slice is valid.
+        // - the bytes are a slice.
         unsafe { self.get_into(into.as_mut_ptr(), from, into.len(), id) }
     }
 
-    /// [`Ue::put`] from anywhere, this UE's MPB too; the ranges may overlap.
+    /// As [`Ue::put`]. `data` may be in this UE's MPB, and the ranges may overlap.
     ///
     /// # Safety
     /// `len` bytes at `data` are valid.
@@ -110,13 +110,13 @@ impl Ue {
         }
         let now = self.endpoint.fast_path();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `data` are valid.
         if !unsafe { now.put(src, dst, len) } {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `len` bytes at `data` are valid. `inside` has checked `dst`.
             return unsafe { self.put_slowly(src, dst, len, id) };
         }
-        // Flags may be written this way, too.
+        // Programs may also set flags by puts, so wake the sleepers of the target.
         if let Some(bell) = region.bell() {
             bell.ring_if_heard();
         }
@@ -124,19 +124,19 @@ impl Ue {
     }
 
     /// # Safety
-    /// `len` bytes at `src` are valid, and at `dst`, which is of UE `id`.
+    /// `len` bytes are valid at `src` and at `dst`, and `dst` is in the region of UE `id`.
     #[cold]
     unsafe fn put_slowly(&self, src: Local, dst: Remote<'_>, len: usize, id: u32) -> Result<()> {
         if id == self.id() {
-            // A backend need not know how to copy between ranges that overlap.
+            // Backends need not support overlapping ranges.
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `len` bytes are valid at `src`, and at `dst` in this UE's region.
             unsafe { unipgas_core::copy(src.ptr, self.base().wrapping_add(dst.offset), len) };
             self.world().engine().ring();
             return Ok(());
         }
         // SAFETY:
-        // - the caller's word; what is posted is over before this returns.
+        // - contract of `Channel::put`: `src` is valid until completion. `settle` waits for it.
         unsafe {
             self.endpoint
                 .put(src, dst, len, Flags::ORDERED | Flags::WAKE, 0)
@@ -145,7 +145,7 @@ impl Ue {
         self.settle(id, len)
     }
 
-    /// [`Ue::get`] to anywhere, this UE's MPB too; the ranges may overlap.
+    /// As [`Ue::get`]. `into` may be in this UE's MPB, and the ranges may overlap.
     ///
     /// # Safety
     /// `len` bytes at `into` are valid for writes.
@@ -158,21 +158,21 @@ impl Ue {
         }
         if self.copies_are_looks() {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `len` bytes at `into` are valid for writes.
             return unsafe { self.get_and_look(into, offset, len, id) };
         }
         if id == self.id() {
             // SAFETY:
-            // - the caller's word; the range lies in the own MPB.
+            // - contract of this call: `len` bytes at `into` are valid for writes. `inside` has checked the source range.
             unsafe { unipgas_core::copy(self.base().wrapping_add(offset), into, len) };
             return Ok(());
         }
         // SAFETY:
-        // - the caller's word; what is posted is over before this returns.
+        // - contract of this call: `len` bytes at `into` are valid for writes.
         unsafe { self.fetch(local(into), Remote { region, offset }, len, id) }
     }
 
-    /// [`Ue::get_into`] where processes share cores, apart since nobody else needs its frame.
+    /// [`Ue::get_into`] if the job has more processes than cores. It is separate to keep its stack frame out of the other case.
     ///
     /// # Safety
     /// `len` bytes at `into` are valid for writes.
@@ -180,7 +180,8 @@ impl Ue {
     unsafe fn get_and_look(&self, into: *mut u8, offset: usize, len: usize, id: u32) -> Result<()> {
         let region = self.peer(id)?;
         // SAFETY:
-        // - the caller's word; what is posted is over before this returns; the range lies in the own MPB if it is copied.
+        // - contract of this call: `len` bytes at `into` are valid for writes.
+        // - `get_into` has checked that the source range lies in the MPB.
         unsafe {
             if id == self.id() {
                 unipgas_core::copy(self.base().wrapping_add(offset), into, len);
@@ -191,7 +192,7 @@ impl Ue {
         }
     }
 
-    /// Reads anything of UE `id`.
+    /// Reads from the region of UE `id`, and waits for completion.
     ///
     /// # Safety
     /// `len` bytes at `into` are valid for writes.
@@ -205,10 +206,10 @@ impl Ue {
     ) -> Result<()> {
         let now = self.endpoint.fast_path();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: `len` bytes at `into` are valid for writes.
         if !unsafe { now.get(into, from, len) } {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: `len` bytes at `into` are valid for writes.
             return unsafe { self.fetch_slowly(into, from, len, id) };
         }
         self.accessed(len)
@@ -225,7 +226,7 @@ impl Ue {
         id: u32,
     ) -> Result<()> {
         // SAFETY:
-        // - the caller's word; what is pending is waited for.
+        // - contract of `Channel::get`: `into` is valid until completion. `settle` waits for a pending get.
         let outcome = unsafe { self.endpoint.get(into, from, len, Flags::ORDERED, 0) };
         match outcome.map_err(|error| self.blame(id, error))? {
             unipgas_core::Outcome::Complete => self.accessed(len),
@@ -233,9 +234,8 @@ impl Ue {
         }
     }
 
-    /// What the checking ("gory") library demands of `RCCE_put` and `RCCE_get` beyond what is needed. `inside` is the side in the MPB of
-    /// UE `id`, `other` memory of this process. Errors: [`Code::Id`], [`Code::MessageLength`], `outside`, [`Code::DataOverlap`],
-    /// [`Code::Alignment`].
+    /// The stricter checks of `RCCE_put` and `RCCE_get` in the gory library. `inside`: the range in the MPB of UE `id`. `other`: memory of this process.
+    /// Errors: [`Code::Id`], [`Code::MessageLength`], `outside`, [`Code::DataOverlap`], [`Code::Alignment`].
     pub fn check_gory(
         &self,
         inside: Option<Place>,
@@ -267,19 +267,19 @@ impl Ue {
         Ok(())
     }
 
-    /// `RCCE_fence`: what this UE has written is visible before what it writes later.
+    /// `RCCE_fence`: earlier writes of this UE are visible before later writes.
     pub fn fence(&self) {
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 }
 
-/// Memory of this process.
+/// An operand in memory of this process.
 #[inline(always)]
 pub(crate) fn local(ptr: *mut u8) -> Local {
     Local { ptr, desc: 0 }
 }
 
-/// Tries a size in whole lines, then halves of it.
+/// Calls `take` with the size in whole lines, and halves the size until `take` succeeds.
 pub(crate) fn request<T>(
     size: usize,
     mut take: impl FnMut(usize) -> Option<T>,

@@ -1,4 +1,4 @@
-//! What the requests of a scope are kept in: places that they do not leave, as the library writes what has become of them there.
+//! Storage for the requests of a scope. The library writes to a request until it has ended, so its address stays the same.
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ pub struct Requests<'ue> {
     pub receives: RefCell<Places<RecvRequest>>,
 }
 
-/// Where a request is, and its number among the places.
+/// Address of a request, and its index in [`Places`].
 pub struct Place<T> {
     pub at: NonNull<T>,
     number: usize,
@@ -29,7 +29,7 @@ impl<T> Clone for Place<T> {
 
 impl<T> Copy for Place<T> {}
 
-/// Requests that stay where they are, and serve one message after the other.
+/// Requests with fixed addresses. A free request is reused.
 pub struct Places<T> {
     all: Vec<(NonNull<T>, bool)>,
     free: Vec<usize>,
@@ -43,7 +43,7 @@ impl<T> Places<T> {
         }
     }
 
-    /// A place with a request of zeroes.
+    /// Takes a place, and zeroes its request.
     pub fn take(&mut self) -> Place<T> {
         let number = self.free.pop().unwrap_or_else(|| {
             let made = Box::new(MaybeUninit::<T>::uninit());
@@ -54,7 +54,7 @@ impl<T> Places<T> {
         let (at, taken) = &mut self.all[number];
         *taken = true;
         // SAFETY:
-        // - made above, and given to nobody; requests are integers and pointers, for which zeroes are good.
+        // - `at` comes from `Box::leak`, and the place was free. Requests consist of integers and pointers, so zeroes are valid.
         unsafe { at.write_bytes(0, 1) };
         Place { at: *at, number }
     }
@@ -64,7 +64,7 @@ impl<T> Places<T> {
         self.free.push(place.number);
     }
 
-    /// Those that have been taken and not given back.
+    /// Places that are taken.
     pub fn left(&self) -> impl Iterator<Item = Place<T>> {
         let taken = self.all.iter().enumerate().filter(|(_, (_, taken))| *taken);
         taken.map(|(number, (at, _))| Place { at: *at, number })
@@ -75,8 +75,8 @@ impl<T> Drop for Places<T> {
     fn drop(&mut self) {
         for (at, _) in &self.all {
             // SAFETY:
-            // - made by `Box::leak` as a `MaybeUninit<T>`, which is laid out as T; requests need no drop.
-            // - a scope ends after its requests, so that nothing in the library leads here.
+            // - the pointer comes from `Box::leak` of a `MaybeUninit<T>`, with the layout of T. Requests need no drop.
+            // - a scope ends after its requests, so the library has no pointer to them.
             drop(unsafe { Box::from_raw(at.cast::<MaybeUninit<T>>().as_ptr()) });
         }
     }
@@ -94,7 +94,7 @@ impl Place<RecvRequest> {
     }
 }
 
-/// A request's code as a result.
+/// Converts the code of an ended request to a result.
 pub fn outcome(status: i32) -> Result<()> {
     match status {
         SUCCESS => Ok(()),
@@ -104,7 +104,7 @@ pub fn outcome(status: i32) -> Result<()> {
 }
 
 impl<'ue> Requests<'ue> {
-    /// None yet.
+    /// Starts without requests.
     pub fn new(ue: &'ue Ue) -> Self {
         Requests {
             ue,
@@ -113,7 +113,7 @@ impl<'ue> Requests<'ue> {
         }
     }
 
-    /// Those that nobody has waited for.
+    /// Handles of the taken places.
     pub fn left(&self) -> Vec<Handle> {
         let (sends, receives) = (self.sends.borrow(), self.receives.borrow());
         let sends = sends.left().map(|place| place.handle());
@@ -122,24 +122,24 @@ impl<'ue> Requests<'ue> {
             .collect()
     }
 
-    /// Ends all that are left: those that can be withdrawn so, if `withdraw` says that; the others by waiting for them, or, where that
-    /// fails, as they are. Errors: the first one.
+    /// Ends all requests that are left. With `withdraw`, it withdraws each request that it can. It waits for the others, and abandons a request if its wait
+    /// fails. Errors: the first error.
     pub fn end(&self, withdraw: bool) -> Result<()> {
         let mut left = self.left();
         if withdraw {
             // SAFETY:
-            // - here and below: places that are taken are valid.
+            // - the request of a taken place is valid.
             left.retain(|handle| !unsafe { self.ue.withdraw(*handle) });
         }
         let mut result = Ok(());
         for handle in left {
             // SAFETY:
-            // - as above.
+            // - the request of a taken place is valid.
             let ended = match unsafe { self.ue.wait_for(handle) } {
                 Ok(status) => outcome(status),
                 Err(failure) => {
                     // SAFETY:
-                    // - as above.
+                    // - the request of a taken place is valid.
                     unsafe { self.ue.abandon(handle) };
                     Err(failure)
                 }

@@ -1,19 +1,19 @@
-//! Voltage and frequency, simulated: requests are checked and remembered as on the chip, and change nothing. Domains are those of the
-//! chip's 48 cores: 24 tiles of 2 cores in 4 rows, a power domain being 2 x 2 tiles.
+//! Simulated voltage and frequency. Requests are checked and stored as on the chip, and change nothing. The chip has 48 cores: 24 tiles of 2 cores in 4 rows.
+//! A power domain has 2 x 2 tiles.
 
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
-/// Frequency dividers that can be asked for; others become the nearest.
+/// Valid frequency dividers. A request for another divider takes the nearest valid one.
 pub const DIVIDERS: std::ops::RangeInclusive<i32> = 2..=16;
-/// MHz that are divided.
+/// The clock before division, in MHz.
 const CLOCK_MHZ: i32 = 1600;
-/// The highest frequency in MHz that each voltage level allows.
+/// The highest frequency of each voltage level, in MHz.
 const CAPS_MHZ: [i32; 7] = [460, 598, 644, 748, 875, 1024, 1198];
 
 pub use unipgas_ircce_sys::RCCE_REQUEST as PowerRequest;
 
-/// What this UE has asked for.
+/// The power state of this UE.
 #[derive(Debug)]
 pub(crate) struct Power {
     active: bool,
@@ -31,9 +31,9 @@ impl Default for Power {
     }
 }
 
-/// Tiles of the chip.
+/// Number of tiles on the chip.
 pub const TILES: usize = 24;
-/// What every tile's divider is at first.
+/// The initial divider of each tile.
 const DIVIDER: i32 = 3;
 
 /// The power domain of a core, 0 to 5.
@@ -63,17 +63,17 @@ impl Ue {
         (0..self.num()).filter(|id| domain(self.cores()[*id as usize]) == self.power_domain())
     }
 
-    /// The UE that makes the requests of this one's power domain, its first (`RCCE_power_domain_master`).
+    /// The master of this UE's power domain: its first UE (`RCCE_power_domain_master`). Only the master can make requests.
     pub fn power_domain_master(&self) -> u32 {
         self.power_members().next().unwrap_or(self.id())
     }
 
-    /// UEs in this one's power domain (`RCCE_power_domain_size`).
+    /// Number of UEs in this UE's power domain (`RCCE_power_domain_size`).
     pub fn power_domain_size(&self) -> u32 {
         self.power_members().count() as u32
     }
 
-    /// The divider of each tile as this UE knows it: of other domains than its own, what it was at first.
+    /// The divider of each tile, as far as this UE knows it. Tiles of other domains have the initial divider.
     pub fn dividers(&self) -> [i32; TILES] {
         let mine = self.power.lock().divider;
         std::array::from_fn(|tile| match domain(2 * tile as i32) {
@@ -86,8 +86,8 @@ impl Ue {
         self.power_domain_master() == self.id()
     }
 
-    /// Begins a change of frequency and voltage; gives the divider and the voltage level that it will have (`RCCE_iset_power`). `None`:
-    /// this UE is not the master of its domain, and nothing is done. Errors: [`Code::MultipleRpcRequests`], [`Code::Fdivider`].
+    /// Starts a change of frequency and voltage (`RCCE_iset_power`). Returns the request, with the new divider and voltage level. `now`: its start time in
+    /// nanoseconds. `None`: this UE is not the master of its domain, and nothing changes. Errors: [`Code::MultipleRpcRequests`], [`Code::Fdivider`].
     pub fn iset_power(&self, divider: i32, now: i64) -> Result<Option<PowerRequest>> {
         if !self.is_master() {
             return Ok(None);
@@ -109,7 +109,7 @@ impl Ue {
         }))
     }
 
-    /// Ends a change (`RCCE_wait_power`). Errors: [`Code::NoActiveRpcRequest`], [`Code::StaleRpcRequest`].
+    /// Completes a change (`RCCE_wait_power`). Errors: [`Code::NoActiveRpcRequest`], [`Code::StaleRpcRequest`].
     pub fn wait_power(&self, request: &mut PowerRequest) -> Result<()> {
         if !self.is_master() {
             return Ok(());
@@ -128,8 +128,8 @@ impl Ue {
         Ok(())
     }
 
-    /// Changes the frequency alone; gives the divider (`RCCE_set_frequency_divider`). `None`: this UE is not the master of its domain,
-    /// and nothing is done. Errors: [`Code::FrequencyExceeded`] if the voltage does not allow it.
+    /// Changes the frequency alone, and returns the divider (`RCCE_set_frequency_divider`). `None`: this UE is not the master of its domain, and nothing
+    /// changes. Errors: [`Code::FrequencyExceeded`] if the voltage is too low.
     pub fn set_frequency_divider(&self, divider: i32) -> Result<Option<i32>> {
         if !self.is_master() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! One unit of execution (UE): what stands between `RCCE_init` and `RCCE_finalize`.
+//! A unit of execution (UE), from `RCCE_init` to `RCCE_finalize`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -25,10 +25,10 @@ use crate::power::Power;
 use crate::shared::Shared;
 use crate::status::{Code, Failure, Result};
 
-/// The name of every UE's region: control words, then the MPB.
+/// The name of each UE's region. It has the control words, then the MPB.
 const REGION: &str = "rcce";
 
-/// A running UE. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any thread.
+/// A running UE. The C interface has one for the process; Rust programs own theirs. Any thread may make any call.
 pub struct Ue {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) mpb: Mutex<Extents>,
@@ -47,8 +47,8 @@ pub struct Ue {
 }
 
 impl Ue {
-    /// Joins the job that the environment names, as a job of one without any, and waits for its other processes. `cores` are
-    /// those of the job, one for each UE, or none.
+    /// Joins the job of the environment, and waits for its other processes. Without a job, this process is a job of one. `cores`: a core for each UE, or
+    /// empty.
     ///
     /// Errors: [`Code::NumUes`] for more than 48 processes; [`Failure::Engine`].
     pub fn start(wishes: &Wishes, cores: &[i32]) -> Result<Self> {
@@ -72,7 +72,7 @@ impl Ue {
         })
     }
 
-    /// Tells the others of its memory, and waits for them.
+    /// Publishes this UE's memory, and waits for the other UEs.
     fn among(world: Arc<World>, wishes: &Wishes, cores: &[i32]) -> Result<Self> {
         let engine = world.engine();
         let mine = engine.allocate(MPB + wishes.mpb, Rights::FULL)?;
@@ -114,18 +114,18 @@ impl Ue {
         self.world.size()
     }
 
-    /// `RC_COREID`: the core that each UE stands for, ascending.
+    /// `RC_COREID`: the core of each UE, ascending.
     pub fn cores(&self) -> &[i32; MAX_UES] {
         &self.cores
     }
 
-    /// The engine underneath.
+    /// The engine's view of the job.
     #[inline]
     pub fn world(&self) -> &Arc<World> {
         &self.world
     }
 
-    /// `RCCE_finalize`: waits for the others, then leaves the job. UEs that have ended without it are not waited for.
+    /// `RCCE_finalize`: waits for the other UEs, then leaves the job. It does not wait for UEs that have left without it.
     pub fn finalize(self) -> Result<()> {
         self.finish()
     }
@@ -141,7 +141,7 @@ impl Ue {
         waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// There is a UE of this number. Errors: [`Code::Id`].
+    /// Checks that UE `id` exists. Errors: [`Code::Id`].
     #[inline(always)]
     pub(crate) fn exists(&self, id: u32) -> Result<()> {
         if id < self.num() {
@@ -151,7 +151,7 @@ impl Ue {
         }
     }
 
-    /// The memory of another UE, found at the first use. Errors: [`Code::Id`]; [`Failure::Engine`] if it has gone by then.
+    /// The region of UE `id`, looked up at the first use. Errors: [`Code::Id`]; [`Failure::Engine`] if the UE has died or left before.
     #[inline(always)]
     pub(crate) fn peer(&self, id: u32) -> Result<&RemoteRegion> {
         self.peers.get(id).map_err(|error| self.unfound(id, error))
@@ -165,20 +165,20 @@ impl Ue {
         }
     }
 
-    /// A word of this UE's own memory, which others write by notices.
+    /// A word of this UE's region. Other UEs write it by notices.
     #[inline(always)]
     pub(crate) fn word(&self, offset: usize) -> Result<&AtomicU32> {
         self.mine.word(offset).map_err(Failure::Engine)
     }
 
-    /// The first byte of this UE's own memory.
+    /// The first byte of this UE's region.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.mine.base()
     }
 
-    /// Waits until `poll` gives something, which any other UE can bring about; messages are moved on meanwhile. Ends when one has died,
-    /// or none is left.
+    /// Waits until `poll` returns a value, and makes progress on messages meanwhile. Any other UE may cause the value. Errors: [`Error::RankDead`] if a UE
+    /// has died, or no other UE is left.
     #[inline]
     pub(crate) fn wait<T>(&self, poll: impl FnMut() -> Option<T>) -> Result<T> {
         if self.has_messages_under_way() {
@@ -195,7 +195,7 @@ impl Ue {
             .map_err(Failure::Engine)
     }
 
-    /// Called by what reads or writes memory of others, which is there whoever has died. Errors: [`Error::RankDead`].
+    /// Checks at intervals whether a UE has died. Mapped memory outlives its UE, so accesses to it do not fail. Errors: [`Error::RankDead`].
     #[inline(always)]
     pub(crate) fn reached(&self) -> Result<()> {
         if self.pace.is_due() {
@@ -204,7 +204,7 @@ impl Ue {
         Ok(())
     }
 
-    /// As [`reached`](Ue::reached), and counts the access with its bytes.
+    /// As [`reached`](Ue::reached), and also counts the access and its bytes.
     #[inline(always)]
     pub(crate) fn accessed(&self, bytes: usize) -> Result<()> {
         if self.endpoint.count(bytes) {
@@ -213,10 +213,10 @@ impl Ue {
         Ok(())
     }
 
-    /// Waits until what has been posted, with so many bytes, is done: RCCE's calls are over when they return.
+    /// Waits for completion of all posted operations, then counts an access with `bytes`. RCCE's calls are complete when they return.
     #[cold]
     pub(crate) fn settle(&self, id: u32, bytes: usize) -> Result<()> {
-        // Nothing may be left that uses the caller's memory; operations end by themselves, also if the peer has died.
+        // No operation may use the caller's memory after the return. Each operation completes, also if the peer has died.
         self.endpoint
             .drain(
                 self.world.engine(),
@@ -230,11 +230,11 @@ impl Ue {
         self.accessed(bytes)
     }
 
-    /// A peer that has gone is named by its number.
+    /// Converts an error of an access to UE `id`. Errors of a missing peer become [`Error::RankDead`].
     #[cold]
     pub(crate) fn blame(&self, id: u32, error: Error) -> Failure {
         Failure::Engine(match error {
-            // Its memory goes only with its process.
+            // The memory of a UE ends only with its process.
             Error::PeerDead | Error::StaleRegion => {
                 let _ = self.world.lives_now(id);
                 Error::RankDead(id)
@@ -243,7 +243,7 @@ impl Ue {
         })
     }
 
-    /// A place among the control words of UE `id`.
+    /// The control word of UE `id` at `offset`.
     #[inline]
     pub(crate) fn control(&self, id: u32, offset: usize) -> Result<Remote<'_>> {
         Ok(Remote {

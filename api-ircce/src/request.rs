@@ -1,7 +1,7 @@
-//! Requests: sends of which only the first is under way, and receives by source (manual §3.4, §4.2, §6.2).
+//! Requests (manual §3.4, §4.2, §6.2). Sends run one after the other. Receives match by source.
 //!
-//! Programs hold the C structures, which say what has become of a request once it has ended; until then an entry here does, and the
-//! structure leads to it.
+//! The program owns the C structure of a request. An open request has an entry here, and the structure has the entry's id. When the request ends, its status
+//! is in the structure.
 
 mod ending;
 mod structure;
@@ -19,17 +19,17 @@ use crate::status::{Code, Failure, Result, SUCCESS};
 pub(crate) use structure::Common;
 pub use structure::{RecvRequest, SendRequest};
 
-/// `iRCCE_PENDING`: begun, not finished.
+/// `iRCCE_PENDING`: in progress.
 pub const PENDING: i32 = -2;
 /// `iRCCE_RESERVED`: waits for earlier requests.
 pub const RESERVED: i32 = -3;
-/// `iRCCE_NOT_ENQUEUED`: nothing to be cancelled.
+/// `iRCCE_NOT_ENQUEUED`: the request is not open, so it cannot be cancelled.
 pub const NOT_ENQUEUED: i32 = -4;
 
-/// What has become of a request of which the engine's failure is the end.
+/// Status of a request that ended by a failure of the engine.
 const FAILED: i32 = Code::General as i32;
 
-/// A request as programs pass it.
+/// The address of the program's structure of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Handle {
     Send(*mut SendRequest),
@@ -42,7 +42,7 @@ struct PendingSend {
     dest: u32,
     data: *const u8,
     len: usize,
-    /// `None`: not begun.
+    /// `None`: not started, or ended at once.
     ticket: Option<SendTicket>,
     ended: Option<Result<()>>,
 }
@@ -56,18 +56,18 @@ struct PendingReceive {
 }
 
 // SAFETY:
-// - the pointers lead to memory that the program keeps until the request has ended, from whatever thread it is moved on.
+// - contract of `isend`: the pointers are valid on each thread until the request has ended.
 unsafe impl Send for PendingSend {}
 // SAFETY:
-// - as above.
+// - contract of `irecv`: the pointers are valid on each thread until the request has ended.
 unsafe impl Send for PendingReceive {}
 
-/// Requests that have not ended.
+/// The open requests.
 #[derive(Default)]
 pub(crate) struct Pending {
     sends: Slab<PendingSend>,
     receives: Slab<PendingReceive>,
-    /// In the order of their posting.
+    /// Keys of `sends`, in posting order.
     send_order: VecDeque<u32>,
     receive_order: VecDeque<u32>,
     serials: u32,
@@ -79,7 +79,7 @@ fn id(key: usize, serial: u32) -> u64 {
 
 impl Pending {
     fn serial(&mut self) -> u32 {
-        // Never 0, so that a structure of zeroes leads nowhere.
+        // Never 0, so a structure of zeroes matches no entry.
         self.serials = self.serials.wrapping_add(1).max(1);
         self.serials
     }
@@ -94,7 +94,7 @@ impl Pending {
         (found.serial == (id >> 32) as u32).then_some(id as u32 as usize)
     }
 
-    /// Moves the first send on, and those after it as long as each ends at once; takes note of receives that have ended.
+    /// Makes progress on the first send, and on later sends while each ends at once. Ends the completed receives. Errors: the first failure.
     pub fn push(&mut self, ue: &Ue, mailbox: &mut Mailbox) -> Result<()> {
         self.push_sends(ue, mailbox)?;
         self.push_receives(ue, mailbox)
@@ -121,7 +121,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Begins those sends to `dest` that wait for their turn: a blocking send comes after them.
+    /// Starts all waiting sends to `dest`, since a blocking send must follow them.
     pub fn begin_all(&mut self, ue: &Ue, mailbox: &mut Mailbox, dest: u32) -> Result<()> {
         for nth in 0..self.send_order.len() {
             let key = self.send_order[nth] as usize;
@@ -132,7 +132,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Those without which requests do not end, as far as they are known.
+    /// The known peers of the open requests.
     pub fn peers(&self) -> Vec<u32> {
         let sends = self.sends.iter().map(|(_, send)| send.dest);
         let receives = self
@@ -145,7 +145,7 @@ impl Pending {
         peers
     }
 
-    /// The receivers of sends that are not among these.
+    /// The receivers of open sends, without `known`.
     pub fn receivers_beside(&self, known: &[u32]) -> Vec<u32> {
         let receivers = self.sends.iter().map(|(_, send)| send.dest);
         receivers.filter(|dest| !known.contains(dest)).collect()
@@ -159,7 +159,7 @@ impl Pending {
         let bytes = (send.data, send.len);
         let (envelope, mode) = (Envelope::default(), Mode::Synchronous);
         // SAFETY:
-        // - valid until the request has ended, by the word of `isend`'s caller.
+        // - contract of `isend`: the bytes are valid and unchanged until the request has ended.
         let sent =
             unsafe { mailbox.send(ue.world().engine(), send.dest, envelope, bytes, mode, false) };
         match sent {
@@ -170,7 +170,7 @@ impl Pending {
         Ok(())
     }
 
-    /// True: it has ended, and is gone.
+    /// Ends and removes the request if it is complete. True: removed.
     fn look_at_send(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
         let send = &mut self.sends[key];
         if let Some(ticket) = send.ticket
@@ -187,7 +187,7 @@ impl Pending {
         let ended = send.ended.unwrap_or(Ok(()));
         if !send.request.is_null() {
             // SAFETY:
-            // - the program keeps it until the request has ended, which is now.
+            // - the structure is valid until the request has ended. The request ends now.
             unsafe {
                 (*send.request)
                     .common
@@ -197,7 +197,7 @@ impl Pending {
         ended.map(|()| true)
     }
 
-    /// True: it has ended, and is gone.
+    /// Ends and removes the request if it is complete. True: removed.
     fn look_at_receive(&mut self, ue: &Ue, mailbox: &mut Mailbox, key: usize) -> Result<bool> {
         let receive = &self.receives[key];
         let Some(result) = mailbox.test_receive(receive.ticket) else {
@@ -216,7 +216,7 @@ impl Pending {
         };
         if !receive.request.is_null() {
             // SAFETY:
-            // - the program keeps it until the request has ended, which is now.
+            // - the structure is valid until the request has ended. The request ends now.
             unsafe {
                 let common = &mut (*receive.request).common;
                 if let Ok(received) = &received {
@@ -232,7 +232,7 @@ impl Pending {
         Ok(true)
     }
 
-    /// Whether the request is one of those here; moves it on if so.
+    /// Makes progress on this request. True: it is still open.
     fn look_at(&mut self, ue: &Ue, mailbox: &mut Mailbox, handle: Handle, id: u64) -> Result<bool> {
         match handle {
             Handle::Send(_) => {
@@ -253,7 +253,7 @@ impl Pending {
         }
     }
 
-    /// `None`: it has ended, or never was.
+    /// The status of an open request. `None`: the request has ended, or never existed.
     fn state(&self, mailbox: &Mailbox, handle: Handle, id: u64) -> Option<i32> {
         let begun = match handle {
             Handle::Send(_) => {
@@ -268,7 +268,7 @@ impl Pending {
         Some(if begun { PENDING } else { RESERVED })
     }
 
-    /// Whether it is the first of the receives from its source; those from anyone wait for a source to be found.
+    /// Whether it is the first receive from its source. A receive from any source is never first.
     fn is_first(&self, key: usize) -> bool {
         let source = self.receives[key].source;
         let same = |other: &&u32| self.receives[**other as usize].source == source;
@@ -276,7 +276,7 @@ impl Pending {
     }
 }
 
-/// What has become of a request.
+/// The state of a request, with its status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Ended(i32),
@@ -284,7 +284,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// As the calls that do not wait return it, and whether the request has ended.
+    /// The return code of a nonblocking call, and whether the request has ended.
     pub fn answer(self) -> (i32, bool) {
         match self {
             State::Ended(status) => (status, true),
@@ -297,7 +297,7 @@ impl Ue {
     /// `iRCCE_isend`. Errors: [`Code::Id`]; [`Failure::Engine`].
     ///
     /// # Safety
-    /// `request` is valid; it and the bytes stay so, the bytes unchanged, until the request has ended.
+    /// `request` and the bytes are valid on each thread, and the bytes unchanged, until the request has ended.
     pub(crate) unsafe fn isend(
         &self,
         (data, len): (*const u8, usize),
@@ -320,7 +320,7 @@ impl Ue {
         pending.send_order.push_back(key as u32);
         self.messages.open.fetch_add(1, Ordering::Relaxed);
         // SAFETY:
-        // - valid by the caller's word.
+        // - contract of this call: `request` is valid.
         unsafe {
             let id = id(key, serial);
             let common = Common::begun(id, data.cast_mut(), len as i64, dest as i32);
@@ -328,14 +328,14 @@ impl Ue {
         }
         pending.push(self, &mut mailbox)?;
         // SAFETY:
-        // - as above.
+        // - contract of this call: `request` is valid.
         Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Send(request)) })
     }
 
     /// `iRCCE_irecv`. Errors: as for [`Ue::isend`].
     ///
     /// # Safety
-    /// `request` is valid; it and the buffer stay so, the buffer nobody else's, until the request has ended.
+    /// `request` and the buffer are valid on each thread until the request has ended. Until then, the library has exclusive access to the buffer.
     pub(crate) unsafe fn irecv(
         &self,
         buffer: Buffer,
@@ -349,7 +349,7 @@ impl Ue {
         let mut pending = self.messages.pending.lock();
         let pattern = Pattern::from(source, POINT_TO_POINT);
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the buffer is valid until the request has ended.
         let ticket = unsafe { mailbox.receive(pattern, buffer.ptr, buffer.capacity) };
         let serial = pending.serial();
         let key = pending.receives.insert(PendingReceive {
@@ -362,7 +362,7 @@ impl Ue {
         pending.receive_order.push_back(key as u32);
         self.messages.open.fetch_add(1, Ordering::Relaxed);
         // SAFETY:
-        // - valid by the caller's word.
+        // - contract of this call: `request` is valid.
         unsafe {
             let id = id(key, serial);
             let size = buffer.capacity.min(i64::MAX as usize) as i64;
@@ -371,7 +371,7 @@ impl Ue {
         }
         pending.push(self, &mut mailbox)?;
         // SAFETY:
-        // - as above.
+        // - contract of this call: `request` is valid.
         Ok(unsafe { self.state_of(&pending, &mailbox, Handle::Receive(request)) })
     }
 
@@ -379,14 +379,14 @@ impl Ue {
     /// The request is valid.
     unsafe fn state_of(&self, pending: &Pending, mailbox: &Mailbox, handle: Handle) -> State {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request is valid.
         let (id, status) = unsafe {
             let common = handle.common();
             ((*common).id, (*common).status)
         };
         match pending.state(mailbox, handle, id) {
             Some(status) => State::Open(status),
-            // What never was has nothing left to do.
+            // A request that never existed has nothing to do.
             None => State::Ended(match status {
                 PENDING | RESERVED => SUCCESS,
                 status => status,
@@ -394,7 +394,7 @@ impl Ue {
         }
     }
 
-    /// The state without any progress (`iRCCE_get_status`).
+    /// The state, without progress (`iRCCE_get_status`).
     ///
     /// # Safety
     /// The request is valid.
@@ -402,11 +402,11 @@ impl Ue {
         let mailbox = self.messages.messenger.mailbox();
         let pending = self.messages.pending.lock();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request is valid.
         unsafe { self.state_of(&pending, &mailbox, handle) }
     }
 
-    /// Moves this request on, and no other (`iRCCE_isend_test`, `iRCCE_irecv_test`).
+    /// Makes progress on this request and on no other one (`iRCCE_isend_test`, `iRCCE_irecv_test`). Errors: [`Failure::Engine`].
     ///
     /// # Safety
     /// The request is valid.
@@ -415,7 +415,7 @@ impl Ue {
             let mut mailbox = self.messages.messenger.advanced();
             let mut pending = self.messages.pending.lock();
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the request is valid.
             unsafe {
                 pending.look_at(self, &mut mailbox, handle, (*handle.common()).id)?;
                 self.state_of(&pending, &mailbox, handle)
@@ -427,7 +427,7 @@ impl Ue {
         Ok(state)
     }
 
-    /// Moves requests on; gives whether sends, or receives, are left (`iRCCE_isend_push`, `iRCCE_irecv_push`).
+    /// Makes progress on all requests (`iRCCE_isend_push`, `iRCCE_irecv_push`). Returns whether sends (`sends` is true) or receives are open.
     pub(crate) fn push_all(&self, sends: bool) -> Result<State> {
         let left = {
             let mut mailbox = self.messages.messenger.advanced();
@@ -446,7 +446,7 @@ impl Ue {
         Ok(State::Ended(SUCCESS))
     }
 
-    /// Waits until all sends, or receives, have ended.
+    /// Waits until all sends (`sends` is true) or receives have ended.
     pub(crate) fn wait_all(&self, sends: bool) -> Result<()> {
         self.wait_pushing(Needs::Anyone, |_| {
             let pending = self.messages.pending.lock();
@@ -459,7 +459,7 @@ impl Ue {
         })
     }
 
-    /// Waits until the request has ended, and gives its status. Errors: [`Failure::Engine`].
+    /// Waits until the request has ended, and returns its status. Errors: [`Failure::Engine`].
     ///
     /// # Safety
     /// The request is valid.
@@ -469,7 +469,7 @@ impl Ue {
         self.wait_pushing(needs.map_or(Needs::Anyone, Needs::Ranks), |mailbox| {
             let pending = self.messages.pending.lock();
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the request is valid.
             match unsafe { self.state_of(&pending, mailbox, handle) } {
                 State::Ended(status) => Some(status),
                 State::Open(_) => None,
@@ -477,10 +477,10 @@ impl Ue {
         })
     }
 
-    /// Waits until `choose`, which is given a way to look at requests, chooses one.
+    /// Waits until `choose` returns a value. Its argument is a function that returns the state of a request.
     ///
     /// # Safety
-    /// Requests that are looked at are valid.
+    /// Each request that `choose` passes to its argument is valid.
     pub(crate) unsafe fn wait_any<T>(
         &self,
         mut choose: impl FnMut(&mut dyn FnMut(Handle) -> State) -> Option<T>,
@@ -488,19 +488,19 @@ impl Ue {
         self.wait_pushing(Needs::Anyone, |mailbox| {
             let pending = self.messages.pending.lock();
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: the requests are valid.
             choose(&mut |handle| unsafe { self.state_of(&pending, mailbox, handle) })
         })
     }
 
-    /// Whose end would be the end of the wait for a request; `None`: anyone's.
+    /// The peer that a wait for this request needs alive. `None`: any peer may be needed.
     fn needed(&self, handle: Handle) -> Option<u32> {
         let pending = self.messages.pending.lock();
         // SAFETY:
-        // - valid by the word of `wait_for`'s caller.
+        // - contract of `wait_for`, the only caller: the request is valid.
         let id = unsafe { (*handle.common()).id };
         match handle {
-            // One that has not begun waits for the receivers of those before it, too.
+            // A send that has not started also waits for the receivers of earlier sends.
             Handle::Send(_) => pending
                 .find_send(id)
                 .map(|key| &pending.sends[key])
@@ -513,12 +513,12 @@ impl Ue {
     }
 }
 
-/// The size that a request is about, in bytes.
+/// The size of a request in bytes: the requested size, then the size of the received message.
 ///
 /// # Safety
 /// The request is valid.
 pub(crate) unsafe fn size(handle: Handle) -> i64 {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the request is valid.
     unsafe { (*handle.common()).size }
 }

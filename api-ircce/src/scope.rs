@@ -1,8 +1,7 @@
-//! Non-blocking messages in Rust: requests that use the memory of their surroundings, inside of a scope that outlives none of it
-//! (manual §3, §4.2, §6).
+//! Nonblocking messages in Rust: requests of a scope borrow buffers that outlive the scope (manual §3, §4.2, §6).
 //!
-//! As threads of [`std::thread::scope`] do, requests borrow until the scope has ended, and it does not end before they have. So a request
-//! may be forgotten, and a closure may panic: no buffer is used that is not there any more.
+//! As with threads of [`std::thread::scope`], requests borrow until the end of the scope, and the scope ends after its requests. So a program may forget a
+//! request, and a closure may panic: the library never uses a freed buffer.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,22 +12,22 @@ use crate::process::Ue;
 use crate::request::{Handle, PENDING, RecvRequest, SendRequest, State, size};
 use crate::status::{Failure, Result};
 
-/// Where requests are made; see [`Ue::scope`]. A thread has scopes of its own.
+/// Creates requests; see [`Ue::scope`]. A scope belongs to one thread.
 pub struct Scope<'scope, 'env: 'scope> {
     requests: Requests<'env>,
-    /// Neither lifetime may be taken for a shorter one: what is borrowed for a scope is borrowed for all of it.
+    /// Both lifetimes are invariant: a buffer is borrowed until the end of the scope.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// A send under way. Dropped or forgotten, it is waited for at the end of its scope.
+/// A send in progress. If it is dropped or forgotten, the end of its scope waits for it.
 #[must_use = "the end of the scope waits for it otherwise"]
 pub struct Sending<'scope> {
     requests: &'scope Requests<'scope>,
     place: Place<SendRequest>,
 }
 
-/// A receive under way. Dropped or forgotten, it is waited for at the end of its scope.
+/// A receive in progress. If it is dropped or forgotten, the end of its scope waits for it.
 #[must_use = "the end of the scope waits for it otherwise"]
 pub struct Receiving<'scope> {
     requests: &'scope Requests<'scope>,
@@ -40,11 +39,11 @@ pub struct Receiving<'scope> {
 /// A message that has been received.
 #[derive(Debug)]
 pub struct Message<'scope> {
-    /// Who sent it (`iRCCE_get_source`).
+    /// The sender (`iRCCE_get_source`).
     pub source: u32,
-    /// Its length in bytes (`iRCCE_get_size`): not more than the buffer's.
+    /// Its length in bytes (`iRCCE_get_size`), at most the buffer's length.
     pub len: usize,
-    /// The buffer, given back.
+    /// The buffer of the receive.
     pub buffer: &'scope mut [u8],
 }
 
@@ -55,12 +54,12 @@ impl Message<'_> {
     }
 }
 
-/// What is known of a request (`iRCCE_get_status`).
+/// The status of a request (`iRCCE_get_status`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It waits for earlier ones (`iRCCE_RESERVED`), and can be cancelled.
+    /// It waits for earlier requests (`iRCCE_RESERVED`), and can be cancelled.
     Reserved,
-    /// It has begun (`iRCCE_PENDING`).
+    /// It is in progress (`iRCCE_PENDING`).
     Pending,
     /// It has ended.
     Ended,
@@ -76,11 +75,11 @@ impl Drop for Abort {
 }
 
 impl Ue {
-    /// Runs `work`, which makes requests by the scope that it is given, and waits until all of them have ended, whatever `work` has done
-    /// with them. Buffers are borrowed until then; a receive that is waited for before gives its own back.
+    /// Runs `work`, which creates requests by the scope, then waits until all these requests have ended. They borrow their buffers until then. A receive
+    /// returns its buffer when `work` waits for it.
     ///
-    /// Where `work` returns an error or panics, receives are taken back that no message has been found for, and so are sends that have not
-    /// begun. A long message that has been offered is still waited for until the other side takes it (manual §4.2), or ends.
+    /// If `work` returns an error or panics, the scope withdraws receives without a message, and sends that have not started or no longer need their bytes.
+    /// It still waits for an offered long message until the receiver has it (manual §4.2), or the receiver ends.
     ///
     /// ```no_run
     /// # use unipgas_ircce::{Failure, Ue};
@@ -99,7 +98,7 @@ impl Ue {
     /// # }
     /// ```
     ///
-    /// While a request is open its buffer cannot be touched:
+    /// A program cannot access the buffer of an open request:
     ///
     /// ```compile_fail,E0506
     /// # use unipgas_ircce::{Failure, Ue};
@@ -126,7 +125,7 @@ impl Ue {
     /// # }
     /// ```
     ///
-    /// nor may it end before the scope does, or the request leave it:
+    /// The buffer must outlive the scope, and the request cannot leave the scope:
     ///
     /// ```compile_fail,E0597
     /// # use unipgas_ircce::{Failure, Ue};
@@ -148,7 +147,7 @@ impl Ue {
     /// # }
     /// ```
     ///
-    /// Errors: those of `work`; else of the first request, among those that `work` has not waited for, that failed.
+    /// Errors: the error of `work`; else the first error of a request that `work` has not waited for.
     pub fn scope<'env, T, E: From<Failure>>(
         &'env self,
         work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<T, E>,
@@ -158,10 +157,10 @@ impl Ue {
             scope: PhantomData,
             env: PhantomData,
         };
-        // Whatever is left inconsistent by a panic is seen by nobody: it goes on below.
+        // Unwind safe: the panic resumes below. Until then, no code sees data of `work`.
         let done = catch_unwind(AssertUnwindSafe(|| work(&scope)));
         let ended = {
-            // A panic of the library's own must not get past requests that are still open.
+            // A panic of the library must not unwind past open requests.
             let bomb = Abort;
             let ended = scope.requests.end(!matches!(done, Ok(Ok(_))));
             std::mem::forget(bomb);
@@ -173,26 +172,26 @@ impl Ue {
         }
     }
 
-    /// Moves this UE's open sends on (`iRCCE_isend_push`); gives whether any are left. Errors: [`Failure::Engine`].
+    /// Makes progress (`iRCCE_isend_push`). Returns whether sends of this UE are open. Errors: [`Failure::Engine`].
     pub fn push_sends(&self) -> Result<bool> {
         Ok(matches!(self.push_all(true)?, State::Open(_)))
     }
 
-    /// Moves this UE's open receives on (`iRCCE_irecv_push`); gives whether any are left. Errors: [`Failure::Engine`].
+    /// Makes progress (`iRCCE_irecv_push`). Returns whether receives of this UE are open. Errors: [`Failure::Engine`].
     pub fn push_receives(&self) -> Result<bool> {
         Ok(matches!(self.push_all(false)?, State::Open(_)))
     }
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Begins to send to UE `dest` (`iRCCE_issend`); sends of a UE go one after the other. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
+    /// Starts a send to UE `dest` (`iRCCE_issend`). Sends of a UE run one after the other. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
     pub fn isend(&'scope self, data: &'scope [u8], dest: u32) -> Result<Sending<'scope>> {
         let requests = &self.requests;
         let place = requests.sends.borrow_mut().take();
         let dest = i32::try_from(dest).unwrap_or(-1);
         // SAFETY:
-        // - the place is taken until the request has ended or is abandoned, at the end of the scope at the latest.
-        // - the bytes are borrowed for longer, and shared, so that nobody changes them.
+        // - the place stays taken until the request has ended or is abandoned, at the latest at the end of the scope.
+        // - `data` is a shared borrow for longer than that, so the bytes do not change.
         let begun = unsafe {
             let bytes = (data.as_ptr(), data.len());
             requests.ue.isend(bytes, dest, place.at.as_ptr())
@@ -201,7 +200,7 @@ impl<'scope> Scope<'scope, '_> {
             Ok(_) => Ok(Sending { requests, place }),
             Err(failure) => {
                 // SAFETY:
-                // - as above.
+                // - the place is taken, so its request is valid.
                 unsafe { requests.ue.abandon(place.handle()) };
                 requests.sends.borrow_mut().give_back(place);
                 Err(failure)
@@ -209,8 +208,8 @@ impl<'scope> Scope<'scope, '_> {
         }
     }
 
-    /// Begins to receive a message of any length up to the buffer's (`iRCCE_isrecv`) from `source`, or from anyone. Receives that name the
-    /// sender come before those that do not. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
+    /// Posts a receive (`iRCCE_isrecv`) from `source`. `None`: any UE. The message may be as long as the buffer. Receives that name the source match before
+    /// receives that do not. Errors: [`Code::Id`](crate::Code::Id); [`Failure::Engine`].
     pub fn irecv(
         &'scope self,
         buffer: &'scope mut [u8],
@@ -223,8 +222,8 @@ impl<'scope> Scope<'scope, '_> {
             capacity: buffer.len(),
         };
         // SAFETY:
-        // - the place as in `isend`.
-        // - the buffer is borrowed for longer, and given to nobody else before the request has ended.
+        // - the place stays taken until the request has ended or is abandoned, at the latest at the end of the scope.
+        // - `buffer` is an exclusive borrow for longer than that. `Receiving` returns it only after the request has ended.
         let begun = unsafe { requests.ue.irecv(buffer, source, place.at.as_ptr()) };
         match begun {
             Ok(_) => Ok(Receiving {
@@ -235,7 +234,7 @@ impl<'scope> Scope<'scope, '_> {
             }),
             Err(failure) => {
                 // SAFETY:
-                // - as above.
+                // - the place is taken, so its request is valid.
                 unsafe { requests.ue.abandon(place.handle()) };
                 requests.receives.borrow_mut().give_back(place);
                 Err(failure)
@@ -248,12 +247,12 @@ impl<'scope> Scope<'scope, '_> {
         crate::WaitList::new(&self.requests)
     }
 
-    /// Waits for all requests of the scope that nobody has waited for. Errors: of the first that failed.
+    /// Waits for all requests of the scope that have not been waited for. Errors: the first error.
     pub fn wait_all(&'scope self) -> Result<()> {
         let mut result = Ok(());
         for handle in self.requests.left() {
             // SAFETY:
-            // - a place that is taken.
+            // - `left` returns taken places, so the request is valid.
             result = result.and(outcome(unsafe { self.requests.ue.wait_for(handle) }?));
         }
         result
@@ -263,16 +262,16 @@ impl<'scope> Scope<'scope, '_> {
 macro_rules! both {
     ($($name:ident)*) => {$(
         impl $name<'_> {
-            /// Moves this request on, and no other (`iRCCE_isend_test`, `iRCCE_irecv_test`); gives whether it has ended. Errors:
+            /// Makes progress on this request and on no other one (`iRCCE_isend_test`, `iRCCE_irecv_test`). Returns whether it has ended. Errors:
             /// [`Failure::Engine`].
             pub fn test(&self) -> Result<bool> {
                 // SAFETY:
-                // - the place is taken as long as this is here.
+                // - the place is taken while self exists.
                 let state = unsafe { self.requests.ue.test(self.handle()) }?;
                 Ok(matches!(state, State::Ended(_)))
             }
 
-            /// What is known of it, without moving anything on (`iRCCE_get_status`).
+            /// The status, without progress (`iRCCE_get_status`).
             pub fn status(&self) -> Status {
                 match self.state() {
                     State::Ended(_) => Status::Ended,
@@ -287,7 +286,7 @@ macro_rules! both {
 
             pub(crate) fn state(&self) -> State {
                 // SAFETY:
-                // - as above.
+                // - the place is taken while self exists.
                 unsafe { self.requests.ue.status(self.handle()) }
             }
         }
@@ -300,22 +299,22 @@ impl<'scope> Sending<'scope> {
     /// The receiver (`iRCCE_get_dest`).
     pub fn dest(&self) -> u32 {
         // SAFETY:
-        // - the place is taken as long as this is here, and the number is written once, before.
+        // - the place is taken while self exists. `isend` wrote the number, and no other thread changes it.
         unsafe { (*self.place.at.as_ptr()).dest() as u32 }
     }
 
-    /// Waits until the message has been received, and moves everything on meanwhile (`iRCCE_isend_wait`). Errors: [`Failure::Engine`].
+    /// Waits until the receiver has the message, and makes progress on all requests meanwhile (`iRCCE_isend_wait`). Errors: [`Failure::Engine`].
     pub fn wait(self) -> Result<()> {
         // SAFETY:
-        // - as above.
+        // - the place is taken while self exists.
         let status = unsafe { self.requests.ue.wait_for(self.handle()) }?;
         self.ended(status)
     }
 
-    /// Takes it back, which is possible while it is [`Status::Reserved`] (`iRCCE_isend_cancel`); else gives the request.
+    /// Cancels the send if it is [`Status::Reserved`] (`iRCCE_isend_cancel`). Otherwise returns the request.
     pub fn cancel(self) -> Result<(), Sending<'scope>> {
         // SAFETY:
-        // - as above.
+        // - the place is taken while self exists.
         if !unsafe { self.requests.ue.cancel(self.handle()) }.1 {
             return Err(self);
         }
@@ -323,7 +322,7 @@ impl<'scope> Sending<'scope> {
         Ok(())
     }
 
-    /// The request has ended with this code.
+    /// Frees the place of a request that has ended with this code.
     pub(crate) fn ended(self, status: i32) -> Result<()> {
         self.requests.sends.borrow_mut().give_back(self.place);
         outcome(status)
@@ -331,31 +330,31 @@ impl<'scope> Sending<'scope> {
 }
 
 impl<'scope> Receiving<'scope> {
-    /// Waits for the message, and moves everything on meanwhile (`iRCCE_irecv_wait`). Errors: [`Code::MessageLength`](crate::Code::MessageLength) if it was longer than
-    /// the buffer, which the scope then keeps: the rest is lost; [`Failure::Engine`].
+    /// Waits for the message, and makes progress on all requests meanwhile (`iRCCE_irecv_wait`). Errors: [`Code::MessageLength`](crate::Code::MessageLength)
+    /// if the message is longer than the buffer; [`Failure::Engine`]. After an error the rest of the message is lost, and the buffer stays borrowed until the
+    /// end of the scope.
     pub fn wait(self) -> Result<Message<'scope>> {
         // SAFETY:
-        // - the place is taken as long as this is here.
+        // - the place is taken while self exists.
         let status = unsafe { self.requests.ue.wait_for(self.handle()) }?;
         self.ended(status)
     }
 
-    /// Takes it back, which is possible while no message has been found for it and it is [`Status::Reserved`] (`iRCCE_irecv_cancel`):
-    /// gives the buffer. Else gives the request.
+    /// Cancels the receive if it is [`Status::Reserved`] (`iRCCE_irecv_cancel`), and returns the buffer. Otherwise returns the request.
     pub fn cancel(self) -> Result<&'scope mut [u8], Receiving<'scope>> {
         // SAFETY:
-        // - as above.
+        // - the place is taken while self exists.
         if !unsafe { self.requests.ue.cancel(self.handle()) }.1 {
             return Err(self);
         }
         Ok(self.give_back())
     }
 
-    /// The request has ended with this code.
+    /// Frees the place of a request that has ended with this code.
     pub(crate) fn ended(self, status: i32) -> Result<Message<'scope>> {
         let request = self.place.at.as_ptr();
         // SAFETY:
-        // - as above; the request has ended, so that nobody writes it any more.
+        // - the place is taken while self exists. The request has ended, so no other thread writes to it.
         let (source, len) = unsafe { ((*request).source() as u32, size(self.handle()) as usize) };
         let buffer = self.give_back();
         outcome(status)?;
@@ -366,11 +365,11 @@ impl<'scope> Receiving<'scope> {
         })
     }
 
-    /// The request has ended.
+    /// Frees the place of an ended request, and returns the buffer.
     fn give_back(self) -> &'scope mut [u8] {
         self.requests.receives.borrow_mut().give_back(self.place);
         // SAFETY:
-        // - what was lent to `irecv` for as long, and that nothing else leads to any more.
+        // - the pointer comes from the exclusive borrow of `irecv`, and the library has no other pointer to the buffer.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.ptr, self.buffer.capacity) }
     }
 }

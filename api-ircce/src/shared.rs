@@ -1,5 +1,4 @@
-//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0, mapped by the UEs of one host. Each UE keeps account of allocations by
-//! itself.
+//! The shared memory of all UEs (`RCCE_shmalloc`): 64 MiB of UE 0. All UEs must be on one host. Each UE has its own table of allocations.
 
 use std::ptr::NonNull;
 
@@ -12,13 +11,13 @@ use crate::extents::Extents;
 use crate::mpb::request;
 use crate::process::Ue;
 
-/// `RCCE_SHM_SIZE_MAX`.
+/// `RCCE_SHM_SIZE_MAX`: size of the shared memory in bytes.
 pub const SHARED_LEN: usize = 64 << 20;
-/// Allocations begin at multiples of this, so that they share no cache line.
+/// Alignment of allocations, so that two allocations share no cache line.
 const ALIGN: usize = unipgas_core::cache::LINE;
 const NAME: &str = "rcce.shared";
 
-/// Its place at this UE.
+/// The shared memory at this UE.
 enum Memory {
     /// Not mapped yet.
     Offered,
@@ -28,7 +27,7 @@ enum Memory {
 }
 
 // SAFETY:
-// - the program's memory is an address, which is given back to it.
+// - the library does not dereference the address of the program's memory. It only returns it to the program.
 unsafe impl Send for Memory {}
 
 struct Account {
@@ -43,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Before the UEs meet: UE 0 tells the others where it is. `low`: it is mapped below 4 GiB.
+    /// UE 0 publishes the memory. Call it before the first barrier of the UEs. `low`: UEs map it below 4 GiB.
     pub fn publish(world: &World, low: bool) -> Result<Shared> {
         let offers = world.rank() == 0 && world.is_on_one_host();
         let file = offers.then(|| world.offer_host_memory(NAME, SHARED_LEN));
@@ -69,8 +68,8 @@ impl Account {
 }
 
 impl Ue {
-    /// Allocates shared memory, at the same offset at all UEs if they all allocate alike (`RCCE_shmalloc`). `None` for no bytes, if there
-    /// is no room, or where not all UEs are on one host: UE 0 says so on stderr.
+    /// Allocates shared memory (`RCCE_shmalloc`). If all UEs allocate in the same order, they get the same offset. `None` for a size of 0, if there is no
+    /// room, or if the memory cannot be mapped. A failure to map produces one line on stderr at each UE; if the UEs are on several hosts, at UE 0 only.
     pub fn shmalloc(&self, size: usize) -> Option<NonNull<u8>> {
         let mut account = self.shared.account.lock();
         if account.base().is_none() {
@@ -78,7 +77,7 @@ impl Ue {
                 Ok(memory) => account.memory = Memory::Mapped(memory),
                 Err(why) => {
                     static TOLD: Once = Once::new();
-                    // All UEs allocate alike, so that one line says it for the job.
+                    // On several hosts the call fails at each UE, so one line for the job is enough.
                     let tells = self.id() == 0 || self.world().is_on_one_host();
                     TOLD.call_once(|| {
                         if tells {
@@ -106,7 +105,7 @@ impl Ue {
         memory.map_err(|error| error.to_string())
     }
 
-    /// Later allocations come from these bytes, which the program has mapped at all UEs (`RCCE_shmalloc_init`).
+    /// Later allocations use these bytes, which the program has mapped at all UEs (`RCCE_shmalloc_init`).
     pub fn shmalloc_from(&self, base: NonNull<u8>, len: usize) {
         *self.shared.account.lock() = Account {
             extents: Extents::new(len / ALIGN * ALIGN),
@@ -114,12 +113,12 @@ impl Ue {
         };
     }
 
-    /// Allocates as much of `size` bytes as there is, by halves (`RCCE_shmalloc_request`): the memory, and its size in bytes.
+    /// Allocates `size` bytes, and halves the size until there is room (`RCCE_shmalloc_request`). Returns the memory and its size in bytes.
     pub fn shmalloc_request(&self, size: usize) -> Option<(NonNull<u8>, usize)> {
         request(size, |size| self.shmalloc(size))
     }
 
-    /// Frees what [`Ue::shmalloc`] gave (`RCCE_shfree`). False, and nothing else, for other addresses.
+    /// Frees memory of [`Ue::shmalloc`] (`RCCE_shfree`). False: the address is not allocated.
     pub fn shfree(&self, address: *const u8) -> bool {
         let mut account = self.shared.account.lock();
         let Some(base) = account.base() else {

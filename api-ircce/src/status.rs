@@ -1,4 +1,4 @@
-//! Return codes (RCCE.h), and what else can end a call.
+//! Return codes (RCCE.h), and other failures of a call.
 
 use unipgas_core::Error;
 use unipgas_core::refused::{POINTERS, Reason};
@@ -11,14 +11,14 @@ pub use unipgas_ircce_sys::{
 
 macro_rules! codes {
     ($($name:ident = $c_name:ident,)*) => {
-        /// What a call can return beside success. The discriminants are the C values.
+        /// Error codes of calls. The discriminants are the C values.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
         #[allow(missing_docs)]
         pub enum Code { $($name = sys::$c_name,)* }
 
         impl Code {
-            /// Every code.
+            /// All codes.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
             /// Its name in C.
@@ -61,7 +61,7 @@ codes! {
 }
 
 impl Code {
-    /// What to look at in a call that gives it.
+    /// The suspect arguments of a call that returns this code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
         let (suspects, remedy): (&[&str], _) = match self {
             Code::General => (
@@ -136,15 +136,14 @@ impl Code {
     }
 }
 
-/// Why a call did not do what it was asked.
+/// The reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// A wrong argument, or nothing left of what was asked for.
+    /// An invalid argument, or an exhausted resource.
     Code(Code),
-    /// Another UE has died, or the engine failed. RCCE has no code for that: C programs end
-    /// ([`environment::give_up`](crate::environment::give_up)).
+    /// Another UE has died, or the engine failed. RCCE has no code for it, so C programs end ([`environment::give_up`](crate::environment::give_up)).
     Engine(Error),
-    /// Outside `RCCE_init` and `RCCE_finalize`.
+    /// The call came before `RCCE_init` or after `RCCE_finalize`.
     NotRunning,
 }
 
@@ -163,7 +162,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// By number from [`ERROR_BASE`]; `RCCE_ERROR_CORE_NOT_IN_HOSTFILE` has none, as in V1.0.13.
+/// The texts of the codes, in order from [`ERROR_BASE`]. `RCCE_ERROR_CORE_NOT_IN_HOSTFILE` has no text, as in V1.0.13.
 const TEXTS: [&std::ffi::CStr; 27] = [
     c"Success",
     c"Target is not in the MPB",
@@ -194,7 +193,7 @@ const TEXTS: [&std::ffi::CStr; 27] = [
     c"Communicator is not initialized",
 ];
 
-/// The text of a code; `None` for what is no code, or has no text.
+/// The text of a code. `None`: the number is not a code, or the code has no text.
 pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
     let number = match code {
         SUCCESS => 0,

@@ -1,20 +1,20 @@
-//! Messages through a window in the sender's MPB, with flags that the program gives: what GORY programs call send and receive.
+//! Send and receive of GORY programs: messages go through a window in the sender's MPB, with flags of the program.
 
 use crate::flag::Flag;
 use crate::mpb::Place;
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
-/// A window of the sender's MPB, `chunk` bytes long, and the two flags of its use: `sent` at the receiver, `ready` at the sender.
+/// A window in the sender's MPB and its two flags: `sent` at the receiver, `ready` at the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Channel {
-    /// Where the window begins.
+    /// Start of the window.
     pub window: Place,
-    /// Its length in bytes; the message goes through it in parts.
+    /// Length of the window in bytes. Longer messages go through it in parts.
     pub chunk: usize,
-    /// Set when the window may be filled again.
+    /// Set when the sender may fill the window again.
     pub ready: Flag,
-    /// Set when the window has been filled.
+    /// Set when the window is full.
     pub sent: Flag,
 }
 
@@ -22,7 +22,7 @@ const SET: i32 = 1;
 const UNSET: i32 = 0;
 
 impl Channel {
-    /// The parts of a message of `len` bytes: offset and length. Errors: [`Code::MessageLength`] for a window of no bytes.
+    /// The offset and length of each part of a message of `len` bytes. Errors: [`Code::MessageLength`] if the window has no bytes.
     fn parts(&self, len: usize) -> Result<impl Iterator<Item = (usize, usize)> + use<>> {
         let chunk = self.chunk;
         if chunk == 0 && len > 0 {
@@ -34,8 +34,8 @@ impl Channel {
 }
 
 impl Ue {
-    /// Sends to UE `dest`, which receives through a channel of the same places (`RCCE_send` of GORY programs). Errors: [`Code::Id`],
-    /// [`Code::MessageLength`], [`Code::Target`] for a window beyond the MPB, [`Code::FlagNotInCommBuffer`].
+    /// Sends to UE `dest`, which receives through a channel with the same places (`RCCE_send` of GORY programs). Errors: [`Code::Id`],
+    /// [`Code::MessageLength`], [`Code::Target`] if the window exceeds the MPB, [`Code::FlagNotInCommBuffer`].
     ///
     /// # Safety
     /// `len` bytes at `data` are readable.
@@ -48,7 +48,7 @@ impl Ue {
         self.exists(dest)?;
         for (at, part) in channel.parts(len)? {
             // SAFETY:
-            // - a part of the data.
+            // - contract of this call: `len` bytes at `data` are readable. `parts` stays within them.
             unsafe { self.put_from(channel.window, data.wrapping_add(at), part, self.id()) }?;
             self.flag_write(channel.sent, SET, dest)?;
             self.wait_until(channel.ready, SET)?;
@@ -57,7 +57,7 @@ impl Ue {
         Ok(())
     }
 
-    /// Receives from UE `source` (`RCCE_recv` of GORY programs). Errors as for [`Ue::send_through`].
+    /// Receives from UE `source` (`RCCE_recv` of GORY programs). Errors: as for [`Ue::send_through`]; [`Code::Source`] instead of [`Code::Target`].
     ///
     /// # Safety
     /// `len` bytes at `buffer` are valid for writes.
@@ -72,17 +72,17 @@ impl Ue {
             self.wait_until(channel.sent, SET)?;
             self.flag_write(channel.sent, UNSET, self.id())?;
             // SAFETY:
-            // - a part of the buffer.
+            // - contract of this call: `len` bytes at `buffer` are valid for writes. `parts` stays within them.
             unsafe { self.get_into(buffer.wrapping_add(at), channel.window, part, source) }?;
             self.flag_write(channel.ready, SET, source)?;
         }
         Ok(())
     }
 
-    /// Receives if the first part is there (`RCCE_recv_test` of GORY programs); false if not.
+    /// Receives if the first part is in the window (`RCCE_recv_test` of GORY programs). It then waits for the other parts. False: there is no first part.
     ///
     /// # Safety
-    /// As for [`Ue::receive_through`].
+    /// As [`Ue::receive_through`].
     pub unsafe fn try_receive_through(
         &self,
         channel: &Channel,
@@ -94,7 +94,7 @@ impl Ue {
             return Ok(false);
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the bytes at `place` are valid for writes.
         unsafe { self.receive_through(channel, place, source) }.map(|()| true)
     }
 }

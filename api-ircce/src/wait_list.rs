@@ -1,11 +1,11 @@
-//! Lists of requests in Rust (manual §4.3, §9.7).
+//! Wait lists in Rust (manual §4.3, §9.7).
 
 use crate::places::Requests;
 use crate::request::{Handle, State};
 use crate::scope::{Message, Receiving, Sending};
 use crate::status::Result;
 
-/// Requests of one scope, to be waited for together. Dropped, its requests are waited for at the end of the scope.
+/// A list of requests of one scope, with a common wait. If the list is dropped, the end of the scope waits for its requests.
 pub struct WaitList<'scope> {
     requests: &'scope Requests<'scope>,
     members: Vec<Member<'scope>>,
@@ -17,27 +17,27 @@ struct Member<'scope> {
     request: Request<'scope>,
 }
 
-/// Either kind of request.
+/// A request of either kind.
 enum Request<'scope> {
     Send(Sending<'scope>),
     Receive(Receiving<'scope>),
 }
 
-/// A member of a list that has ended, and left it.
+/// A request that has ended and left its list.
 #[derive(Debug)]
 pub struct Finished<'scope> {
-    /// Its number in the list: that of the first one added is 0.
+    /// Its number in the list, in the order of adding, from 0.
     pub number: usize,
-    /// What became of it; errors as for [`Receiving::wait`].
+    /// Its result. Errors: as for [`Sending::wait`] and [`Receiving::wait`].
     pub ended: Result<Ended<'scope>>,
 }
 
-/// How a request has ended.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Ended<'scope> {
-    /// This UE has received the message.
+    /// The UE of this number has received the message.
     Sent(u32),
-    /// A message has come.
+    /// The received message.
     Received(Message<'scope>),
 }
 
@@ -66,12 +66,12 @@ impl<'scope> WaitList<'scope> {
         }
     }
 
-    /// Adds a send (`iRCCE_add_to_wait_list`) and gives its number.
+    /// Adds a send, and returns its number (`iRCCE_add_to_wait_list`).
     pub fn add_send(&mut self, request: Sending<'scope>) -> usize {
         self.add(Request::Send(request))
     }
 
-    /// Adds a receive (`iRCCE_add_to_wait_list`) and gives its number.
+    /// Adds a receive, and returns its number (`iRCCE_add_to_wait_list`).
     pub fn add_receive(&mut self, request: Receiving<'scope>) -> usize {
         self.add(Request::Receive(request))
     }
@@ -83,17 +83,17 @@ impl<'scope> WaitList<'scope> {
         number
     }
 
-    /// Requests that have not been given back.
+    /// Number of requests in the list.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Moves everything on; gives whether all members have ended (`iRCCE_test_all`). They stay here for [`WaitList::wait_all`]. Errors:
+    /// Makes progress, and returns whether all requests of the list have ended (`iRCCE_test_all`). They stay in the list for [`WaitList::wait_all`]. Errors:
     /// [`Failure::Engine`](crate::Failure::Engine).
     pub fn test_all(&self) -> Result<bool> {
         self.requests.ue.move_messages_on()?;
@@ -105,14 +105,13 @@ impl<'scope> WaitList<'scope> {
         Ok(done)
     }
 
-    /// Waits until all members have ended, and gives them back in the order of adding (`iRCCE_wait_all`). Errors:
-    /// [`Failure::Engine`](crate::Failure::Engine).
+    /// Waits until all requests have ended, and returns them in the order of adding (`iRCCE_wait_all`). Errors: [`Failure::Engine`](crate::Failure::Engine).
     pub fn wait_all(&mut self) -> Result<Vec<Finished<'scope>>> {
         let mut finished = Vec::with_capacity(self.members.len());
         let mut codes = Vec::with_capacity(self.members.len());
         for member in &self.members {
             // SAFETY:
-            // - requests of members are valid as long as those are here.
+            // - a request is valid while it is in the list.
             codes.push(unsafe { self.requests.ue.wait_for(member.request.handle()) }?);
         }
         for (member, status) in self.members.drain(..).zip(codes) {
@@ -121,8 +120,7 @@ impl<'scope> WaitList<'scope> {
         Ok(finished)
     }
 
-    /// Moves everything on; gives a member that has ended, if there is one (`iRCCE_test_any`). Errors:
-    /// [`Failure::Engine`](crate::Failure::Engine).
+    /// Makes progress, and removes a request that has ended, if there is one (`iRCCE_test_any`). Errors: [`Failure::Engine`](crate::Failure::Engine).
     pub fn test_any(&mut self) -> Result<Option<Finished<'scope>>> {
         self.requests.ue.move_messages_on()?;
         let found = first_ended(&self.members, Request::state);
@@ -132,15 +130,14 @@ impl<'scope> WaitList<'scope> {
         Ok(found.map(|(at, status)| self.members.remove(at).finish(status)))
     }
 
-    /// Waits until a member has ended, and gives it back (`iRCCE_wait_any`). `None`: there are no members. Errors:
-    /// [`Failure::Engine`](crate::Failure::Engine).
+    /// Waits until a request has ended, and removes it (`iRCCE_wait_any`). `None`: the list is empty. Errors: [`Failure::Engine`](crate::Failure::Engine).
     pub fn wait_any(&mut self) -> Result<Option<Finished<'scope>>> {
         if self.members.is_empty() {
             return Ok(None);
         }
         let members = &self.members;
         // SAFETY:
-        // - requests of members are valid as long as those are here.
+        // - a request is valid while it is in the list.
         let (at, status) = unsafe {
             self.requests
                 .ue

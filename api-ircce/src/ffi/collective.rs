@@ -1,4 +1,4 @@
-//! §9.11, §9.12: one to all, all to one; and RCCE's broadcast and reductions.
+//! Multicast (manual §9.11, §9.12), and RCCE's broadcast and reductions.
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -21,17 +21,17 @@ fn member(root: c_int) -> Result<u32> {
 unsafe fn broadcast(data: *mut c_char, size: size_t, root: c_int, comm: &Comm) -> Result<()> {
     let (ptr, len) = bytes(data, size)?;
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the bytes are valid, or null. `bytes` excludes null with a length above 0.
     unsafe { current()?.broadcast_from((ptr.cast_mut(), len), member(root)?, comm) }
 }
 
 /// # Safety
-/// As for `broadcast`.
+/// As `broadcast`.
 unsafe fn multicast(data: *mut c_char, size: size_t, root: c_int) -> Result<()> {
     let ue = current()?;
     let root = ue.check_id(root)?;
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the bytes are valid, or null. `bytes` and `room` exclude null with a length above 0.
     unsafe {
         if root == ue.id() {
             return ue.multicast_from(bytes(data, size)?);
@@ -41,8 +41,8 @@ unsafe fn multicast(data: *mut c_char, size: size_t, root: c_int) -> Result<()> 
     }
 }
 
-/// A reduction's elements in C: what they are, and how many bytes. Errors: [`Code::IllegalOp`], [`Code::IllegalType`],
-/// [`Code::General`] for no elements where there should be some.
+/// The reduction, and the length of its elements in bytes. Errors: [`Code::IllegalOp`], [`Code::IllegalType`], [`Code::General`] if `data` is null and `num`
+/// is above 0.
 fn elements(data: *const c_char, num: c_int, ty: c_int, op: c_int) -> Result<(Reduction, usize)> {
     let reduction = Reduction::from_c(ty, op)?;
     let len = usize::try_from(num).unwrap_or(0) * reduction.element.size();
@@ -50,7 +50,7 @@ fn elements(data: *const c_char, num: c_int, ty: c_int, op: c_int) -> Result<(Re
     Ok((reduction, len))
 }
 
-/// The elements at `data`, taken out of the way of the result, which may be at the same place.
+/// A copy of the elements at `data`, since the result may overlap them.
 ///
 /// # Safety
 /// `len` bytes at `data` are readable, or there are none.
@@ -59,7 +59,7 @@ unsafe fn taken(data: *const c_char, len: usize) -> Vec<u8> {
         return Vec::new();
     }
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `len` bytes are readable.
     unsafe { from_raw_parts(data.cast(), len) }.to_vec()
 }
 
@@ -71,20 +71,20 @@ unsafe fn place<'a>(result: *mut c_char, len: usize) -> Result<&'a mut [u8]> {
     }
     bytes(result, len)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: the bytes are valid. `bytes` excludes null.
     Ok(unsafe { from_raw_parts_mut(result.cast(), len) })
 }
 
 functions! {
     fn [Comm] RCCE_bcast(data: *mut c_char, size: size_t, root: c_int, comm: Comm) {
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe { broadcast(data, size, root, &comm) }
     }
 
     fn [Comm] iRCCE_bcast(data: *mut c_char, size: size_t, root: c_int, comm: Comm) {
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe {
             if comm == current()?.comm_world() {
                 return multicast(data, size, root);
@@ -95,27 +95,27 @@ functions! {
 
     fn [Comm] iRCCE_mcast(data: *mut c_char, size: size_t, root: c_int) {
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe { multicast(data, size, root) }
     }
 
     fn [Comm] iRCCE_msend(data: *mut c_char, len: ssize_t) {
         let bytes = bytes(data, usize::try_from(len).unwrap_or(0))?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe { current()?.multicast_from(bytes) }
     }
 
     fn [Comm] iRCCE_mrecv_within(buffer: *mut c_char, len: ssize_t, from: c_int, capacity: size_t) {
         let (room, from) = (room(buffer, length(len), capacity)?, source(from)?);
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe { current()?.receive_into(room, from, MULTICAST) }.map(|_| ())
     }
 
     fn [Comm] iRCCE_mrecv(buffer: *mut c_char, len: ssize_t, from: c_int) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_mrecv_within(buffer, len, from, size_t::MAX) })
     }
 
@@ -126,7 +126,7 @@ functions! {
         let (reduction, len) = elements(data, num, ty, op)?;
         let root = member(root)?;
         // SAFETY:
-        // - by the C contract; the result is looked at by the root only.
+        // - C contract: `data` is valid, and at the root also `result`. Other members do not access `result`.
         unsafe {
             let mine = taken(data, len);
             let communicator = ue.communicator(&comm)?;
@@ -145,7 +145,7 @@ functions! {
         let ue = current()?;
         let (reduction, len) = elements(data, num, ty, op)?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes are valid during the call.
         unsafe {
             let mine = taken(data, len);
             ue.all_reduce(&mine, place(result, len)?, reduction, &comm)

@@ -10,7 +10,7 @@ use crate::status::{Code, Result};
 
 type Colour = Option<unsafe extern "C" fn(c_int, *mut c_void) -> c_int>;
 
-/// A barrier of UEs, as one of the two functions has it.
+/// The common part of `RCCE_barrier` and `iRCCE_barrier`.
 ///
 /// # Safety
 /// `comm` is null or valid.
@@ -18,11 +18,11 @@ unsafe fn barrier(comm: *const Comm, meet: impl FnOnce(&Ue, &Comm) -> Result<()>
     let ue = current()?;
     if debugging(Debug::Synch) {
         // SAFETY:
-        // - the format takes an int.
+        // - the format and its argument agree: one int.
         unsafe { libc::printf(c"UE %d has checked into barrier\n".as_ptr(), ue.id()) };
     }
     // SAFETY:
-    // - null or valid, by the caller's word.
+    // - contract of this call: `comm` is null or valid.
     match unsafe { comm.as_ref() } {
         Some(comm) => meet(ue, comm),
         None => meet(ue, &ue.comm_world()),
@@ -37,7 +37,7 @@ functions! {
             return Err(Code::CommUndefined.into());
         }
         // SAFETY:
-        // - not null, so valid by the C contract; the function takes any rank and what the program gave for it.
+        // - C contract: `comm` is valid, since it is not null. `colour` accepts any rank, and `aux` is the program's argument for it.
         unsafe {
             let made = ue.comm_split_over(&*comm, |id| colour(id as c_int, aux))?;
             put(comm, made)
@@ -47,7 +47,7 @@ functions! {
     fn [Synch] RCCE_comm_free(comm: *mut Comm) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         let comm = unsafe { comm.as_mut() }.ok_or(Code::CommUndefined)?;
         ue.comm_free(comm)?;
         *comm = Comm::UNDEFINED;
@@ -57,26 +57,26 @@ functions! {
     fn [Synch] RCCE_comm_size(comm: Comm, size: *mut c_int) {
         let members = current()?.communicator(&comm)?.members().len();
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         unsafe { put(size, members as c_int) }
     }
 
     fn [Synch] RCCE_comm_rank(comm: Comm, rank: *mut c_int) {
         let found = current()?.communicator(&comm)?.rank();
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         unsafe { put(rank, found as c_int) }
     }
 
     fn [Synch] RCCE_barrier(comm: *mut Comm) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         unsafe { barrier(comm, Ue::barrier) }
     }
 
     fn [Synch] iRCCE_barrier(comm: *mut Comm) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         unsafe { barrier(comm, Ue::air_barrier) }
     }
 }

@@ -1,7 +1,7 @@
-//! Variables of RCCE.h, RCCE_lib.h and iRCCE.h that programs read.
+//! Variables of RCCE.h, RCCE_lib.h and iRCCE.h. Programs read them.
 //!
-//! An executable may have copies of them, which the dynamic linker has made and which everybody but this library sees. So they are
-//! written where a lookup by name leads.
+//! The dynamic linker may give the executable a copy of a variable (copy relocation). The program then reads the copy, so this library writes to the address
+//! that `dlsym` returns.
 #![allow(non_upper_case_globals)]
 
 use std::cell::UnsafeCell;
@@ -13,12 +13,13 @@ use crate::environment::{Debug, debugging};
 use crate::mpb::LINE;
 use crate::process::Ue;
 
-/// Memory that the program reads as a plain variable, and that few functions write, such as `RCCE_init`.
+/// A plain variable of the program. `RCCE_init`, `RCCE_debug_set` and `RCCE_debug_unset` write it.
 #[repr(transparent)]
 pub struct Variable<T>(UnsafeCell<T>);
 
 // SAFETY:
-// - the library never reads it; it is written under a lock, before the program may read it.
+// - the library only writes it, in `RCCE_init`, `RCCE_debug_set` and `RCCE_debug_unset`.
+// - C contract: one thread makes these calls, and the program does not read the variables meanwhile.
 unsafe impl<T> Sync for Variable<T> {}
 
 #[unsafe(no_mangle)]
@@ -39,7 +40,7 @@ pub static RCCE_comm_buffer: Variable<[*mut u8; MAX_UES]> =
 #[unsafe(no_mangle)]
 pub static RCCE_fool_write_combine_buffer: Variable<*mut u8> =
     Variable(UnsafeCell::new(null_mut()));
-/// Where [`RCCE_fool_write_combine_buffer`] leads.
+/// Target of [`RCCE_fool_write_combine_buffer`].
 static DUMMY: Variable<[u64; LINE / 8]> = Variable(UnsafeCell::new([0; LINE / 8]));
 #[unsafe(no_mangle)]
 pub static RC_REFCLOCKGHZ: Variable<f64> = Variable(UnsafeCell::new(CHIP_CLOCK));
@@ -51,7 +52,7 @@ pub static RCCE_debug_comm: Variable<i32> = Variable(UnsafeCell::new(0));
 pub static RCCE_debug_debug: Variable<i32> = Variable(UnsafeCell::new(0));
 #[unsafe(no_mangle)]
 pub static RCCE_debug_RPC: Variable<i32> = Variable(UnsafeCell::new(0));
-/// Clock in GHz, unless the launcher names another one.
+/// Clock in GHz, unless the launcher sets it.
 const CHIP_CLOCK: f64 = 0.533;
 #[unsafe(no_mangle)]
 pub static iRCCE_ANY_SOURCE: i32 = -1;
@@ -59,10 +60,10 @@ pub static iRCCE_ANY_SOURCE: i32 = -1;
 pub static iRCCE_ANY_LENGTH: i32 = -1;
 
 impl<T> Variable<T> {
-    /// Where the program sees the variable: in the archive nobody may know the name, but then there is only one.
+    /// Address of the variable in the program. With static linking, `dlsym` may not find the name; then there is no copy.
     fn seen(&self, name: &CStr) -> *mut T {
         // SAFETY:
-        // - dlsym reads a string that ends with zero.
+        // - the name is a string that ends with zero.
         let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
         if found.is_null() {
             self.0.get()
@@ -73,12 +74,12 @@ impl<T> Variable<T> {
 
     fn set(&self, name: &CStr, value: T) {
         // SAFETY:
-        // - the variable, or the program's copy of it, of the same type; nobody else writes it.
+        // - the address is the variable, or the program's copy of it with the same type. Only this library writes it.
         unsafe { self.seen(name).write(value) };
     }
 }
 
-/// Tells the program which errors are printed.
+/// Publishes the enabled debug classes to the program.
 pub(super) fn publish_debug() {
     let on = |class| i32::from(debugging(class));
     RCCE_debug_synch.set(c"RCCE_debug_synch", on(Debug::Synch));
@@ -87,7 +88,7 @@ pub(super) fn publish_debug() {
     RCCE_debug_RPC.set(c"RCCE_debug_RPC", on(Debug::Rpc));
 }
 
-/// Tells the program its place; `clock`: in GHz, if the launcher has named it.
+/// Publishes the job to the program. `clock`: in GHz, if the launcher sets it.
 pub(super) fn publish(ue: &Ue, clock: Option<f64>) {
     RC_REFCLOCKGHZ.set(c"RC_REFCLOCKGHZ", clock.unwrap_or(CHIP_CLOCK));
     RCCE_IAM.set(c"RCCE_IAM", ue.id() as i32);

@@ -9,7 +9,7 @@ use crate::flag::{Flag, MAX_TAGGED_LEN};
 use crate::process::Ue;
 use crate::status::{Code, Result};
 
-/// `RCCE_FLAG`: the address of the flag in the own MPB.
+/// `RCCE_FLAG`: the address of the flag in this UE's MPB.
 type CFlag = *mut i32;
 
 fn number(id: c_int) -> Result<u32> {
@@ -33,11 +33,11 @@ pub(super) unsafe fn pointed(ue: &Ue, place: *const CFlag) -> Result<Flag> {
         return Err(Code::FlagUndefined.into());
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `place` is valid, since it is not null.
     flag(ue, unsafe { place.read() }, Code::FlagUndefined)
 }
 
-/// Flags of GORY programs are set or unset, nothing else.
+/// GORY programs may only set or unset flags. Errors: [`Code::FlagStatusUndefined`] for other values.
 fn check_status(value: c_int) -> Result<()> {
     match value {
         0 | 1 => Ok(()),
@@ -55,7 +55,7 @@ unsafe fn alloc(place: *mut CFlag) -> Result<()> {
     let made = ue.flag_alloc();
     let address = made.as_ref().map_or(null_mut(), |flag| ue.address(flag.0));
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `place` is valid for a write, since it is not null.
     unsafe { place.write(address.cast()) };
     made.map(|_| ())
 }
@@ -66,7 +66,7 @@ unsafe fn alloc(place: *mut CFlag) -> Result<()> {
 unsafe fn write(place: *const CFlag, value: c_int, id: c_int) -> Result<()> {
     let ue = current()?;
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `place` is null or valid.
     let flag = unsafe { pointed(ue, place) }?;
     ue.flag_write(flag, value, number(id)?)
 }
@@ -81,7 +81,7 @@ unsafe fn read(address: CFlag, value: *mut c_int, id: c_int) -> Result<()> {
     }
     let found = ue.flag_read(flag, number(id)?)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `value` is valid for a write, since it is not null.
     unsafe { put(value, found) }
 }
 
@@ -101,11 +101,11 @@ unsafe fn test(address: CFlag, value: c_int, result: *mut c_int) -> Result<()> {
     }
     let found = ue.test_flag(flag, value)?;
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `result` is valid for a write, since it is not null.
     unsafe { put(result, c_int::from(found)) }
 }
 
-/// The program's buffer for a tag, cut to what a flag carries.
+/// The program's buffer for a tag, truncated to [`MAX_TAGGED_LEN`] bytes.
 ///
 /// # Safety
 /// `tag` is null or has `len` bytes, for as long as the result is used.
@@ -115,47 +115,47 @@ unsafe fn buffer<'a>(tag: *mut c_void, len: c_int) -> &'a mut [u8] {
         return &mut [];
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `tag` has `len` bytes, since it is not null.
     unsafe { std::slice::from_raw_parts_mut(tag.cast(), len) }
 }
 
 functions! {
     fn [Synch] RCCE_flag_alloc(flag: *mut CFlag) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { alloc(flag) }
     }
 
     fn [Synch] iRCCE_flag_alloc(flag: *mut CFlag) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { alloc(flag) }
     }
 
     fn [Synch] iRCCE_flag_alloc_tagged(flag: *mut CFlag) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { alloc(flag) }
     }
 
     fn [Synch] RCCE_flag_free(flag: *mut CFlag) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let flag = unsafe { pointed(ue, flag) }?;
         ue.flag_free(flag)
     }
 
     fn [Synch] RCCE_flag_write(flag: *mut CFlag, value: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { write(flag, value, id) }
     }
 
     fn [Synch] RCCE_flag_write_gory(flag: *mut CFlag, value: c_int, id: c_int) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             pointed(ue, flag)?;
             check_status(value)?;
@@ -165,19 +165,19 @@ functions! {
 
     fn [Synch] iRCCE_flag_write(flag: *mut CFlag, value: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { write(flag, value, id) }
     }
 
     fn [Synch] RCCE_flag_read(flag: CFlag, value: *mut c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { read(flag, value, id) }
     }
 
     fn [Synch] iRCCE_flag_read(flag: CFlag, value: *mut c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { read(flag, value, id) }
     }
 
@@ -196,13 +196,13 @@ functions! {
 
     fn [Synch] RCCE_test_flag(flag: CFlag, value: c_int, result: *mut c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { test(flag, value, result) }
     }
 
     fn [Synch] iRCCE_test_flag(flag: CFlag, value: c_int, result: *mut c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { test(flag, value, result) }
     }
 
@@ -211,7 +211,7 @@ functions! {
     ) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let (flag, tag) = unsafe { (pointed(ue, flag)?, buffer(tag, len)) };
         ue.flag_write_tagged(flag, value, number(id)?, tag)
     }
@@ -225,7 +225,7 @@ functions! {
             return Err(Code::ValUndefined.into());
         }
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             let found = ue.flag_read_tagged(flag, number(id)?, buffer(tag, len))?;
             put(value, found)
@@ -236,7 +236,7 @@ functions! {
         let ue = current()?;
         let flag = flag(ue, address, Code::FlagNotAllocated)?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         ue.wait_tagged(flag, value, unsafe { buffer(tag, len) })
     }
 
@@ -249,7 +249,7 @@ functions! {
             return Err(Code::ValUndefined.into());
         }
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             let found = ue.test_tagged(flag, value, buffer(tag, len))?;
             put(result, c_int::from(found))

@@ -29,7 +29,7 @@ functions! {
         let made = ue.atomic_alloc();
         let handle = made.map_or(Ok(null()), |made| ue.handle(made));
         // SAFETY:
-        // - not null, so valid by the C contract.
+        // - C contract: `register` is valid, since it is not null.
         unsafe { put(register, *handle.as_ref().unwrap_or(&null())) }?;
         handle?;
         made.map(|_| ()).ok_or(Code::General.into())
@@ -39,7 +39,7 @@ functions! {
         let ue = current()?;
         let before = ue.atomic_inc(ue.register(register)?)?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: `value` is null or valid.
         unsafe { put_if_wanted(value, before) };
         Ok(())
     }
@@ -48,7 +48,7 @@ functions! {
         let ue = current()?;
         let found = ue.atomic_read(ue.register(register)?)?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: `value` is null or valid.
         unsafe { put_if_wanted(value, found) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! §9.2 to §9.4, §9.6, §9.8: messages and requests, and RCCE's own send and receive.
+//! Messages and requests (manual §9.2 to §9.4, §9.6, §9.8), and RCCE's send and receive.
 
 use std::ptr::null_mut;
 
@@ -14,7 +14,7 @@ use crate::request::{
 use crate::status::{Code, Result, SUCCESS};
 use crate::through_mpb::Channel;
 
-/// `iRCCE_ANY_SOURCE`, or a UE. Errors: [`Code::Id`].
+/// Converts `iRCCE_ANY_SOURCE` or the number of a UE. Errors: [`Code::Id`].
 pub(super) fn source(id: c_int) -> Result<Source> {
     match id {
         -1 => Ok(None),
@@ -22,7 +22,7 @@ pub(super) fn source(id: c_int) -> Result<Source> {
     }
 }
 
-/// `iRCCE_ANY_LENGTH`, or a number of bytes. Other negative ones are none at all (as in iRCCE 2.0).
+/// Converts `iRCCE_ANY_LENGTH` or a number of bytes. Other negative numbers mean 0 bytes, as in iRCCE 2.0.
 pub(super) fn length(length: ssize_t) -> Length {
     match length {
         -1 => Length::Any,
@@ -30,7 +30,8 @@ pub(super) fn length(length: ssize_t) -> Length {
     }
 }
 
-/// A buffer of `capacity` bytes (`usize::MAX`: nobody knows) for a message of that length. Errors: [`Code::General`] for no buffer.
+/// A buffer of `capacity` bytes (`usize::MAX`: unknown) for a message of that length. Errors: [`Code::General`] if `buffer` is null and the message may have
+/// bytes.
 pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Result<Buffer> {
     let wanted = match length {
         Length::Any => capacity,
@@ -45,7 +46,7 @@ pub(super) fn room(buffer: *mut c_char, length: Length, capacity: size_t) -> Res
     })
 }
 
-/// Errors: [`Code::General`] for no data where there should be some.
+/// Errors: [`Code::General`] if `data` is null and `len` is above 0.
 pub(super) fn bytes(data: *const c_char, len: usize) -> Result<(*const u8, usize)> {
     if data.is_null() && len > 0 {
         return Err(Code::General.into());
@@ -55,30 +56,30 @@ pub(super) fn bytes(data: *const c_char, len: usize) -> Result<(*const u8, usize
 
 const UNKNOWN: size_t = size_t::MAX;
 
-/// Nothing to send: the request has ended.
+/// Fills a send request that has nothing to send, and has ended.
 ///
 /// # Safety
 /// The request is null or valid for a write.
 unsafe fn ended_send(request: *mut SendRequest, data: *mut c_char, dest: c_int) {
     let ended = SendRequest::new(Common::ended(data.cast(), dest));
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `request` is null or valid for a write.
     unsafe { put_if_wanted(request, ended) };
 }
 
-/// Nothing to receive: the request has ended.
+/// Fills a receive request that has nothing to receive, and has ended.
 ///
 /// # Safety
-/// As above.
+/// As [`ended_send`].
 unsafe fn ended_receive(request: *mut RecvRequest, buffer: *mut c_char, source: c_int) {
     let ended = RecvRequest::new(Common::ended(buffer.cast(), source));
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `request` is null or valid for a write.
     unsafe { put_if_wanted(request, ended) };
 }
 
 /// # Safety
-/// The request is null or valid; the bytes and it stay so until it has ended.
+/// The request is null or valid, and the bytes are valid. Both stay valid until the request has ended.
 unsafe fn isend(
     data: *mut c_char,
     len: usize,
@@ -88,7 +89,7 @@ unsafe fn isend(
     let ue = current()?;
     let bytes = bytes(data, len)?;
     // SAFETY:
-    // - the caller's word, by the C contract.
+    // - contract of this call: the request and the bytes stay valid until the request has ended.
     unsafe {
         if request.is_null() {
             ue.check_id(dest)?;
@@ -101,11 +102,11 @@ unsafe fn isend(
 }
 
 /// # Safety
-/// As above, with a buffer for writes.
+/// As [`isend`], with a buffer that is valid for writes.
 unsafe fn irecv(buffer: Buffer, from: Source, request: *mut RecvRequest) -> Result<c_int> {
     let ue = current()?;
     // SAFETY:
-    // - the caller's word, by the C contract.
+    // - contract of this call: the request and the buffer stay valid until the request has ended.
     unsafe {
         if request.is_null() {
             ue.receive_into(buffer, from, POINT_TO_POINT)?;
@@ -121,14 +122,14 @@ unsafe fn irecv(buffer: Buffer, from: Source, request: *mut RecvRequest) -> Resu
     }
 }
 
-/// What a call that does not wait returns.
+/// The return code of a test. Sets `flag` if the request has ended.
 ///
 /// # Safety
 /// `flag` is null or valid for a write.
 unsafe fn tell(state: State, flag: *mut c_int) -> c_int {
     let (code, ended) = state.answer();
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `flag` is null or valid for a write.
     unsafe { put_if_wanted(flag, c_int::from(ended)) };
     code
 }
@@ -138,25 +139,25 @@ functions! {
         if len <= 0 {
             current()?.check_id(dest)?;
             // SAFETY:
-            // - null or valid, by the C contract.
+            // - C contract: each pointer is null or valid.
             unsafe { ended_send(request, data, dest) };
             return Ok(SUCCESS);
         }
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the request and the bytes stay valid until the request has ended.
         unsafe { isend(data, len as usize, dest, request) }
     }
 
     fn [Comm] iRCCE_issend(data: *mut c_char, len: ssize_t, dest: c_int, request: *mut SendRequest) {
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the request and the bytes stay valid until the request has ended.
         unsafe { isend(data, usize::try_from(len).unwrap_or(0), dest, request) }
     }
 
     fn [Comm] iRCCE_isend_test(request: *mut SendRequest, flag: *mut c_int) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             let state = if request.is_null() {
                 ue.push_all(true)?
@@ -173,7 +174,7 @@ functions! {
             return ue.wait_all(true).map(|()| SUCCESS);
         }
         // SAFETY:
-        // - not null, so valid by the C contract.
+        // - C contract: the request is valid, since it is not null.
         unsafe { ue.wait_for(Handle::Send(request)) }
     }
 
@@ -183,7 +184,7 @@ functions! {
 
     fn [Comm] iRCCE_isend_cancel(request: *mut SendRequest, flag: *mut c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             put_if_wanted(flag, 0);
             if request.is_null() {
@@ -205,12 +206,12 @@ functions! {
                 current()?.check_id(from as c_int)?;
             }
             // SAFETY:
-            // - null or valid, by the C contract.
+            // - C contract: each pointer is null or valid.
             unsafe { ended_receive(request, buffer, from.map_or(-1, |from| from as c_int)) };
             return Ok(SUCCESS);
         }
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the request and the bytes stay valid until the request has ended.
         unsafe { irecv(room(buffer, len, capacity)?, from, request) }
     }
 
@@ -218,26 +219,26 @@ functions! {
         buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest, capacity: size_t,
     ) {
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the request and the bytes stay valid until the request has ended.
         unsafe { irecv(room(buffer, length(len), capacity)?, source(from)?, request) }
     }
 
     fn [Comm] iRCCE_irecv(buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_irecv_within(buffer, len, from, request, UNKNOWN) })
     }
 
     fn [Comm] iRCCE_isrecv(buffer: *mut c_char, len: ssize_t, from: c_int, request: *mut RecvRequest) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_isrecv_within(buffer, len, from, request, UNKNOWN) })
     }
 
     fn [Comm] iRCCE_irecv_test(request: *mut RecvRequest, flag: *mut c_int) {
         let ue = current()?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             let state = if request.is_null() {
                 ue.push_all(false)?
@@ -254,7 +255,7 @@ functions! {
             return ue.wait_all(false).map(|()| SUCCESS);
         }
         // SAFETY:
-        // - not null, so valid by the C contract.
+        // - C contract: the request is valid, since it is not null.
         unsafe { ue.wait_for(Handle::Receive(request)) }
     }
 
@@ -264,7 +265,7 @@ functions! {
 
     fn [Comm] iRCCE_irecv_cancel(request: *mut RecvRequest, flag: *mut c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             put_if_wanted(flag, 0);
             if request.is_null() {
@@ -281,46 +282,46 @@ functions! {
         let dest = ue.check_id(dest)?;
         let bytes = bytes(data, usize::try_from(len).unwrap_or(0))?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { ue.send_from(bytes, dest) }
     }
 
     fn [Comm] iRCCE_srecv_within(buffer: *mut c_char, len: ssize_t, from: c_int, capacity: size_t) {
         let (room, from) = (room(buffer, length(len), capacity)?, source(from)?);
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { current()?.receive_into(room, from, POINT_TO_POINT) }.map(|_| ())
     }
 
     fn [Comm] iRCCE_srecv(buffer: *mut c_char, len: ssize_t, from: c_int) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_srecv_within(buffer, len, from, UNKNOWN) })
     }
 
-    // Headers of version 1 declare these; the one of version 2 has them as macros.
+    // The header of version 1 declares these functions. In the header of version 2 they are macros.
     fn [Comm] iRCCE_send(data: *mut c_char, len: ssize_t, dest: c_int) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_ssend(data, len, dest) })
     }
 
     fn [Comm] iRCCE_recv(buffer: *mut c_char, len: ssize_t, from: c_int) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_srecv(buffer, len, from) })
     }
 
     fn [Comm] iRCCE_recv_test(buffer: *mut c_char, len: ssize_t, from: c_int, test: *mut c_int) {
         // SAFETY:
-        // - the same contract.
+        // - both functions have the same C contract.
         Ok(unsafe { iRCCE_srecv_test(buffer, len, from, test) })
     }
 
     fn [Comm] iRCCE_srecv_test(buffer: *mut c_char, len: ssize_t, from: c_int, test: *mut c_int) {
         let (room, from) = (room(buffer, length(len), UNKNOWN)?, source(from)?);
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe {
             put(test, 0)?;
             if current()?.try_receive_into(room, from)?.is_some() {
@@ -333,7 +334,7 @@ functions! {
     fn [Comm] iRCCE_probe(from: c_int, rank: *mut c_int) {
         let found = current()?.probe(source(from)?)?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { put_if_wanted(rank, found.source as c_int) };
         Ok(())
     }
@@ -341,7 +342,7 @@ functions! {
     fn [Comm] iRCCE_iprobe(from: c_int, rank: *mut c_int, flag: *mut c_int) {
         let found = current()?.try_probe(source(from)?)?;
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe {
             put_if_wanted(flag, c_int::from(found.is_some()));
             if let Some(found) = found {
@@ -358,7 +359,7 @@ functions! {
             return Ok(());
         }
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { ue.send_from(bytes(data, size)?, dest) }
     }
 
@@ -370,7 +371,7 @@ functions! {
         }
         let room = room(buffer, Length::Bytes(size), UNKNOWN)?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { ue.receive_into(room, Some(from), POINT_TO_POINT) }.map(|_| ())
     }
 
@@ -379,7 +380,7 @@ functions! {
         let from = ue.check_id(from)?;
         let room = room(buffer, Length::Bytes(size), UNKNOWN)?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe {
             put(test, 1)?;
             if size > 0 && ue.try_receive_into(room, Some(from))?.is_none() {
@@ -402,7 +403,7 @@ unsafe fn channel(
 ) -> Result<Channel> {
     let ue = current()?;
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the flags are null or valid.
     unsafe {
         Ok(Channel {
             window: ue.place(window).ok_or(Code::Target)?,
@@ -421,7 +422,7 @@ functions! {
         let ue = current()?;
         let dest = ue.check_id(dest)?;
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { ue.send_through(&channel(window, chunk, ready, sent)?, bytes(data, size)?, dest) }
     }
 
@@ -433,7 +434,7 @@ functions! {
         let from = ue.check_id(from)?;
         let place = (bytes(buffer, size)?.0.cast_mut(), size);
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe { ue.receive_through(&channel(window, chunk, ready, sent)?, place, from) }
     }
 
@@ -445,7 +446,7 @@ functions! {
         let from = ue.check_id(from)?;
         let place = (bytes(buffer, size)?.0.cast_mut(), size);
         // SAFETY:
-        // - by the C contract.
+        // - C contract: the bytes and the results are valid during the call.
         unsafe {
             put(test, 0)?;
             let channel = channel(window, chunk, ready, sent)?;
@@ -457,13 +458,13 @@ functions! {
 others! {
     fn iRCCE_get_dest(request: *mut SendRequest) -> c_int, or -1; {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         Ok(unsafe { request.as_ref() }.map_or(-1, |request| request.dest()))
     }
 
     fn iRCCE_get_source(request: *mut RecvRequest) -> c_int, or -1; {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         Ok(match unsafe { request.as_ref() } {
             Some(request) => request.source(),
             None => current()?.last_source().map_or(-1, |source| source as c_int),
@@ -474,10 +475,10 @@ others! {
         let size = match (send.is_null(), receive.is_null()) {
             (true, true) => current()?.last_len().map_or(-1, |len| len as i64),
             // SAFETY:
-            // - not null, so valid by the C contract.
+            // - C contract: the request is valid, since it is not null.
             (false, true) => unsafe { request_size(Handle::Send(send)) },
             // SAFETY:
-            // - as above.
+            // - C contract: the request is valid, since it is not null.
             (true, false) => unsafe { request_size(Handle::Receive(receive)) },
             (false, false) => -1,
         };
@@ -486,7 +487,7 @@ others! {
 
     fn iRCCE_get_length() -> c_int, or -1; {
         // SAFETY:
-        // - nulls.
+        // - both pointers are null, which the function accepts.
         Ok(unsafe { iRCCE_get_size(null_mut(), null_mut()) })
     }
 
@@ -497,7 +498,7 @@ others! {
             _ => return Ok(-1),
         };
         // SAFETY:
-        // - not null, so valid by the C contract.
+        // - C contract: the request is valid, since it is not null.
         Ok(unsafe { current()?.status(handle) }.answer().0)
     }
 }

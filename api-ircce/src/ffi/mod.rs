@@ -1,8 +1,7 @@
-//! The C interface. The prototypes are those of the headers in `include/`, where each function is described.
+//! The C interface. The headers in `include/` declare and describe each function.
 //!
-//! No function unwinds, and none crashes on null pointers, wrong numbers, addresses or communicators: they return the codes of RCCE.h.
-//! Pointers to memory of the program that are not null must be valid as C requires. Where another UE has died the process ends
-//! ([`give_up`]).
+//! No function unwinds. For null pointers and invalid numbers, addresses or communicators, functions return the codes of RCCE.h. The C contract of the SAFETY
+//! comments: pointers to memory of the program are null or valid. If another UE has died, the process ends ([`give_up`]).
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)]
 
@@ -39,7 +38,7 @@ pub use shared::*;
 pub use tools::*;
 pub use wait_list::*;
 
-/// `RCCE_SUCCESS`, or a code that the body gives.
+/// The return code of a successful body: `RCCE_SUCCESS`, or the body's own code.
 pub(crate) trait Answer {
     fn code(self) -> i32;
 }
@@ -56,7 +55,7 @@ impl Answer for i32 {
     }
 }
 
-/// Defines C functions that return a code, and whose bodies give a `Result` of an [`Answer`]. The class is that of `RCCE_debug_set`.
+/// Defines C functions that return a code. A body returns a `Result` of an [`Answer`]. In brackets: the [`Debug`] class.
 macro_rules! functions {
     ($(fn [$class:ident] $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -68,7 +67,7 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// Defines C functions that return something else; after `or` what they return where they fail.
+/// Defines C functions that return another type. After `or`: the value that they return on failure.
 macro_rules! others {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $out:ty, or $default:expr; $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -79,7 +78,7 @@ macro_rules! others {
 }
 pub(crate) use others;
 
-/// Runs a function; a panic (which would be a defect of the library) becomes `iRCCE_ERROR`.
+/// Runs a function. A panic, which is a defect of the library, becomes `iRCCE_ERROR`.
 #[inline(always)]
 pub(crate) fn code<A: Answer>(
     call: &Prototype<'_>,
@@ -113,7 +112,7 @@ pub(crate) fn other<T>(
 fn failed(call: &Prototype<'_>, class: Debug, failure: Failure) -> i32 {
     let code = match failure {
         Failure::Engine(error) if is_running() => give_up(&error),
-        // Another thread may have ended it during the call.
+        // Another thread may have finalized the UE during the call.
         Failure::NotRunning | Failure::Engine(_) => {
             let failure = Failure::NotRunning;
             tell_on_stderr(&format!("{}: {failure}", call.name));
@@ -134,7 +133,7 @@ fn print(code: i32) {
     let id = current().map_or(-1, |ue| ue.id() as i32);
     let text = text(code).unwrap_or(c"");
     // SAFETY:
-    // - the format takes an int and a string; the program's own stream, so that lines stay in order.
+    // - the format and its arguments agree: an int and a string. `printf` keeps the order with the program's lines.
     unsafe { libc::printf(c"Error on UE %d: %s\n".as_ptr(), id, text.as_ptr()) };
 }
 
@@ -148,12 +147,12 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
         return Err(Code::ValUndefined.into());
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `place` is valid for a write, since it is not null.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Stores a result where the program wants one.
+/// Stores a result, unless `place` is null.
 ///
 /// # Safety
 /// `place` is null or valid for a write.
@@ -161,7 +160,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
 pub(crate) unsafe fn put_if_wanted<T>(place: *mut T, value: T) {
     if !place.is_null() {
         // SAFETY:
-        // - not null, so valid by the caller's word.
+        // - contract of this call: `place` is valid for a write, since it is not null.
         unsafe { place.write(value) };
     }
 }

@@ -1,4 +1,4 @@
-//! MPBs: allocation, put and get. Functions whose names end with `_gory` are what GORY programs call by the names without it.
+//! MPBs: allocation, put and get. The headers map the plain names to the `_gory` functions for GORY programs.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -24,7 +24,7 @@ fn address(ue: &Ue, place: Option<Place>) -> Bytes {
     place.map_or(null_mut(), |place| ue.address(place))
 }
 
-/// Programs that are not GORY get lines, one by one.
+/// Non-GORY programs allocate exactly one line.
 fn line(ue: &Ue, size: usize) -> Option<Place> {
     (size == LINE).then(|| ue.malloc(LINE)).flatten()
 }
@@ -40,7 +40,7 @@ unsafe fn requested(
     let found = request(size, |size| take(ue, size));
     let (place, size) = found.map_or((None, 0), |(place, size)| (Some(place), size));
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: `chunk` is null or valid for a write.
     unsafe { put_if_wanted(chunk, size) };
     Ok(address(ue, place))
 }
@@ -59,7 +59,7 @@ unsafe fn put(target: Bytes, source: Bytes, size: c_int, id: c_int, gory: bool) 
         return Err(Code::Source.into());
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `source` has `size` bytes, since it is not null.
     unsafe { ue.put_from(place, source, size, id) }
 }
 
@@ -77,7 +77,7 @@ unsafe fn get(target: Bytes, source: Bytes, size: c_int, id: c_int, gory: bool) 
         return Err(Code::Target.into());
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: `target` has room for `size` bytes, since it is not null.
     unsafe { ue.get_into(target, place, size, id) }
 }
 
@@ -109,13 +109,13 @@ others! {
 
     fn RCCE_malloc_request(size: usize, chunk: *mut usize) -> Bytes, or null_mut(); {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { requested(size, chunk, line) }
     }
 
     fn RCCE_malloc_request_gory(size: usize, chunk: *mut usize) -> Bytes, or null_mut(); {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { requested(size, chunk, Ue::malloc) }
     }
 
@@ -134,14 +134,14 @@ others! {
 
     fn iRCCE_memcpy_put(dest: *mut c_void, src: *const c_void, num: usize) -> *mut c_void, or dest; {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { memcpy(dest, src, num) };
         Ok(dest)
     }
 
     fn iRCCE_memcpy_get(dest: *mut c_void, src: *const c_void, num: usize) -> *mut c_void, or dest; {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { memcpy(dest, src, num) };
         Ok(dest)
     }
@@ -152,7 +152,7 @@ others! {
 unsafe fn memcpy(dest: *mut c_void, src: *const c_void, num: usize) {
     if !dest.is_null() && !src.is_null() {
         // SAFETY:
-        // - not null, so valid by the caller's word.
+        // - contract of this call: each pointer has `num` bytes, since neither is null.
         unsafe { unipgas_core::copy(src.cast(), dest.cast(), num) };
     }
 }
@@ -160,37 +160,37 @@ unsafe fn memcpy(dest: *mut c_void, src: *const c_void, num: usize) {
 functions! {
     fn [Comm] RCCE_put(target: Bytes, source: Bytes, size: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { put(target, source, size, id, false) }
     }
 
     fn [Comm] RCCE_get(target: Bytes, source: Bytes, size: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { get(target, source, size, id, false) }
     }
 
     fn [Comm] RCCE_put_gory(target: Bytes, source: Bytes, size: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { put(target, source, size, id, true) }
     }
 
     fn [Comm] RCCE_get_gory(target: Bytes, source: Bytes, size: c_int, id: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { get(target, source, size, id, true) }
     }
 
     fn [Comm] iRCCE_put(target: Bytes, source: Bytes, size: c_int, rank: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { put(target, source, size, rank, false) }
     }
 
     fn [Comm] iRCCE_get(target: Bytes, source: Bytes, size: c_int, rank: c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { get(target, source, size, rank, false) }
     }
 }

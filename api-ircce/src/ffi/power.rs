@@ -18,7 +18,7 @@ functions! {
         let now = std::time::Duration::from_secs_f64(super::process::seconds());
         if let Some(made) = ue.iset_power(divider, now.as_nanos() as i64)? {
             // SAFETY:
-            // - null or valid, by the C contract; `request` is not null.
+            // - C contract: each pointer is null or valid; `request` is not null.
             unsafe {
                 put_if_wanted(new_divider, made.new_frequency_divider);
                 put_if_wanted(new_level, made.new_voltage_level);
@@ -30,7 +30,7 @@ functions! {
 
     fn [Rpc] RCCE_wait_power(request: *mut PowerRequest) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: the pointer is null or valid.
         let request = unsafe { request.as_mut() }.ok_or(Code::RpcNotAllocated)?;
         current()?.wait_power(request)
     }
@@ -38,7 +38,7 @@ functions! {
     fn [Rpc] RCCE_set_frequency_divider(divider: c_int, new_divider: *mut c_int) {
         if let Some(divider) = current()?.set_frequency_divider(divider)? {
             // SAFETY:
-            // - null or valid, by the C contract.
+            // - C contract: the pointer is null or valid.
             unsafe { put_if_wanted(new_divider, divider) };
         }
         Ok(())
@@ -49,7 +49,7 @@ others! {
     fn print_dividers() -> (), or (); {
         for (tile, divider) in current()?.dividers().into_iter().enumerate() {
             // SAFETY:
-            // - the format takes two ints; the program's own stream, so that lines stay in order.
+            // - the format and its arguments agree: two ints. `printf` keeps the order with the program's lines.
             unsafe { libc::printf(c"Clock divider for tile %d is %d\n".as_ptr(), tile as c_int, divider) };
         }
         Ok(())

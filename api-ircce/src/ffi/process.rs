@@ -1,4 +1,4 @@
-//! Beginning and end, numbers, time, texts.
+//! Init and finalize, numbers, time, error texts.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,13 +9,13 @@ use crate::environment::{self, current};
 use crate::launch::{LauncherWords, launcher_words};
 use crate::status::{Code, text};
 
-/// Removes what RCCE's launcher puts into the arguments, and gives it.
+/// Removes the words of RCCE's launcher from the arguments, and returns them.
 ///
 /// # Safety
-/// Null, or the arguments of main.
+/// The pointers are null or refer to the arguments of main.
 unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Option<LauncherWords> {
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: the pointers are valid, since they are not null.
     let (count, words) = unsafe {
         if argc.is_null() || argv.is_null() || (*argv).is_null() {
             return None;
@@ -25,20 +25,21 @@ unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Option<Launche
     let mut args = Vec::with_capacity(count);
     for nth in 1..count {
         // SAFETY:
-        // - main has `count` arguments, strings that end with zero.
+        // - contract of this call: main has `count` arguments.
         let word = unsafe { *words.add(nth) };
         if word.is_null() {
             break;
         }
         // SAFETY:
-        // - as above.
+        // - contract of this call: an argument of main is a string that ends with zero.
         args.push(unsafe { CStr::from_ptr(word) }.to_str().unwrap_or(""));
     }
-    // Without a job of its own size the launcher's words are all there is to go by.
+    // The words must agree with the job's size. Without a job there is no size to compare.
     let size = JobName::from_env().ok().and_then(|job| job.size());
     let found = launcher_words(&args, size)?;
     // SAFETY:
-    // - the words to be skipped are among the arguments; the name takes the place of the last of them, as C programs expect argv[0].
+    // - `launcher_words` counts only words of `args`, so `moved` is within the arguments. The program's name replaces the last skipped word, since C programs
+    //   expect it in argv[0].
     unsafe {
         let moved = words.add(found.words);
         *moved = *words;
@@ -48,14 +49,14 @@ unsafe fn strip(argc: *mut c_int, argv: *mut *mut *mut c_char) -> Option<Launche
     Some(found)
 }
 
-/// Seconds of a clock that all processes of the machine share.
+/// Seconds of a clock that all processes of the host share.
 pub(super) fn seconds() -> f64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
     // SAFETY:
-    // - a timespec of the own frame.
+    // - `now` is a local timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
@@ -66,7 +67,7 @@ functions! {
             return Ok(());
         }
         // SAFETY:
-        // - null or main's, by the C contract.
+        // - C contract: the pointers are null or refer to the arguments of main.
         let words = unsafe { strip(argc, argv) };
         let cores = words.as_ref().map_or(&[][..], |words| &words.cores);
         data::publish(environment::init(cores)?, words.as_ref().map(|words| words.clock));
@@ -77,7 +78,7 @@ functions! {
         environment::finalize()
     }
 
-    // The message engine is there from RCCE_init on.
+    // RCCE_init has started the message engine.
     fn [Synch] iRCCE_init() {
         current().map(|_| ())
     }
@@ -98,7 +99,7 @@ functions! {
         let found = text(code);
         let bytes = found.unwrap_or_default().to_bytes_with_nul();
         // SAFETY:
-        // - null, or room for RCCE_MAX_ERROR_STRING bytes and an int, by the C contract.
+        // - C contract: `string` is null or has RCCE_MAX_ERROR_STRING bytes; `length` is null or valid. No text is longer.
         unsafe {
             if !string.is_null() {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), string.cast(), bytes.len());

@@ -15,7 +15,7 @@ others! {
         let found = current()?.shmalloc_request(size);
         let (memory, size) = found.map_or((null_mut(), 0), |(memory, size)| (memory.as_ptr(), size));
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: `chunk` is null or valid.
         unsafe { put_if_wanted(chunk, size) };
         Ok(memory)
     }
@@ -47,7 +47,7 @@ functions! {
     }
 }
 
-/// Programs flush in the loops in which they wait for what others write to shared memory.
+/// A flush counts as a poll. Programs flush in loops that wait for writes of other UEs to shared memory.
 fn flush() -> Result<()> {
     let ue = current()?;
     ue.fence();

@@ -1,11 +1,11 @@
-//! Tools of RCCE's library that some programs use, too.
+//! Internal functions of RCCE's library that some programs use.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use super::print;
 use crate::status::SUCCESS;
 
-/// Of `qsort`.
+/// The comparison function of `qsort`.
 type Compare = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
 
 #[unsafe(no_mangle)]
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn RCCE_qsort(
 ) -> c_int {
     if num > 1 && size > 0 && !base.is_null() && compare.is_some() {
         // SAFETY:
-        // - an array, as the C contract says, which the caller's function compares.
+        // - C contract: `base` has `num` elements of `size` bytes, and `compare` accepts them.
         unsafe { libc::qsort(base.cast(), num, size, compare) };
     }
     SUCCESS
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn id_compare(one: *const c_void, other: *const c_void) ->
         return 0;
     }
     // SAFETY:
-    // - ints, by the C contract.
+    // - C contract: both pointers refer to ints, since they are not null.
     let (one, other) = unsafe { (one.cast::<c_int>().read(), other.cast::<c_int>().read()) };
     one.cmp(&other) as c_int
 }

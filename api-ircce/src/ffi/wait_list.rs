@@ -1,4 +1,4 @@
-//! §9.7: wait lists, which belong to the program.
+//! Wait lists (manual §9.7). The program owns them.
 
 use std::ptr::null_mut;
 
@@ -32,25 +32,25 @@ impl WaitList {
             self.first = member;
         } else {
             // SAFETY:
-            // - the list is not empty, so its last member was made here and has not been taken out.
+            // - the list is not empty, so `last` was allocated here and is still in the list.
             unsafe { (*self.last).next = member };
         }
         self.last = member;
     }
 
-    /// Takes out the first member that `wanted` says so of.
+    /// Removes the first member for which `wanted` is true.
     fn take(&mut self, mut wanted: impl FnMut(Handle) -> bool) -> Option<Handle> {
         let (mut before, mut at): (*mut Member, *mut Member) = (null_mut(), self.first);
         // SAFETY:
-        // - members were made by `add` and are freed only when they are taken out.
+        // - `add` allocated the members, and only removal frees them.
         while let Some(member) = unsafe { at.as_ref() } {
             if wanted(member.handle) {
                 let next = member.next;
                 // SAFETY:
-                // - made by `Box::into_raw`; nothing leads to it any more after the two assignments below.
+                // - the pointer comes from `Box::into_raw` in `add`. The two assignments below remove the last references to the member.
                 let handle = unsafe { Box::from_raw(at) }.handle;
                 // SAFETY:
-                // - null, or the member before, which is still there.
+                // - `before` is null or the previous member, which is still in the list.
                 match unsafe { before.as_mut() } {
                     Some(before) => before.next = next,
                     None => self.first = next,
@@ -73,14 +73,14 @@ impl WaitList {
 /// The list behind a pointer. Errors: [`Code::General`] for null.
 ///
 /// # Safety
-/// Null or valid, and initialised.
+/// The pointer is null, or refers to an initialised list.
 unsafe fn list<'a>(list: *mut WaitList) -> Result<&'a mut WaitList> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the pointer is null or valid.
     unsafe { list.as_mut() }.ok_or(Failure::Code(Code::General))
 }
 
-/// Takes out the first that has ended, and gives its status.
+/// Removes the first request that has ended, and returns it with its status.
 fn take_ended(
     list: &mut WaitList,
     state: &mut dyn FnMut(Handle) -> State,
@@ -96,18 +96,18 @@ fn take_ended(
     found.map(|handle| (handle, status))
 }
 
-/// Moves everything on, and takes out the first that has ended.
+/// Makes progress, then as [`take_ended`].
 fn take_ended_now(list: &mut WaitList) -> Result<Option<(Handle, c_int)>> {
     let ue = current()?;
     ue.move_messages_on()?;
     // SAFETY:
-    // - the program keeps requests in a list until they have ended.
+    // - C contract: the program keeps the requests of a list valid until they have ended.
     let mut state = |handle| unsafe { ue.status(handle) };
     Ok(take_ended(list, &mut state))
 }
 
 /// # Safety
-/// The places are null or valid for writes.
+/// The pointers are null or valid for writes.
 unsafe fn tell_which(
     found: Option<Handle>,
     send: *mut *mut SendRequest,
@@ -119,7 +119,7 @@ unsafe fn tell_which(
         None => (null_mut(), null_mut()),
     };
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: the pointers are null or valid for writes.
     unsafe {
         put_if_wanted(send, sent);
         put_if_wanted(receive, received);
@@ -129,7 +129,7 @@ unsafe fn tell_which(
 functions! {
     fn [Comm] iRCCE_test_all(wait_list: *mut WaitList, flag: *mut c_int) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
         let mut worst = SUCCESS;
         while let Some((_, status)) = take_ended_now(list)? {
@@ -139,7 +139,7 @@ functions! {
         }
         let done = list.is_empty();
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { put_if_wanted(flag, c_int::from(done)) };
         if !done {
             current()?.looked()?;
@@ -149,13 +149,13 @@ functions! {
 
     fn [Comm] iRCCE_wait_all(wait_list: *mut WaitList) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
         let ue = current()?;
         let mut worst = SUCCESS;
         while let Some(handle) = list.take(|_| true) {
             // SAFETY:
-            // - the program keeps requests in a list until they have ended.
+            // - C contract: the program keeps the requests of a list valid until they have ended.
             let status = unsafe { ue.wait_for(handle) }?;
             if worst == SUCCESS {
                 worst = status;
@@ -168,10 +168,10 @@ functions! {
         wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
     ) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let found = take_ended_now(unsafe { list(wait_list) }?)?;
         // SAFETY:
-        // - as above.
+        // - C contract: each pointer is null or valid.
         unsafe { tell_which(found.map(|found| found.0), send, receive) };
         if found.is_none() {
             current()?.looked()?;
@@ -183,23 +183,23 @@ functions! {
         wait_list: *mut WaitList, send: *mut *mut SendRequest, receive: *mut *mut RecvRequest,
     ) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
         let found = if list.is_empty() {
             None
         } else {
             // SAFETY:
-            // - the program keeps requests in a list until they have ended.
+            // - C contract: the program keeps the requests of a list valid until they have ended.
             Some(unsafe { current()?.wait_any(|state| take_ended(list, state)) }?)
         };
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         unsafe { tell_which(found.map(|found| found.0), send, receive) };
         Ok(found.map_or(SUCCESS, |found| found.1))
     }
 }
 
-/// Runs a body that returns nothing.
+/// Defines C functions without a return value.
 macro_rules! procedures {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -213,7 +213,7 @@ procedures! {
     fn iRCCE_init_wait_list(wait_list: *mut WaitList) {
         if !wait_list.is_null() {
             // SAFETY:
-            // - not null, so valid by the C contract.
+            // - C contract: the list is valid, since it is not null.
             unsafe { wait_list.write(WaitList { first: null_mut(), last: null_mut() }) };
         }
         Ok(())
@@ -223,7 +223,7 @@ procedures! {
         wait_list: *mut WaitList, send: *mut SendRequest, receive: *mut RecvRequest,
     ) {
         // SAFETY:
-        // - null or valid, by the C contract.
+        // - C contract: each pointer is null or valid.
         let list = unsafe { list(wait_list) }?;
         if !send.is_null() {
             list.add(Handle::Send(send));
@@ -236,14 +236,14 @@ procedures! {
 
     fn iRCCE_add_send_to_wait_list(wait_list: *mut WaitList, request: *mut SendRequest) {
         // SAFETY:
-        // - the same contract.
+        // - C contract: each pointer is null or valid, as `iRCCE_add_to_wait_list` requires.
         unsafe { iRCCE_add_to_wait_list(wait_list, request, null_mut()) };
         Ok(())
     }
 
     fn iRCCE_add_recv_to_wait_list(wait_list: *mut WaitList, request: *mut RecvRequest) {
         // SAFETY:
-        // - the same contract.
+        // - C contract: each pointer is null or valid, as `iRCCE_add_to_wait_list` requires.
         unsafe { iRCCE_add_to_wait_list(wait_list, null_mut(), request) };
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Ends of requests that nobody waits for.
+//! Ends of requests without a wait: cancel, withdraw, abandon.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use super::{Handle, NOT_ENQUEUED, PENDING, RESERVED};
 use crate::process::Ue;
 use crate::status::SUCCESS;
 
-/// What the mailbox knows a request by.
+/// The mailbox's ticket of a request.
 #[derive(Debug, Clone, Copy)]
 enum Ticket {
     Send(SendTicket),
@@ -16,8 +16,8 @@ enum Ticket {
 }
 
 impl Ue {
-    /// Takes a request back that is not the first of its queue (`iRCCE_isend_cancel`, `iRCCE_irecv_cancel`); gives the code, and whether
-    /// it is gone.
+    /// Cancels a reserved request: a send that waits for its turn, or a receive that has no message and is not the first from its source
+    /// (`iRCCE_isend_cancel`, `iRCCE_irecv_cancel`). Returns the code, and whether the request is cancelled.
     ///
     /// # Safety
     /// The request is valid.
@@ -25,10 +25,10 @@ impl Ue {
         let mut mailbox = self.messages.messenger.mailbox();
         let mut pending = self.messages.pending.lock();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request is valid.
         let common = unsafe { handle.common() };
         // SAFETY:
-        // - as above.
+        // - contract of this call: the request is valid.
         let id = unsafe { (*common).id };
         match pending.state(&mailbox, handle, id) {
             None => return (NOT_ENQUEUED, false),
@@ -51,19 +51,19 @@ impl Ue {
         }
         self.messages.open.fetch_sub(1, Ordering::Relaxed);
         // SAFETY:
-        // - as above.
+        // - contract of this call: the request is valid.
         unsafe { (*common).end(SUCCESS) };
         (SUCCESS, true)
     }
 
-    /// Ends a request at once, if that is possible without harm to the other side: one that has not begun, a send whose bytes have gone,
-    /// a receive that no message has been found for. Then nothing here leads to it, or to its bytes, any more.
+    /// Ends a request at once if the peer does not need it: a send that has not started or no longer needs its bytes, or a receive without a message. True:
+    /// the library has no pointer to the request and its bytes.
     ///
     /// # Safety
     /// The request is valid.
     pub(crate) unsafe fn withdraw(&self, handle: Handle) -> bool {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request is valid. After a true result the mailbox has no such ticket.
         unsafe {
             self.end_now(handle, |mailbox, ticket| match ticket {
                 Ticket::Send(ticket) => mailbox.withdraw_send(ticket),
@@ -73,13 +73,13 @@ impl Ue {
         .0
     }
 
-    /// Ends a request at once, as it is. For when the engine has failed.
+    /// Ends a request at once in any state, after a failure of the engine.
     ///
     /// # Safety
     /// The request is valid.
     pub(crate) unsafe fn abandon(&self, handle: Handle) {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the request is valid. The mailbox abandons the ticket below.
         let (_, ticket) = unsafe { self.end_now(handle, |_, _| true) };
         match ticket {
             None => {}
@@ -88,10 +88,11 @@ impl Ue {
         }
     }
 
-    /// Forgets a request, if `let_go` says so of its ticket, where it has one. True: there is none here any more.
+    /// Removes the entry of a request, if it has no ticket or `let_go` accepts the ticket. True: the request has no entry. Also returns the ticket of a
+    /// removed entry.
     ///
     /// # Safety
-    /// The request is valid; what has been forgotten must be let go of in the mailbox, too.
+    /// The request is valid. The mailbox also ends the ticket of a removed entry.
     unsafe fn end_now(
         &self,
         handle: Handle,
@@ -100,7 +101,7 @@ impl Ue {
         let mut mailbox = self.messages.messenger.mailbox();
         let mut pending = self.messages.pending.lock();
         // SAFETY:
-        // - the caller's word; others change it under the lock only.
+        // - contract of this call: the request is valid. Other threads change it only under the lock of `pending`.
         let id = unsafe { (*handle.common()).id };
         let ticket = match handle {
             Handle::Send(_) => match pending.find_send(id) {

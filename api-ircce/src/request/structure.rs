@@ -1,29 +1,29 @@
-//! The C structures that programs hold for requests.
+//! The C structures of requests.
 //!
-//! Some programs bring an iRCCE.h of their own, of version 1 or 2. So nothing is written beyond what the structures of version 1 have, and
-//! peer and size stand at the places of both versions.
+//! Some programs have their own iRCCE.h, of version 1 or 2. So the library writes only within the length of the version 1 structures, and stores peer and
+//! size at the offsets of both versions.
 
 use std::ptr::null_mut;
 
 use super::{Handle, PENDING};
 use crate::status::SUCCESS;
 
-/// What the two have in common. The names of the fields are those of iRCCE.h where they mean the same there.
+/// The common fields of both structures. Fields with the same meaning as in iRCCE.h have the same names.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Common {
     /// The program's bytes.
     privbuf: *mut u8,
     combuf: *mut u8,
-    /// Leads to the entry while there is one (`chunk`).
+    /// Id of the entry in `Pending`, while the request is open (`chunk`).
     pub id: u64,
-    /// What has become of it, once it has ended (`ready`).
+    /// The status, once the request has ended (`ready`).
     pub status: i32,
     _ready: i32,
     _sent: u64,
-    /// Bytes asked for, then those of the message.
+    /// The requested size in bytes, then the size of the message.
     pub size: i64,
-    /// The receiver, or the sender: -1 as long as that may be anyone.
+    /// The receiver or the sender. -1: any sender, not known yet.
     peer: i32,
     _sync: i32,
     _wsize: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// A request under way.
+    /// An open request.
     pub fn begun(id: u64, buffer: *mut u8, size: i64, peer: i32) -> Self {
         Common {
             privbuf: buffer,
@@ -58,7 +58,7 @@ impl Common {
         }
     }
 
-    /// A request that had nothing to do.
+    /// An ended request without bytes.
     pub fn ended(buffer: *mut u8, peer: i32) -> Self {
         let mut common = Common::begun(0, buffer, 0, peer);
         common.end(SUCCESS);
@@ -70,7 +70,7 @@ impl Common {
         self.finished = 1;
     }
 
-    /// Of a receive: whose message it has got, and how long that is.
+    /// Stores the sender and the length of a received message.
     pub fn received(&mut self, source: i32, size: i64) {
         (self.peer, self.peer_of_version_2) = (source, source);
         (self.size, self.size_of_version_2) = (size, size);
@@ -137,7 +137,7 @@ impl RecvRequest {
         }
     }
 
-    /// The sender: -1 as long as that may be anyone.
+    /// The sender. -1: any sender, not known yet.
     pub fn source(&self) -> i32 {
         self.common.peer()
     }
@@ -150,10 +150,10 @@ impl RecvRequest {
 
 impl Handle {
     /// # Safety
-    /// Not null, and valid.
+    /// The pointer is valid, and not null.
     pub(crate) unsafe fn common(self) -> *mut Common {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the pointer is valid.
         unsafe {
             match self {
                 Handle::Send(request) => &raw mut (*request).common,
