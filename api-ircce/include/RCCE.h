@@ -152,7 +152,7 @@ int RCCE_DCMflush(void);
 
 /* ---------------------------------------------------------------- communicators */
 
-/** Divides all UEs by colour(number, aux), which must return the same in each UE. *comm: the UEs with this UE's colour. At most 64 at a time. */
+/** Divides all UEs by colour(number, aux), which must return the same in each UE. *comm: the UEs with this UE's colour. At most 256 at a time. */
 int RCCE_comm_split(int (*colour)(int, void *), void *aux, RCCE_COMM *comm);
 int RCCE_comm_free(RCCE_COMM *comm);
 int RCCE_comm_size(RCCE_COMM comm, int *size);
