@@ -398,13 +398,13 @@ impl State {
         target.is_some_and(|target| self.channel.chains(&target.inbox))
     }
 
-    /// Whether a refused notice to this target waits to be sent again.
-    fn has_refused(&self, to: u64) -> bool {
+    /// Whether a refused notice to this peer waits to be sent again.
+    fn has_refused(&self, peer: u64) -> bool {
         let mut waiting = self
             .notices
             .iter()
             .filter_map(|key| self.operations.get(*key));
-        waiting.any(|one| one.to == to && one.refused)
+        waiting.any(|one| one.peer == peer && one.refused)
     }
 
     /// Queues an operation with a refused notice again, in the order of posting.

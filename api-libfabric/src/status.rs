@@ -65,7 +65,7 @@ numbers! {
     DOMAIN = FI_EDOMAIN, c"another domain";
     NOCQ = FI_ENOCQ, c"no completion queue";
     TRUNC = FI_ETRUNC, c"the message was longer than the buffer";
-    NOKEY = FI_ENOKEY, c"the key is not, or no longer, in use";
+    NOKEY = FI_ENOKEY, c"the key is unknown, or already in use";
     NOAV = FI_ENOAV, c"no address vector";
 }
 

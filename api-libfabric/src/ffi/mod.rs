@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)]
 
+use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,18 +51,26 @@ fn number(function: impl FnOnce() -> Result<usize>) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(value)) => value as isize,
         Ok(Err(errno)) => -(errno.0 as isize),
-        Err(payload) if payload.is::<Reentered>() => -(Errno::BUSY.0 as isize),
-        Err(_) => -(Errno::OTHER.0 as isize),
+        Err(payload) => panicked(&*payload),
     }
 }
 
-/// Runs a function without a result. With UNIPGAS_CHECK=1, a message explains a refused call. Each panic becomes -FI_EOTHER.
+#[cold]
+fn panicked(payload: &(dyn Any + Send)) -> isize {
+    let errno = match payload.is::<Reentered>() {
+        true => Errno::BUSY,
+        false => Errno::OTHER,
+    };
+    -(errno.0 as isize)
+}
+
+/// As [`number`], without a result. With UNIPGAS_CHECK=1, a message explains a refused call.
 #[inline(always)]
 fn posted<F: FnOnce() -> Result<()>>(function: F) -> isize {
     match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(())) => 0,
         Ok(Err(errno)) => refused::told(std::any::type_name::<F>(), errno),
-        Err(_) => -(Errno::OTHER.0 as isize),
+        Err(payload) => panicked(&*payload),
     }
 }
 

@@ -188,7 +188,12 @@ impl Deferred {
                 return;
             }
             Err(errno) => {
-                let completion = self.take(number).and_then(|running| running.completion);
+                let running = self.take(number);
+                if number != 0 && running.is_none() {
+                    // The failed operation has ended the work.
+                    return;
+                }
+                let completion = running.and_then(|running| running.completion);
                 match (&work.action, completion) {
                     (_, Some(completion)) => completion.count_errors(1),
                     (Action::Request(request), None) => request.refuse(errno),
