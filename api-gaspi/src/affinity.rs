@@ -1,14 +1,14 @@
-//! Processors: binding to a NUMA node, and lists of them as text.
+//! Binding of threads to a NUMA node, and processor lists as text.
 
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use unipgas_core::{Error, Result, numa};
 
-/// Binds all threads of this process to the processors of the NUMA node with the system's number `node`.
+/// Binds all threads of this process to the processors of a NUMA node. `node` is the number that the system uses.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] when no such node has processors, [`Error::Os`] when the system refuses.
+/// [`Error::InvalidArgument`] if the node has no processors. [`Error::Os`] if the system refuses.
 pub fn bind_to_node(node: u32) -> Result<()> {
     let mut set = CpuSet::new();
     for cpu in numa::processors(node)? {
@@ -21,7 +21,7 @@ pub fn bind_to_node(node: u32) -> Result<()> {
         return Err(nothing());
     }
     let refused = |e| match e {
-        // The control group excludes them all.
+        // The control group excludes all processors of the node.
         Errno::INVAL => nothing(),
         e => Error::os("cannot bind to a NUMA node (sched_setaffinity)", e),
     };
@@ -87,7 +87,7 @@ mod tests {
         let (go, waits) = std::sync::mpsc::channel::<()>();
         let (narrow, is_narrow) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
-            // Narrower than any node of several processors, so that the widening shows.
+            // One processor is narrower than a node with several processors: the test can see the change.
             let mut one = CpuSet::new();
             one.set(current_affinity()[0] as usize);
             sched_setaffinity(None, &one).expect("an allowed processor");

@@ -13,28 +13,28 @@ use crate::status::{Result, Status};
 /// Bytes of a global value.
 const VALUE: usize = size_of::<u64>();
 
-/// Where a global value lies. It must be aligned to 8 bytes.
+/// Address of a global value. It must be aligned to 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The segment.
     pub segment: u8,
-    /// Bytes from its beginning.
+    /// Offset in the segment, in bytes.
     pub offset: u64,
-    /// Whose segment.
+    /// The owner of the segment.
     pub rank: u16,
 }
 
 /// A change of a global value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A value is added (§10.2.1).
+    /// Adds a value (§10.2.1).
     Add(u64),
-    /// It is replaced if it equals the comparator (§10.2.2).
+    /// Replaces the value if it equals the comparator (§10.2.2).
     Swap { comparator: u64, new: u64 },
 }
 
 impl Change {
-    /// Changes the value; gives the one before.
+    /// Changes the value and returns the previous one.
     #[inline(always)]
     fn of(self, at: &AtomicU64) -> u64 {
         match self {
@@ -47,13 +47,13 @@ impl Change {
 }
 
 impl Process {
-    /// Adds `value` and gives what was there before (§10.2.1). Errors: [`Status::ErrUnalignOff`] and those of the place.
+    /// Adds `value` and returns the previous value (§10.2.1). Errors: [`Status::ErrUnalignOff`], and the errors of an access to `place`.
     #[inline]
     pub fn fetch_add(&self, place: Place, value: u64, timeout: u64) -> Result<u64> {
         self.change(Change::Add(value), place, timeout)
     }
 
-    /// Replaces the value by `new` if it equals `comparator`; gives what was there before (§10.2.2).
+    /// Replaces the value by `new` if it equals `comparator`. Returns the previous value (§10.2.2). Errors: as [`fetch_add`](Process::fetch_add).
     #[inline]
     pub fn compare_swap(
         &self,
@@ -75,12 +75,12 @@ impl Process {
         self.change_slow(change, place, timeout)
     }
 
-    /// Changes a mapped value, if its region is imported.
+    /// Changes a mapped value. `None` if its region is not imported, or if the slow path is due.
     #[inline(always)]
     pub(crate) fn change_fast(&self, _call: &Call, change: Change, place: Place) -> Option<u64> {
         let posting = self.atomics.post_fast()?;
         // SAFETY:
-        // - used in the call, and self keeps the world.
+        // - the import is used only within the call, and `self` keeps the world alive.
         let import = unsafe { self.imports.get(place.rank.into(), place.segment.into()) };
         let at = import.and_then(|import| posting.fast_path().value(at_place(&place, import)));
         let before = at.map(|at| change.of(at));
@@ -88,7 +88,7 @@ impl Process {
         before
     }
 
-    /// For other threads than the first, and now and then for that one.
+    /// For threads that do not own the endpoint. Its owner takes this path for liveness checks, and for values that are not mapped.
     #[cold]
     pub(crate) fn change_slow(&self, change: Change, place: Place, timeout: u64) -> Result<u64> {
         if place.offset & 7 != 0 {
@@ -124,8 +124,8 @@ impl Process {
         Err(self.failed_at(rank, error))
     }
 
-    /// Asks for a change; or goes on with one that was asked for, and not waited out: §3.9, "the procedure has to be invoked subsequently in
-    /// order to fully complete the operation".
+    /// Posts a change, or resumes an equal change that timed out earlier. §3.9: "the procedure has to be invoked subsequently in order to fully
+    /// complete the operation".
     #[cold]
     fn ask(
         &self,

@@ -4,22 +4,22 @@ use unipgas_gaspi_sys::{gaspi_config_t, gaspi_dev_config_t};
 
 use crate::status::{Result, Status};
 
-/// `gaspi_config_t`. Fields that no backend of unipgas uses are kept and read back.
+/// `gaspi_config_t`. Reads return all fields as the program set them, also fields that no backend uses.
 pub type Config = gaspi_config_t;
 /// `gaspi_dev_config_t`.
 pub type DeviceConfig = gaspi_dev_config_t;
 
-/// Most queues that a process may have (`gaspi_queue_max`).
+/// Most queues of a process (`gaspi_queue_max`).
 pub const QUEUE_MAX: u32 = 16;
 /// Most requests of a queue.
 pub const QUEUE_SIZE_MAX: u32 = 4096;
 /// Most segments of a process.
 pub const SEGMENT_MAX: u32 = 255;
-/// Most groups of a process: each has a name of 8 bits.
+/// Most groups of a process: a group name has 8 bits.
 pub const GROUP_MAX: u32 = 255;
 /// Largest transfer in bytes.
 pub const TRANSFER_SIZE_MAX: u64 = 1 << 30;
-/// Most notifications of a segment. They take memory where they are used.
+/// Most notifications of a segment. Only used notifications take memory.
 pub const NOTIFICATION_MAX: u32 = 1 << 24;
 /// Largest passive transfer in bytes.
 pub const PASSIVE_TRANSFER_SIZE_MAX: u32 = 65_535;
@@ -32,7 +32,7 @@ const NETWORK_LAST: u32 = 5;
 /// `GASPI_TOPOLOGY_DYNAMIC`, the last way to build connections.
 const TOPOLOGY_LAST: u32 = 2;
 
-/// Whether all that a program proposes can be had: no proposal is overruled, which §5.2.1 would allow. Errors: [`Status::ErrConfig`],
+/// Checks that each proposed value is possible. unipgas overrules no proposal, although §5.2.1 allows that. Errors: [`Status::ErrConfig`],
 /// [`Status::ErrSnPort`].
 pub fn check(config: &Config) -> Result<()> {
     if !(1024..=65_536).contains(&config.sn_port) {

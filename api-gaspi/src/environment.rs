@@ -15,13 +15,13 @@ use crate::process::{Initialising, Process, deadline};
 use crate::status::{Result, Status};
 use crate::{statistics, watch};
 
-/// The running process, null outside the working phase; with [`WATCHED`] while calls are watched.
+/// The running process. Null outside the working phase. The [`WATCHED`] bit is set while calls are watched.
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The process of the operating system that has initialised.
+/// Process id of the operating system at initialisation.
 static BEGUN_IN: AtomicU32 = AtomicU32::new(0);
 
-/// The highest bit of an address, which no process has: one comparison finds a process without watched calls.
+/// The highest bit of an address. User addresses never have it, so one comparison finds a process without watched calls.
 const WATCHED: usize = 1 << (usize::BITS - 1);
 
 fn marked(process: *mut Process, watched: bool) -> *mut Process {
@@ -31,21 +31,21 @@ fn marked(process: *mut Process, watched: bool) -> *mut Process {
     })
 }
 
-/// State that changes at set-up and shutdown only.
+/// State that changes only at set-up and shutdown.
 struct Phase {
     config: Option<Config>,
     initialising: Option<Initialising>,
-    /// Shutting down, but something is still under way.
+    /// The process of a shutdown that has timed out or failed. The next [`term`] resumes it.
     terminating: Option<Leaving>,
-    /// A program in Rust holds the process itself.
+    /// A Rust program owns a process.
     occupied: bool,
 }
 
-/// A process that new procedures do not find.
+/// A process in shutdown. New procedures do not find it.
 struct Leaving(*mut Process);
 
 // SAFETY:
-// - a Box, to which other threads have shared references until `others_leave` returns; processes are Send and Sync.
+// - the pointer comes from a Box. Other threads have shared references until `others_leave` returns. `Process` is Send and Sync.
 unsafe impl Send for Leaving {}
 
 static PHASE: Mutex<Phase> = Mutex::new(Phase {
@@ -63,7 +63,7 @@ thread_local! {
     static IN_USE_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The process, for a procedure that may wait: `gaspi_proc_term` ends its waits, and frees the process after it.
+/// The process, for a procedure that may wait. `gaspi_proc_term` ends its waits, and frees the process after the last drop.
 pub struct Current(&'static Process);
 
 impl Deref for Current {
@@ -87,7 +87,7 @@ pub fn process() -> Result<Current> {
     IN_USE.fetch_add(1, Ordering::SeqCst);
     let process = marked(PROCESS.load(Ordering::SeqCst), false);
     // SAFETY:
-    // - null, or made by Box::into_raw in `init`; `term` takes it away, and frees it when the count of uses is zero.
+    // - null, or from Box::into_raw in `init`. `term` removes the pointer, and frees the process when `IN_USE` is zero.
     let Some(process) = (unsafe { process.as_ref() }) else {
         IN_USE.fetch_sub(1, Ordering::SeqCst);
         return Err(Status::ErrNoinit);
@@ -96,22 +96,22 @@ pub fn process() -> Result<Current> {
     Ok(Current(process))
 }
 
-/// Whether there is a process, and its calls are not watched.
+/// Whether a process exists and its calls are not watched.
 #[inline(always)]
 pub(crate) fn is_unwatched() -> bool {
     PROCESS.load(Ordering::Relaxed).addr().cast_signed() > 0
 }
 
-/// The process for a call, which does not wait, if its calls are not watched: [`term`] frees it after the call.
+/// The process, for a call that does not wait. `None` without a process, or if calls are watched. [`term`] frees the process after the call.
 #[inline(always)]
 pub(crate) fn in_call(_call: &Call) -> Option<&Process> {
     let process = PROCESS.load(Ordering::Acquire);
     // SAFETY:
-    // - neither null nor marked; made by Box::into_raw in `init`. `term` takes it away, and frees it after the calls that are in progress then.
+    // - neither null nor marked, so from Box::into_raw in `init`. `term` removes the pointer, waits for the calls in progress, and then frees it.
     (process.addr().cast_signed() > 0).then(|| unsafe { &*process })
 }
 
-/// For the beginning of a call: it is time to look at the lives of peers.
+/// Liveness check of peers, due at the beginning of a call.
 #[cold]
 pub(crate) fn look_around() {
     if let Ok(process) = process() {
@@ -119,7 +119,7 @@ pub(crate) fn look_around() {
     }
 }
 
-/// Calls are watched from now on, or are not.
+/// Switches the watching of calls.
 pub(crate) fn watch(watched: bool) {
     let marked = |process| Some(marked(process, watched));
     let _ = PROCESS.fetch_update(Ordering::AcqRel, Ordering::Acquire, marked);
@@ -130,7 +130,7 @@ pub fn initialized() -> bool {
     !PROCESS.load(Ordering::Acquire).is_null()
 }
 
-/// The configuration in force, or that the next initialisation will use.
+/// The configuration in force. Before initialisation: the configuration that the initialisation will use.
 pub fn config() -> Config {
     if let Ok(process) = process() {
         return *process.config();
@@ -172,19 +172,19 @@ pub fn init(timeout: u64) -> Result<()> {
             watch(watch::is_on());
             Ok(())
         }
-        // The next call goes on, also when a rank has died: another process may take its place.
+        // The next call resumes, also after the death of a rank: another process may take the rank.
         Err(status) => Err(status),
     }
 }
 
 /// `gaspi_proc_term` (§5.3.4).
 pub fn term(timeout: u64) -> Result<()> {
-    // A child that the program has forked is not the process of the job.
+    // A forked child is not a process of the job.
     if BEGUN_IN.load(Ordering::Relaxed) != std::process::id() {
         return Err(Status::ErrNoinit);
     }
     if IN_USE_HERE.get() > 0 || Call::is_under_way() {
-        // Within a procedure: in the operation of a reduction, or in a signal handler.
+        // A reduction callback or a signal handler calls this inside a procedure.
         return Err(Status::Error);
     }
     let mut phase = PHASE.lock();
@@ -194,7 +194,7 @@ pub fn term(timeout: u64) -> Result<()> {
         false => Leaving(running),
     };
     // SAFETY:
-    // - made by Box::into_raw in `init`, and freed below alone.
+    // - from Box::into_raw in `init`, and freed only below.
     let process = unsafe { &*leaving.0 };
     let deadline = deadline(timeout);
     let ready = process.drain_all(deadline);
@@ -205,17 +205,17 @@ pub fn term(timeout: u64) -> Result<()> {
     let alone = calls::wait_for_others();
     let (rank, size) = (process.rank(), process.num());
     process.leave(deadline);
-    // Else it stays: a thread may still look at it.
+    // Otherwise the memory is leaked: a thread may still read it.
     if alone {
         // SAFETY:
-        // - made by Box::into_raw in `init`, and no other thread has it.
+        // - from Box::into_raw in `init`, and no other thread uses it.
         drop(unsafe { Box::from_raw(leaving.0) });
     }
     statistics::end(rank, size);
     Ok(())
 }
 
-/// Ends the procedures of other threads, with [`Status::Error`] where they wait. Errors: [`Status::Timeout`].
+/// Ends the procedures of other threads. Waiting procedures return [`Status::Error`]. Errors: [`Status::Timeout`].
 fn others_leave(process: &Process, deadline: Deadline) -> Result<()> {
     let engine = process.world.engine();
     engine.end_waits(true);
@@ -230,10 +230,10 @@ fn others_leave(process: &Process, deadline: Deadline) -> Result<()> {
     Ok(())
 }
 
-/// Keeps the C interface from being initialised.
+/// While it exists, the C interface cannot be initialised.
 pub(crate) struct Occupied(());
 
-/// A program in Rust makes a process. Errors: [`Status::ErrInited`]: there is one already.
+/// Reserves the process for a Rust program. Errors: [`Status::ErrInited`] if a process exists.
 pub(crate) fn occupy() -> Result<Occupied> {
     let mut phase = PHASE.lock();
     let c = initialized() || phase.initialising.is_some() || phase.terminating.is_some();
@@ -250,7 +250,7 @@ impl Drop for Occupied {
     }
 }
 
-/// When this program first asked for the time.
+/// Time of the first call of this function.
 pub fn started() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)

@@ -1,5 +1,5 @@
-//! What a checking library tells (GASPI 17.1 §5.7): for each call that is refused a line with the procedure, its arguments, and what would be right. Arguments
-//! are checked in any case; the lines are for who looks for a mistake, and come with UNIPGAS_CHECK=1.
+//! Reports of the checking library (GASPI 17.1 §5.7). Each refused call prints one line: the procedure, its arguments, and the valid values.
+//! UNIPGAS_CHECK=1 enables the lines. The library checks arguments in any case.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ use crate::status::Status;
 /// An argument: its name in the prototype, and its value.
 pub type Argument<'a> = (&'static str, &'a dyn Debug);
 
-/// Tells of a call that has been refused. What is asked for again, as after [`Status::Timeout`], has not been.
+/// Prints a line about a refused call. A call to repeat ([`Status::Timeout`], [`Status::QueueFull`]) is not refused.
 #[cold]
 pub fn explain(procedure: &str, arguments: &[Argument<'_>], status: Status) {
     if matches!(status, Status::Timeout | Status::QueueFull) {
@@ -35,7 +35,7 @@ pub fn explain(procedure: &str, arguments: &[Argument<'_>], status: Status) {
     ));
 }
 
-/// As in a program: the largest timeout by its name.
+/// An argument as programs write it: the smallest and the largest timeout appear by their names.
 fn show((name, value): &Argument<'_>) -> String {
     let value = format!("{value:?}");
     match (*name, value.as_str()) {
@@ -45,7 +45,7 @@ fn show((name, value): &Argument<'_>) -> String {
     }
 }
 
-/// Which of them are null.
+/// Names of the null arguments.
 fn null(arguments: &[Argument<'_>]) -> String {
     let null = |(_, value): &&Argument<'_>| matches!(format!("{value:?}").as_str(), "0x0" | "None");
     let names: Vec<&str> = arguments
@@ -76,7 +76,7 @@ fn list<T: Debug>(all: &[T]) -> String {
     }
 }
 
-/// What would be right here and now.
+/// The values that are valid now.
 fn right(process: &Process, arguments: &[Argument<'_>], status: Status) -> String {
     let config = process.config();
     let local = number(arguments, &["segment_local", "segment", "id"]);
@@ -128,7 +128,7 @@ fn right(process: &Process, arguments: &[Argument<'_>], status: Status) -> Strin
     }
 }
 
-/// As far as is known: the program has not asked.
+/// The dead ranks that this process knows of. No liveness check runs.
 fn dead(process: &Process) -> Vec<u32> {
     let world = process.world();
     let dead = |rank: &u32| world.life(*rank) == Life::Dead;

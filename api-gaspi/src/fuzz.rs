@@ -1,9 +1,9 @@
-//! What other ranks send beside data: for tests and libFuzzer.
+//! Readers of control messages from other ranks, for tests and libFuzzer.
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[(
     "gaspi-links",
     crate::links::fuzz::messages,

@@ -1,4 +1,4 @@
-//! Groups (GASPI 17.1 §6) and what they do together (§11).
+//! Groups (GASPI 17.1 §6) and their collective operations (§11).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr::null_mut;
@@ -15,22 +15,22 @@ use crate::process::{GROUP_ALL, Incarnation, Process, deadline};
 use crate::reduce::{Datatype, Operation, combined};
 use crate::status::{Result, Status, from_engine};
 
-/// What stands under a group's name.
+/// The state of a group name.
 #[derive(Default)]
 pub(crate) struct GroupPlace {
-    /// The group once it is committed, for the fast path.
+    /// The committed group, for the fast path.
     committed: AtomicPtr<Group>,
-    /// A reduction in several parts has run into its timeout: the next call goes on with it.
+    /// A reduction in several parts has timed out. The next call resumes it.
     is_halfway: AtomicBool,
     halfway: Mutex<Option<Halfway>>,
     state: Mutex<GroupState>,
 }
 
-/// A reduction in several parts. As one of a single part it goes on with what it has begun with, whatever the next call brings.
+/// A reduction in several parts, after a timeout. The next call resumes it with the elements of the first call, as a reduction in one part.
 struct Halfway {
     asked: (Operation, Datatype),
     send: Box<[u8]>,
-    /// Of the parts that are done.
+    /// Results of the complete parts.
     reduced: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ enum GroupState {
     Free,
     /// Ranks, ascending.
     Open(Vec<u32>),
-    /// A commit ran into its timeout.
+    /// A commit has timed out.
     Forming(Vec<u32>, Box<Forming>),
     Committed(Box<Group>),
 }
@@ -60,8 +60,8 @@ impl GroupPlace {
         self.state.lock()
     }
 
-    /// Frees the place. What stood there is kept as long as a call may be reading it. Errors: [`Status::ErrInvGroup`] for a place that is
-    /// free, [`Status::ErrActiveColl`] while an operation of the group goes on.
+    /// Frees the name. The memory of the group stays until no call can read it. Errors: [`Status::ErrInvGroup`] if the name is free,
+    /// [`Status::ErrActiveColl`] while an operation of the group is in progress.
     pub(crate) fn clear(&self, limbo: &Limbo) -> Result<()> {
         let mut state = self.state.try_lock().ok_or(Status::ErrActiveColl)?;
         state.members()?;
@@ -77,7 +77,7 @@ impl GroupPlace {
         Ok(())
     }
 
-    /// A group that has been closed is nobody's any more.
+    /// Retires a closed group.
     fn forget(&self, group: Box<Group>, limbo: &Limbo) {
         self.committed.store(null_mut(), Ordering::Release);
         self.end_halfway();
@@ -91,10 +91,10 @@ impl GroupPlace {
     }
 }
 
-/// A group's share of what is worth freeing: it has about 2 kB.
+/// Weight of a group for the reclaim threshold: a group has about 2 kB.
 const WEIGHT: usize = 8;
 
-/// The hash of the processes: with a count of the groups that the same ones have formed, it is what members know a group by.
+/// Hash of the members. The hash and the count of earlier groups of the same members identify a group.
 fn fingerprint(processes: &[Incarnation]) -> u64 {
     let mut hasher = DefaultHasher::new();
     processes.hash(&mut hasher);
@@ -129,8 +129,8 @@ impl Process {
         Err(Status::ErrManyGrp)
     }
 
-    /// Adds a rank to a group that is not committed (§6.3.2). Errors: [`Status::ErrInvGroup`], [`Status::ErrInvRank`] also for a
-    /// rank that is in it.
+    /// Adds a rank to a group that is not committed (§6.3.2). Errors: [`Status::ErrInvGroup`], [`Status::ErrInvRank`] also if the rank is a
+    /// member.
     pub fn group_add(&self, group: u8, rank: u16) -> Result<()> {
         let mut state = self.place(group)?.state();
         let GroupState::Open(members) = &mut *state else {
@@ -147,8 +147,8 @@ impl Process {
         }
     }
 
-    /// Establishes a group (§6.3.3). Errors: [`Status::Timeout`]: call again; [`Status::ErrInvGroup`]; [`Status::ErrInvRank`] if this
-    /// process is not in it. A committed group is left as it is, but if other processes have taken the places of members: then it is formed anew.
+    /// Establishes a group (§6.3.3). A committed group does not change, unless new processes have replaced members: then it is formed again.
+    /// Errors: [`Status::Timeout`]: call again; [`Status::ErrInvGroup`]; [`Status::ErrInvRank`] if this process is not a member.
     pub fn group_commit(&self, group: u8, timeout: u64) -> Result<()> {
         self.commit_group(group, deadline(timeout))
     }
@@ -157,7 +157,7 @@ impl Process {
         self.form(group, |forming| forming.advance(deadline))
     }
 
-    /// Begins to establish a group; [`Process::conclude_group`] follows when its members have met.
+    /// Begins to establish a group. [`Process::conclude_group`] follows after the members have met.
     pub(crate) fn begin_group(&self, group: u8) -> Result<()> {
         match self.form(group, |_| Err(Error::Timeout)) {
             Ok(()) | Err(Status::Timeout) => Ok(()),
@@ -165,7 +165,7 @@ impl Process {
         }
     }
 
-    /// One whose members have not met, since other processes have taken the places of some, is to be committed.
+    /// Concludes [`Process::begin_group`]. If new processes have replaced members, the group is open again, and the program must commit it.
     pub(crate) fn conclude_group(&self, group: u8) -> Result<()> {
         let mut state = self.place(group)?.state();
         if let GroupState::Forming(members, forming) = &*state
@@ -178,7 +178,7 @@ impl Process {
         self.form(group, Forming::conclude)
     }
 
-    /// After a timeout of `go_on` the next call goes on with what has been begun.
+    /// After a timeout of `go_on`, the next call resumes the forming.
     fn form(
         &self,
         group: u8,
@@ -230,8 +230,8 @@ impl Process {
         }
     }
 
-    /// Deletes a group (§6.4.1). `GASPI_GROUP_ALL` stays: [`Status::ErrInvGroup`]. Errors: [`Status::ErrActiveColl`] while another thread
-    /// is in an operation of the group.
+    /// Deletes a group (§6.4.1). Errors: [`Status::ErrInvGroup`] also for `GASPI_GROUP_ALL`; [`Status::ErrActiveColl`] while another thread is in
+    /// an operation of the group.
     pub fn group_delete(&self, group: u8) -> Result<()> {
         if group == GROUP_ALL {
             return Err(Status::ErrInvGroup);
@@ -266,15 +266,15 @@ impl Process {
         let call = self.call();
         let committed = self.place(group)?.committed.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or a group that is not freed before the call is over in which it was found, and not while an operation of it goes on.
+        // - null, or a group of `form`. It is not freed before this call ends, and not while an operation of it is in progress.
         match unsafe { committed.as_ref() } {
             Some(group) => work(group, call).map_err(from_engine),
             None => Err(Status::ErrInvGroup),
         }
     }
 
-    /// As [`with_group`](Process::with_group), when no other thread is in the same operation of the group any more: undefined by the text
-    /// (§11.2.1), but programs do it, with as many calls everywhere.
+    /// As [`with_group`](Process::with_group), after other threads have left the same operation of the group. The specification leaves concurrent
+    /// calls undefined (§11.2.1). Some programs make them, with equal numbers of calls on all members.
     #[inline]
     fn in_turn<R>(
         &self,
@@ -304,7 +304,7 @@ impl Process {
         waited.map_err(from_engine)?
     }
 
-    /// Ends when every member has called it (§11.2.1). Errors: [`Status::Timeout`]: call again to go on.
+    /// Waits until each member has called it (§11.2.1). Errors: [`Status::Timeout`]: call again to resume.
     #[inline]
     pub fn barrier(&self, group: u8, timeout: u64) -> Result<()> {
         self.barrier_until(group, deadline(timeout))
@@ -317,9 +317,9 @@ impl Process {
         })
     }
 
-    /// Reduces `num` elements of every member to the result that every member gets (§11.3.1). Sizes in bytes must be `num` times that of
-    /// the type. Errors: [`Status::ErrInvNum`] for none or more than `gaspi_allreduce_elem_max`; [`Status::Timeout`]: the same call goes on, with the
-    /// elements of the first one; [`Status::ErrActiveColl`]: another reduction has not ended.
+    /// Reduces `num` elements of each member. Each member gets the result (§11.3.1). The buffers must have `num` elements of the type.
+    /// Errors: [`Status::ErrInvNum`] for 0 elements, or more than `gaspi_allreduce_elem_max`; [`Status::ErrInvSize`] for other buffer sizes;
+    /// [`Status::Timeout`]: the same call resumes, with the elements of the first call; [`Status::ErrActiveColl`]: another reduction is in progress.
     #[allow(clippy::too_many_arguments)]
     pub fn allreduce(
         &self,
@@ -343,7 +343,7 @@ impl Process {
         if len <= PAYLOAD && !place.is_halfway.load(Ordering::Relaxed) {
             return self.reduce_elements(send, receive, group, deadline(timeout), elements);
         }
-        // One part after the other. Those that were done before a timeout are not done again.
+        // One part after the other. A retry skips the parts that were complete before the timeout.
         let mut halfway = place.halfway.try_lock().ok_or(Status::ErrActiveColl)?;
         let asked = (operation, datatype);
         let other = |begun: &Halfway| begun.asked != asked || begun.send.len() != len;
@@ -377,8 +377,8 @@ impl Process {
         reduced
     }
 
-    /// Reduces by an operation of the program, which must be commutative and associative (§11.4.1). Errors:
-    /// [`Status::ErrInvSize`] for more than `gaspi_allreduce_buf_size` bytes.
+    /// Reduces with an operation of the program. It must be commutative and associative (§11.4.1). Errors: [`Status::ErrInvSize`] for 0 bytes, or
+    /// more than `gaspi_allreduce_buf_size`.
     pub fn allreduce_user(
         &self,
         send: &[u8],
@@ -410,8 +410,9 @@ impl Process {
         })
     }
 
-    /// What the next group of exactly these members is called; the same at all of them, since they commit their common groups in the same
-    /// order (§6.3.3), and a process that has taken the place of another one begins with none.
+    /// Name of the next group of exactly these members. All members compute the same name, for two reasons:
+    /// - They commit their common groups in the same order (§6.3.3).
+    /// - A replacement process is another incarnation: all members count from 0 for it.
     fn name_of_next(&self, members: &[u32]) -> [u64; 2] {
         let known = |rank: &u32| (*rank, self.world.incarnation_of(*rank));
         let processes: Box<[_]> = members.iter().map(known).collect();

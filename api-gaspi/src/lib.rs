@@ -1,10 +1,10 @@
 //! GASPI 17.1 on the unipgas engine, in C ([`ffi`], the headers in `include/`) and in Rust ([`safe`]).
 //!
-//! This crate translates: names of segments, queues, groups and notifications to the engine's regions, endpoints, groups and
-//! words, and the engine's errors to return codes. Whatever moves bytes or waits lives in `unipgas-core`.
+//! This crate translates names of segments, queues, groups and notifications to regions, endpoints, groups and words of the engine. It
+//! translates errors of the engine to return codes. `unipgas-core` moves the bytes and waits.
 //!
-//! [`Process`] has the procedures as they are in C, with names of segments, offsets and milliseconds; both interfaces stand on it. Programs
-//! in Rust begin at [`safe`].
+//! [`Process`] has the procedures of C, with segment names, offsets and milliseconds. Both interfaces use it. Rust programs should use
+//! [`safe`].
 
 mod affinity;
 pub mod atomics;

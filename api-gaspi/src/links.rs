@@ -1,4 +1,4 @@
-//! What processes tell each other beside data, by active messages: texts to be printed, and that a connection is closed or opened again.
+//! Active messages between processes beside data: texts to print, and the closing and opening of connections.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -19,54 +19,55 @@ use unipgas_core::{Deadline, Error, RemoteRegion, World, own_thread};
 
 use crate::closed::Closed;
 
-/// What a message says; the second and the third byte are the sender's rank. With the next two comes its incarnation.
+/// Type of a message: its first byte. Bytes 1 and 2 are the rank of the sender. `TEXT` and `LINE` continue with a text number (4 bytes) and
+/// the text, `CLOSE` and `OPEN` with the incarnation of the sender (4 bytes).
 const TEXT: u8 = 1;
 /// The last part of a text.
 const LINE: u8 = 2;
 const CLOSE: u8 = 3;
 const OPEN: u8 = 4;
 
-/// Texts that may be in parts at once; those of senders that have failed stay.
+/// Most incomplete texts. The texts of failed senders stay until [`Links::renew`].
 const UNENDED: usize = 1024;
 
-/// Of a text in one message: with the head, and with what the engine needs of it.
+/// Most bytes of a text in one message. The rest is for the head, and for the engine.
 const PART: usize = LONGEST_MESSAGE - 64;
-/// Who does not take a text in this time is not waited for.
+/// Timeout of a text.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A rank, what it has been told, and after how many closings and openings of its own.
+/// A rank, the type of a message to it, and the number of closings and openings by that rank.
 type Told = (u16, u8, u32);
 
-/// This process's side.
+/// The links of this process.
 pub(crate) struct Links {
     shared: Arc<Shared>,
-    /// Where the others take such messages.
+    /// Regions of the other ranks that receive the messages, found at first use.
     others: Box<[Mutex<Option<RemoteRegion>>]>,
-    /// Ranks to which connections are closed here, and that have not been told.
+    /// Ranks with a connection closed here, without a confirmed `CLOSE`.
     untold: Mutex<Vec<u16>>,
-    /// What has been told ranks by who did not wait until they knew.
+    /// Messages in flight after a timeout of their calls.
     told: Unfinished<Told>,
-    /// Texts that have been sent.
+    /// Number of sent texts.
     texts: AtomicU32,
 }
 
 struct Shared {
     world: Weak<World>,
     closed: Closed,
-    /// Those that the other side has closed.
+    /// Connections that the other side has closed.
     from_there: Closed,
-    /// Ranks to which a connection was ever closed, by either side.
+    /// Ranks with a connection that was ever closed, by either side.
     once_closed: Box<[AtomicBool]>,
-    /// How often the other side has closed or opened one.
+    /// Number of closings and openings by each rank.
     turns: Box<[AtomicU32]>,
-    /// What had been imported over connections that the other side has closed: to be released elsewhere.
+    /// Imports of connections that have been closed. [`Links::release`] releases them.
     released: Mutex<Vec<Box<dyn Send>>>,
-    /// Parts of texts, by the rank that sends them, and its number for the text.
+    /// Incomplete texts, by sender and text number.
     parts: Mutex<HashMap<(u16, u32), Vec<u8>>>,
     printer: Printer,
 }
 
-/// Prints in a thread of its own: standard output may have to be waited for, which nobody may who serves peers.
+/// Prints in a separate thread, since a write to standard output may block, and a thread that serves peers must not block.
 struct Printer {
     texts: Mutex<Option<Sender<Vec<u8>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -107,7 +108,7 @@ impl Printer {
     }
 }
 
-/// What is in front of a text of a rank.
+/// The rank, as a prefix of its texts.
 pub(crate) fn of_rank(rank: u16) -> Vec<u8> {
     format!("[{rank:4}] ").into_bytes()
 }
@@ -115,7 +116,7 @@ pub(crate) fn of_rank(rank: u16) -> Vec<u8> {
 /// Writes a text in one piece.
 pub(crate) fn put_out(text: &[u8]) {
     let mut out = std::io::stdout().lock();
-    // A closed stdout is the program's business.
+    // Write errors are ignored: the program may have closed stdout.
     let _ = out.write_all(text).and_then(|()| out.flush());
 }
 
@@ -153,7 +154,7 @@ impl Handler for Shared {
 }
 
 impl Shared {
-    /// A process that has this incarnation of `rank`, and may have died since, has closed the connection, or opened it.
+    /// This incarnation of `rank` has closed or opened the connection. The process may have died since.
     fn turn(&self, rank: u16, incarnation: u32, closes: bool) {
         if let Some(turns) = self.turns.get(usize::from(rank)) {
             turns.fetch_add(1, Ordering::AcqRel);
@@ -209,29 +210,29 @@ impl Links {
         }
     }
 
-    /// What takes the messages.
+    /// The handler of the messages.
     pub fn handler(&self) -> Arc<dyn Handler> {
         self.shared.clone()
     }
 
-    /// Whether the connection to a rank, as `world` knows it, is closed.
+    /// Whether the connection to the current incarnation of a rank is closed.
     #[inline]
     pub fn is_closed(&self, world: &World, rank: u32) -> bool {
         (self.shared.closed).is_closed(rank, || world.incarnation_of(rank))
     }
 
-    /// Whether it may be closed on the other side: what both sides say may cross.
+    /// Whether the connection may be closed on the other side. Messages of both sides may cross.
     pub fn may_be_closed(&self, rank: u16) -> bool {
         let once_closed = self.shared.once_closed.get(usize::from(rank));
         once_closed.is_some_and(|once_closed| once_closed.load(Ordering::Acquire))
     }
 
-    /// Whether it has been closed here, and the rank does not know yet.
+    /// Whether the connection is closed here, and the rank has not confirmed it.
     pub fn is_untold(&self, rank: u16) -> bool {
         self.untold.lock().contains(&rank)
     }
 
-    /// Another process becomes the rank: what is known of the one before goes.
+    /// Another process becomes the rank: the state about the previous process is dropped.
     pub fn renew(&self, rank: u16) {
         if let Some(place) = self.others.get(usize::from(rank)) {
             *place.lock() = None;
@@ -244,7 +245,7 @@ impl Links {
             .retain(|(from, _), _| *from != rank);
     }
 
-    /// Where memory may be released.
+    /// Retires the imports of closed connections. Call it outside of handlers.
     pub fn release(&self, world: &World) {
         let released = std::mem::take(&mut *self.shared.released.lock());
         for one in released {
@@ -252,22 +253,22 @@ impl Links {
         }
     }
 
-    /// All texts have been printed, and no more come.
+    /// Waits until all texts are printed. Later texts are printed by their callers.
     pub fn end(&self) {
         self.shared.printer.end();
     }
 }
 
-/// What a process uses to tell others something.
+/// The means to send a message to a rank.
 pub(crate) struct Telling<'a> {
     pub world: &'a World,
     pub endpoint: &'a unipgas_core::Endpoint,
-    /// Under which the ranks' regions are found.
+    /// Name of the regions that receive messages.
     pub name: &'static str,
 }
 
 impl Telling<'_> {
-    /// Of this process.
+    /// Incarnation of this process, as bytes of a message.
     fn incarnation(&self) -> [u8; 4] {
         (self.world.incarnation_of(self.world.rank())).to_le_bytes()
     }
@@ -284,7 +285,7 @@ impl Links {
     ) -> unipgas_core::Result<()> {
         let turns = self.shared.turns.get(usize::from(rank));
         let turn = turns.map_or(0, |turns| turns.load(Ordering::Acquire));
-        // What is no text is told once, however often the caller has to call.
+        // A retry of `CLOSE` or `OPEN` waits for the message of the first call. A text never has such a message.
         let waited = match self.told.take(&(rank, what, turn)) {
             Some(waited) => waited,
             None => self.send(by, rank, what, text, deadline)?,
@@ -330,7 +331,7 @@ impl Links {
         by.endpoint.tell_of(to, &message)
     }
 
-    /// Has a rank print a text. Errors: it does not take it.
+    /// Has a rank print a text. Errors: the rank does not receive it in time.
     pub fn print(&self, by: &Telling<'_>, rank: u16, text: &[u8]) -> unipgas_core::Result<()> {
         let deadline = Deadline::after(PATIENCE);
         let number = self.texts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
@@ -342,7 +343,7 @@ impl Links {
         self.tell(by, rank, LINE, &numbered(last), deadline)
     }
 
-    /// The connection to a rank is closed on both sides, at least on this one. Errors: those of the message to the rank.
+    /// Closes the connection to a rank on both sides. Errors: as the message to the rank; then the connection is closed at least on this side.
     pub fn close(
         &self,
         by: &Telling<'_>,
@@ -361,17 +362,17 @@ impl Links {
         let mut told = self.tell(by, rank, CLOSE, &by.incarnation(), deadline);
         let from_there = &self.shared.from_there;
         if told.is_err() && from_there.is_closed(rank.into(), || incarnation) {
-            // It has closed the connection itself meanwhile, and perhaps left.
+            // The rank has closed the connection too, and perhaps left.
             told = Ok(());
         }
-        // Who has died need not be told any more.
+        // Only a timeout needs a retry: a dead rank needs no message.
         if told != Err(Error::Timeout) {
             self.untold.lock().retain(|untold| *untold != rank);
         }
         told
     }
 
-    /// It is open again. Errors: likewise; then it stays closed.
+    /// Opens the connection again. Errors: as the message to the rank; then the connection stays closed.
     pub fn open(
         &self,
         by: &Telling<'_>,

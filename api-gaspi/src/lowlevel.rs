@@ -1,4 +1,4 @@
-//! Operations that carry a tag and end one by one (`GASPI_Lowlevel.h`): task runtimes poll for their ends.
+//! Operations with a tag that complete one by one (`GASPI_Lowlevel.h`). Task runtimes poll for their completions.
 
 use unipgas_core::calls::Call;
 use unipgas_core::endpoint::TaggedOperation;
@@ -9,12 +9,13 @@ use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
 use crate::transfer::{Notification, Part, Post, remote};
 
-/// An operation. Parts of a list lead to one rank.
+/// An operation. All parts of a list go to one rank.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation<'a> {
-    /// Writes, then notifies the target if there is a notification. Without parts it notifies alone, after all earlier requests of the queue to that rank.
+    /// Writes, then notifies the target if a notification is given. Without parts, the notification follows all earlier requests of the queue
+    /// to that rank.
     Write(&'a [Part], Option<Notification>),
-    /// Reads, then sets a notification of a segment of this process to 1 if there is one: the segment and the number.
+    /// Reads, then sets a local notification to 1 if one is given: its segment and its number.
     Read(&'a [Part], Option<(u8, u32)>),
 }
 
@@ -27,9 +28,9 @@ impl Operation<'_> {
 }
 
 impl Process {
-    /// Posts an operation with a tag, which [`Process::request_wait`] reports once. Tag 0: the operation is as one without a tag, and [`Process::wait`] tells its
-    /// failure. Errors: as the operation without a tag; then nothing is reported. [`Status::QueueFull`]: `gaspi_queue_size_max` tags of the queue are not
-    /// reported.
+    /// Posts an operation with a tag. [`Process::request_wait`] reports the tag once. Tag 0 stands for an operation without a tag:
+    /// [`Process::wait`] reports its failure. Errors: as the operation without a tag; then no report follows. [`Status::QueueFull`]:
+    /// `gaspi_queue_size_max` tags of the queue are unreported.
     pub fn submit(&self, tag: u64, operation: Operation<'_>, post: Post) -> Result<()> {
         let call = self.call();
         let queue = self.looked(self.queue(post.queue)?);
@@ -77,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Posts what has been checked.
+    /// Posts a checked operation.
     fn post_tagged(
         &self,
         queue: &Endpoint,
@@ -97,7 +98,7 @@ impl Process {
                     let notice = self.notice(&notification, part.segment_remote, import);
                     let (to, size) = (remote(part, import), part.size as usize);
                     // SAFETY:
-                    // - the local range is checked, and its segment is not freed before its requests are complete.
+                    // - the local range is checked. Its segment is not freed before its requests are complete.
                     posting.part(|context| unsafe {
                         queue.put_notify(local, to, size, notice, Flags::empty(), context)
                     })
@@ -146,15 +147,16 @@ impl Process {
         Ok(())
     }
 
-    /// The local range of a checked part. Another thread may delete its segment meanwhile.
+    /// The local range of a checked part. Errors: [`Error::StaleRegion`] if another thread has deleted the segment since the check.
     fn local(&self, part: &Part, call: &Call) -> unipgas_core::Result<Local> {
         let segment = self.segment(part.segment_local, call);
         let local = segment.and_then(|segment| segment.local(part.offset_local, part.size));
         local.map_err(|_| Error::StaleRegion)
     }
 
-    /// Waits for operations with tags to end, and hands the tags of up to `most` with their results to `report`, each once; gives how many. It waits for one: 0
-    /// says that no operation with a tag is under way. Errors: [`Status::Timeout`]: none has ended.
+    /// Waits for the completion of at least one operation with a tag. Calls `report` with the tag and the result of up to `most` complete
+    /// operations, once for each. Returns their number; 0 if no operation with a tag is in progress. Errors: [`Status::Timeout`]: no operation
+    /// has completed.
     pub fn request_wait(
         &self,
         queue: u8,
@@ -183,7 +185,7 @@ impl Process {
                 report(tag, result.map_err(|error| self.not_drained(&error)));
                 reported += 1;
             }
-            // Another thread may have taken the last one.
+            // Another thread may have taken the last report.
             Ok((reported > 0 || queue.unreported() == 0).then_some(reported))
         };
         let engine = self.world.engine();
@@ -192,7 +194,7 @@ impl Process {
         reported.map_err(from_engine)
     }
 
-    /// Drops the reports of operations that have ended.
+    /// Drops the reports of complete operations.
     pub(crate) fn drop_reports(&self, queue: u8) {
         if let Ok(queue) = self.queue(queue) {
             while queue.take_report().is_some() {}

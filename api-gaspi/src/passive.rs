@@ -1,4 +1,4 @@
-//! Passive communication (GASPI 17.1 §9): messages that any process may send, and one receives.
+//! Passive communication (GASPI 17.1 §9): any process may send messages to a process.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,14 +17,15 @@ use crate::config::Config;
 use crate::process::{Process, deadline};
 use crate::status::{Result, Status, from_engine};
 
-/// Under which the ranks find each other's mailboxes.
+/// Name of the mailbox of each rank.
 pub(crate) const NAME: &str = "gaspi passive";
-/// Requests of a rank on their way, and the bytes that do not fit into lines. Longer messages are fetched from the sender's memory.
+/// Most requests of a rank in flight, and bytes for payloads that do not fit into lines. A receiver fetches longer payloads from the memory
+/// of the sender.
 const LANE: Lane = Lane {
     lines: 32,
     data: 4096,
 };
-/// All messages are of one kind.
+/// All messages have the same context.
 const CONTEXT: u8 = 0;
 
 /// Bytes of a segment of this process.
@@ -32,9 +33,9 @@ const CONTEXT: u8 = 0;
 pub struct Bytes {
     /// The segment.
     pub segment: u8,
-    /// Bytes from its beginning.
+    /// Offset in the segment, in bytes.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub size: u64,
 }
 
@@ -45,37 +46,37 @@ struct Request {
     rank: u16,
 }
 
-/// This process's passive queue.
+/// The passive queue of this process.
 pub(crate) struct Passive {
     messages: Arc<Messages>,
-    /// Requests that have not been received.
+    /// Number of sends that have not been received.
     posted: AtomicU32,
-    /// Posted requests after a timeout of their calls.
+    /// Sends in progress after a timeout of their calls.
     unfinished: Mutex<Vec<(Request, SendTicket)>>,
 }
 
-/// A receive that has begun. Its bytes come into memory of the library: a segment is written only by the call that takes them (§9.2.2).
+/// A posted receive. The payload goes to memory of the library: only the call that returns the message may write to a segment (§9.2.2).
 struct Incoming {
     ticket: ReceiveTicket,
     bytes: Box<[u8]>,
-    /// The sender, once a message has been found.
+    /// The sender, after the receive has matched a message.
     source: Option<u32>,
-    /// The whole message is here.
+    /// The message, when it is complete.
     received: Option<Received>,
 }
 
-/// Receives that have begun, for all calls: each call takes the first message that is complete.
+/// Posted receives, for all calls. Each call takes the first complete message.
 #[derive(Default)]
 struct Inbox {
-    /// In the order of their beginnings.
+    /// In the order of posting. A message that is put back comes first.
     begun: Vec<Incoming>,
-    /// Calls that wait for a message.
+    /// Number of calls that wait for a message.
     calls: usize,
     spare: Vec<Box<[u8]>>,
 }
 
 impl Inbox {
-    /// The next complete message. Messages of one sender keep their order. Each call has a receive that no message has been found for.
+    /// The next complete message. Messages of one sender keep their order. Each waiting call has an unmatched receive.
     fn next(
         &mut self,
         mailbox: &mut Mailbox,
@@ -106,7 +107,7 @@ impl Inbox {
             }
             let Some((at, error)) = lost else { break };
             self.drop_at(at);
-            // The sender has given it up, or has died.
+            // The sender has abandoned the message, or has died.
             if !matches!(
                 error,
                 Error::StaleRegion | Error::AccessDenied | Error::PeerDead
@@ -127,7 +128,7 @@ impl Inbox {
         let spare = self.spare.pop();
         let mut bytes = spare.unwrap_or_else(|| vec![0; room].into());
         // SAFETY:
-        // - the bytes stay until the receive has ended: `begun` keeps them, and is dropped after the mailbox.
+        // - contract of `Mailbox::receive`: the bytes are valid until the receive ends. `begun` keeps them, and is dropped after the mailbox.
         let ticket = unsafe {
             mailbox.receive(
                 Pattern::from(None, CONTEXT),
@@ -143,13 +144,13 @@ impl Inbox {
         });
     }
 
-    /// Forgets a receive that has ended.
+    /// Drops a receive that has ended, and reuses its buffer.
     fn drop_at(&mut self, at: usize) {
         let one = self.begun.remove(at);
         self.spare.push(one.bytes);
     }
 
-    /// A call no longer waits: a receive that no message has been found for is taken back.
+    /// A call stops waiting: its unmatched receive is cancelled.
     fn leave(&mut self, mailbox: &mut Mailbox) {
         self.calls -= 1;
         let open = self.begun.iter().filter(|one| one.source.is_none()).count();
@@ -164,22 +165,22 @@ impl Inbox {
     }
 }
 
-/// The progress thread moves it on while receipts wait for room at their senders, or requests have timed out.
+/// The mailbox with its receives. The progress thread drives it while receipts wait for room at their senders, or while sends have timed out.
 struct Messages {
     messenger: Messenger,
     /// Locked after the mailbox.
     inbox: Mutex<Inbox>,
-    /// A complete message is in the inbox, and no line comes for it.
+    /// The inbox has a complete message, and no further line arrives for it.
     put_back: AtomicBool,
     driver: Arc<Driver>,
-    /// Sends that no call waits for: their receivers may ask for the bytes.
+    /// Number of sends without a waiting call. Their receivers may request the payload.
     unfinished: AtomicUsize,
-    /// Whether the progress thread knows that it has something to do.
+    /// Whether work for the progress thread is registered.
     restless: Mutex<bool>,
 }
 
 impl Messages {
-    /// After each call.
+    /// Registers or unregisters work for the progress thread. Each call ends with it.
     fn rest(&self) {
         let mut known = self.restless.lock();
         let restless = self.messenger.is_restless() || self.unfinished.load(Ordering::Acquire) > 0;
@@ -208,12 +209,12 @@ impl Drop for Messages {
     }
 }
 
-/// The progress thread lets go of what it drives sooner.
+/// Most time to wait for the progress thread to drop its reference. It normally drops it earlier.
 const TURN: Duration = Duration::from_secs(1);
 
 impl Drop for Passive {
     fn drop(&mut self) {
-        // The thread that ends GASPI gives everything back, not the progress thread some time later.
+        // The thread that ends GASPI should free the memory, not the progress thread at a later time.
         let soon = Deadline::after(TURN);
         while Arc::strong_count(&self.messages) > 1 && !soon.expired() {
             std::thread::yield_now();
@@ -222,7 +223,7 @@ impl Drop for Passive {
 }
 
 impl Passive {
-    /// All ranks make theirs before they meet. `handler` takes the active messages that are sent there.
+    /// All ranks create their queue before they meet. `handler` receives the active messages to the mailbox.
     pub fn new(world: &Arc<World>, handler: Arc<dyn Handler>) -> unipgas_core::Result<Self> {
         let driver = Driver::of_this_process()?;
         let messages = Arc::new(Messages {
@@ -247,10 +248,11 @@ impl Passive {
         &self.messages.messenger
     }
 
-    /// The request goes on that an earlier call has begun, or begins. `None`: it has been received already. Errors: the queue is full; an error of the engine.
+    /// Resumes the send of an equal earlier call, or posts a send. `None` if the message has been received. Errors: [`Status::Error`] if the queue
+    /// is full; errors of the engine.
     ///
     /// # Safety
-    /// The bytes are valid until the request has ended, or the segment is [forgotten](Passive::forget).
+    /// The bytes are valid until the send has ended, or until [`Passive::forget`] of the segment.
     unsafe fn begin(
         &self,
         request: Request,
@@ -277,7 +279,7 @@ impl Passive {
             ..Envelope::default()
         };
         // SAFETY:
-        // - the caller's word.
+        // - same contract as this function.
         let sent = unsafe {
             let engine = messenger.world().engine();
             messenger
@@ -318,7 +320,7 @@ impl Passive {
             .map_err(|error| from_engine(messenger.world().blame(needs[0], error)))
     }
 
-    /// Ends requests after a timeout, those that `which` selects.
+    /// Abandons the timed-out sends that `which` selects.
     fn end(&self, which: impl Fn(&Request) -> bool) {
         let mut unfinished = self.unfinished.lock();
         let ended = unfinished.extract_if(.., |(request, _)| which(request));
@@ -331,7 +333,7 @@ impl Passive {
         self.messages.rest();
     }
 
-    /// Sends receipts to the senders, as far as they have room within this time.
+    /// Sends receipts to the senders that have room within this time.
     pub fn tell_receipts(&self, longest: Duration) {
         let messenger = self.messenger();
         let engine = messenger.world().engine();
@@ -341,12 +343,13 @@ impl Passive {
         });
     }
 
-    /// The segment goes.
+    /// Abandons the timed-out sends from a segment, before its deletion.
     pub fn forget(&self, segment: u8) {
         self.end(|request| request.bytes.segment == segment);
     }
 
-    /// Another process has become the rank: requests to the one before end, and its messages are lost. False: one is still being received.
+    /// Another process has taken the rank: sends to the previous process end, and its messages are lost. False: a message of the previous process
+    /// is still in progress.
     pub fn renew(&self, rank: u16) -> bool {
         self.end(|request| request.rank == rank);
         let mut mailbox = self.messenger().mailbox();
@@ -357,7 +360,7 @@ impl Passive {
         renewed
     }
 
-    /// Waits for a message, of which at most `room` bytes are kept.
+    /// Waits for a message, and keeps at most `room` bytes of it.
     fn receive(
         &self,
         room: usize,
@@ -390,7 +393,7 @@ impl Passive {
         received?
     }
 
-    /// Streams of ranks that have died do not end.
+    /// Ends the receives from dead ranks: their streams never complete.
     fn forget_the_dead(&self) {
         let messenger = self.messenger();
         let dead = |rank: &u32| messenger.world().life(*rank) == Life::Dead;
@@ -401,7 +404,7 @@ impl Passive {
         }
     }
 
-    /// The message is for another call.
+    /// Leaves the message to another call.
     fn put_back(&self, message: Incoming) {
         self.messages.inbox.lock().begun.insert(0, message);
         self.messages.put_back.store(true, Ordering::Release);
@@ -414,15 +417,15 @@ impl Passive {
 }
 
 impl Process {
-    /// Sends bytes of a segment to a rank, which [receives](Process::passive_receive) them, and waits for that (§9.2.1). Errors: [`Status::ErrInvRank`],
-    /// [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call goes on with the request; [`Status::Error`]: the rank has
-    /// died, or the queue is full of requests after timeouts.
+    /// Sends bytes of a segment to a rank, and waits until the rank has [received](Process::passive_receive) them (§9.2.1).
+    /// Errors: [`Status::ErrInvRank`], [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: the same call
+    /// resumes the send; [`Status::Error`]: the rank has died, or the queue is full of sends in progress.
     pub fn passive_send(&self, bytes: Bytes, rank: u16, timeout: u64) -> Result<()> {
         let deadline = deadline(timeout);
         self.check_rank(rank)?;
         self.check_open(rank.into()).map_err(from_engine)?;
         let local = self.passive_bytes(bytes)?;
-        // Before the mailbox is locked: other threads go on meanwhile.
+        // Before the mailbox is locked, so that other threads can use it meanwhile.
         self.world
             .connect_within(rank.into(), deadline)
             .map_err(from_engine)?;
@@ -432,7 +435,7 @@ impl Process {
         let request = Request { bytes, rank };
         let words = self.words(bytes.segment)?;
         // SAFETY:
-        // - bytes of a segment; its deletion forgets the request.
+        // - contract of `Passive::begin`: the bytes are in a segment, and its deletion calls `Passive::forget`.
         let ticket = unsafe { self.passive.begin(request, local, &self.config) }?;
         let sent = match ticket {
             Some(ticket) => {
@@ -445,9 +448,10 @@ impl Process {
         sent
     }
 
-    /// Receives bytes into a segment from any rank; gives the sender's rank (§9.2.2). Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`],
-    /// [`Status::ErrInvLocOff`]; [`Status::Timeout`]: nothing is written, and a later call receives the message, also into other bytes;
-    /// [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: the message is longer, and the bytes that fit are written.
+    /// Receives bytes from any rank into a segment. Returns the rank of the sender (§9.2.2).
+    /// Errors: [`Status::ErrInvCommsize`], [`Status::ErrInvSeg`], [`Status::ErrInvLocOff`]; [`Status::Timeout`]: nothing is written, and a later call
+    /// receives the message, also to another place; [`Status::Error`]: a rank has died; [`Status::ErrInvSize`]: the message is longer, and the
+    /// bytes that fit are written.
     pub fn passive_receive(&self, bytes: Bytes, timeout: u64) -> Result<u16> {
         self.passive_bytes(bytes)?;
         let room = self.config.passive_transfer_size_max as usize;
@@ -460,7 +464,7 @@ impl Process {
             return Err(Status::Error);
         };
         let call = self.call();
-        // It may have been deleted during the wait.
+        // Another thread may have deleted the segment during the wait.
         let local = self
             .segment(bytes.segment, &call)
             .and_then(|segment| segment.local(bytes.offset, bytes.size));
@@ -472,7 +476,7 @@ impl Process {
             }
         };
         // SAFETY:
-        // - `bytes.size` bytes of a segment that stays during the call.
+        // - `local` has `bytes.size` bytes of a segment. The segment is not freed during the call.
         unsafe {
             let fits = len.min(bytes.size as usize);
             local
@@ -491,7 +495,7 @@ impl Process {
         Ok(source as u16)
     }
 
-    /// Ends requests after a timeout (§9.3.1). A request that has reached its receiver may be received still.
+    /// Abandons timed-out sends (§9.3.1). A message that has reached its receiver may still be received.
     pub fn passive_queue_purge(&self) {
         self.passive.end(|_| true);
     }

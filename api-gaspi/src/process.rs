@@ -28,20 +28,20 @@ use crate::status::{Result, Status, code_of, from_engine};
 /// See [`Process::at_once_max`].
 const AT_ONCE: u64 = 16 << 10;
 
-/// At the end of a process, for those who have sent to it and take no receipt.
+/// Most time at the end of a process to send receipts to passive senders.
 const RECEIPTS: Duration = Duration::from_secs(1);
 
 /// `GASPI_TOPOLOGY_STATIC`.
 const BUILDS_STATIC: u32 = 1;
-/// How long the first request to a rank waits for it, whatever the timeout.
+/// Least time that the first request to a rank waits for it, also with a shorter timeout.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// Segment names.
+/// Number of segment names.
 pub(crate) const SEGMENT_IDS: usize = 256;
 /// `GASPI_GROUP_ALL`.
 pub const GROUP_ALL: u8 = 0;
 
-/// A GASPI timeout in milliseconds: 0 is GASPI_TEST, the largest value GASPI_BLOCK (§4.2.1).
+/// Deadline of a GASPI timeout in milliseconds. 0 is GASPI_TEST, the largest value is GASPI_BLOCK (§4.2.1).
 #[inline]
 pub fn deadline(timeout: u64) -> Deadline {
     match timeout {
@@ -51,54 +51,54 @@ pub fn deadline(timeout: u64) -> Deadline {
     }
 }
 
-/// A rank, and which of its processes.
+/// A rank, and the incarnation of its process.
 pub(crate) type Incarnation = (u32, u32);
 
-/// An initialised GASPI process. The C interface keeps one; Rust programs may hold it themselves. All calls may come from any
-/// thread, but for [`Process::term`].
+/// An initialised GASPI process. The C interface has a global one. Rust programs may own it. Any thread may make any call;
+/// [`Process::term`] needs the only reference.
 pub struct Process {
     pub(crate) world: Arc<World>,
     pub(crate) imports: Imports,
     pub(crate) config: Config,
-    /// Bytes of the longest request that is carried out without looking at the others' lives. A queue of such ones is over within
-    /// milliseconds, and then full, or waited for.
+    /// Most bytes of a request on the fast path, without a liveness check. A queue of such requests completes within milliseconds. Then it is
+    /// full, or the program waits: both read the liveness timer.
     pub(crate) at_once_max: u64,
     /// Segments that are ready for use.
     pub(crate) segments: [AtomicPtr<Segment>; SEGMENT_IDS],
-    /// All segments, including segments in collective creation.
+    /// All segments, also segments in collective creation.
     pub(crate) made: [AtomicPtr<Segment>; SEGMENT_IDS],
     /// Notification words of the ready segments.
     pub(crate) words: [AtomicPtr<AtomicU32>; SEGMENT_IDS],
-    /// Deleted segments with memory that requests may still use.
+    /// Deleted segments. Requests in progress may still use their memory.
     pub(crate) unfreed: Mutex<Vec<Unfreed>>,
-    /// Guards making and deleting of segments.
+    /// Serializes the creation and deletion of segments.
     pub(crate) segment_changes: Mutex<()>,
     pub(crate) queues: [AtomicPtr<Endpoint>; QUEUE_MAX as usize],
     pub(crate) queue_changes: Mutex<Vec<Arc<Endpoint>>>,
     pub(crate) groups: Box<[GroupPlace]>,
     pub(crate) queue_groups: [AtomicPtr<QueueGroup>; QUEUE_GROUP_MAX],
-    /// Deleted groups, which calls may still be reading.
+    /// Deleted groups. Calls in progress may still read them.
     pub(crate) limbo: Limbo,
-    /// How many groups of these processes there have been.
+    /// Number of groups so far, by members.
     pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
-    /// Atomics after a timeout of their calls.
+    /// Atomics in progress after a timeout of their calls.
     pub(crate) unfinished: Unfinished<(Place, Change)>,
     pub(crate) links: Links,
-    /// For each rank: the last import got no answer.
+    /// For each rank: the last import has timed out.
     silent: Box<[AtomicBool]>,
     pub(crate) passive: Passive,
-    /// Counts the waits for queues.
+    /// Liveness timer of the waits on queues.
     pub(crate) pace: Pace,
-    /// Counts the looks at notifications, where networks have to be moved on.
+    /// Number of polls of notifications, for networks that need progress.
     pub(crate) looks: AtomicU32,
 }
 
-/// An initialisation that may need several calls (§5.3.1).
+/// An initialisation in progress. It may need several calls (§5.3.1).
 pub struct Initialising {
     world: Arc<World>,
     process: Option<Box<Process>>,
-    /// The group of all with the others.
+    /// Whether the initialisation forms the group of all ranks.
     builds: bool,
 }
 
@@ -112,10 +112,10 @@ impl Initialising {
         let world = World::join(engine, job).map_err(|e| tell(&e, code_of(&e)))?;
         let world = Arc::new(world);
         let process = Process::new(&world, *config)?;
-        // The others have met without a process that takes the place of a dead one.
+        // A replacement process joins later: the other processes have already met.
         let builds = config.build_infrastructure != 0 && process.incarnation() == 0;
         if builds {
-            // Before the ranks meet: then all are there.
+            // Before the ranks meet: after that, all of them have begun the group.
             process.begin_group(GROUP_ALL)?;
         }
         Ok(Initialising {
@@ -125,20 +125,20 @@ impl Initialising {
         })
     }
 
-    /// Goes on until all processes have been started. Errors: [`Status::Timeout`]: call again.
+    /// Waits until all processes have started. Errors: [`Status::Timeout`]: call again.
     pub fn advance(&mut self, timeout: u64) -> Result<Box<Process>> {
         let deadline = deadline(timeout);
         self.world.meet(deadline).map_err(from_engine)?;
         let process = self.process.as_ref().ok_or(Status::ErrInited)?;
         if self.builds {
-            // Programs of release 1.6 use the group of all without committing it. Connections are made when they are needed.
+            // Programs of release 1.6 use the group of all ranks without a commit. Connections are made at first use.
             process.conclude_group(GROUP_ALL)?;
         }
         self.process.take().ok_or(Status::ErrInited)
     }
 }
 
-/// Facts without a return code: one line each, printed once.
+/// Prints the details of an error, since the return code has none.
 #[cold]
 fn tell(error: &unipgas_core::Error, status: Status) -> Status {
     unipgas_core::tell(&format!("gaspi_proc_init: {error}"));
@@ -184,7 +184,7 @@ impl Process {
         Ok(process)
     }
 
-    /// This process's rank (§5.3.3).
+    /// Rank of this process (§5.3.3).
     #[inline]
     pub fn rank(&self) -> u16 {
         self.world.rank() as u16
@@ -196,14 +196,14 @@ impl Process {
         self.world.size() as u16
     }
 
-    /// Number of this process among those of its host.
+    /// Number of this process among the processes of its host.
     pub fn local_rank(&self) -> u16 {
         let bootstrap = self.world.job().bootstrap();
         let before = (0..self.world.rank()).filter(|rank| bootstrap.shares_host(*rank));
         before.count() as u16
     }
 
-    /// Number of processes on this process's host.
+    /// Number of processes on this host.
     pub fn local_num(&self) -> u16 {
         self.world.job().neighbours() as u16
     }
@@ -213,13 +213,13 @@ impl Process {
         &self.config
     }
 
-    /// The engine underneath.
+    /// The world of the engine: the job and its ranks.
     pub fn world(&self) -> &Arc<World> {
         &self.world
     }
 
-    /// Leaves the job and frees everything that belongs to it (§5.3.4). Requests under way are completed first; errors:
-    /// [`Status::Timeout`] if that takes too long: nothing has been freed, call again.
+    /// Waits for the requests in progress, leaves the job and frees all resources (§5.3.4). Errors: [`Status::Timeout`]: requests are in
+    /// progress, and nothing has been freed; call again.
     pub fn term(self: Box<Self>, timeout: u64) -> std::result::Result<(), (Box<Self>, Status)> {
         let deadline = deadline(timeout);
         if let Err(status) = self.drain_all(deadline) {
@@ -229,7 +229,7 @@ impl Process {
         Ok(())
     }
 
-    /// Leaves the job, whether or not others answer.
+    /// Leaves the job, also if peers do not answer.
     pub(crate) fn leave(&self, deadline: Deadline) {
         self.world.engine().hurry(deadline);
         let left = deadline.remaining().unwrap_or(RECEIPTS);
@@ -246,13 +246,13 @@ impl Process {
         let _ = self.world.leave();
     }
 
-    /// How many processes have had this rank before; not 0: this one has taken the place of a dead one (§5.3.1).
+    /// Number of earlier processes of this rank. If it is not 0, this process has replaced a dead one (§5.3.1).
     pub fn incarnation(&self) -> u32 {
         self.world.incarnation_of(self.world.rank())
     }
 
-    /// The health of every process as this one knows it, by rank: true is healthy (§5.5.2). Waits that end because a process has died
-    /// do so until this has been called. A rank that it has told to be dead is healthy again when another process has taken its place.
+    /// The health of each process that this process knows, by rank: true is healthy (§5.5.2). After a death, waits fail until this call. A dead
+    /// rank is healthy again after another process has replaced it.
     pub fn states(&self) -> Vec<bool> {
         for rank in self.world.returned() {
             self.welcome(rank);
@@ -264,18 +264,19 @@ impl Process {
             .collect()
     }
 
-    /// From now on `rank` is the process that has taken the dead one's place; not yet, while a message of that one is being received.
+    /// Accepts the process that has replaced a dead one. It has no effect while a message of the dead process is in progress.
     fn welcome(&self, rank: u32) {
         self.unfinished
             .forget(|(place, _)| u32::from(place.rank) == rank);
         self.links.renew(rank as u16);
         if self.passive.renew(rank as u16) {
-            // It may have died meanwhile.
+            // An error means that the new process has died too.
             let _ = self.world.welcome(rank);
         }
     }
 
-    /// Builds the communication infrastructure to `rank` (§5.4.1).
+    /// Connects to `rank`, and opens a closed connection (§5.4.1). Errors: [`Status::ErrInvRank`]; [`Status::Timeout`]: call again;
+    /// [`Status::Error`]: the rank has died.
     pub fn connect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         if self.world.has_returned(rank.into()) {
@@ -296,9 +297,9 @@ impl Process {
         Ok(())
     }
 
-    /// Closes the connection to `rank`, after the requests that are under way, on both sides: operations with it end with [`Status::Error`] until one of both
-    /// [connects](Process::connect) again (§5.4.2). What has been imported from it is released. Errors: [`Status::ErrInvRank`]; [`Status::Timeout`]: requests are
-    /// under way still, or the rank does not answer; [`Status::Error`]: it has died.
+    /// Closes the connection to `rank` on both sides, after the requests in progress (§5.4.2). Operations between both ranks end with
+    /// [`Status::Error`] until one side [connects](Process::connect) again. The imports from the rank are released. Errors:
+    /// [`Status::ErrInvRank`]; [`Status::Timeout`]: requests are in progress, or the rank does not answer; [`Status::Error`]: the rank has died.
     pub fn disconnect(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         let deadline = deadline(timeout);
@@ -310,7 +311,7 @@ impl Process {
         self.unless_left(rank, closed)
     }
 
-    /// The result of a message to a rank. It is a success if the rank has left.
+    /// The result of a message to a rank. If the rank has left, it is a success.
     fn unless_left(&self, rank: u16, told: unipgas_core::Result<()>) -> Result<()> {
         match told {
             // The rank takes no more messages.
@@ -321,17 +322,17 @@ impl Process {
         }
     }
 
-    /// The code of a failed call on `rank`. The state vector shows the death that the call has met.
+    /// The code of a failed call on `rank`. If the cause is a death, the state vector shows it.
     #[cold]
     pub(crate) fn failed_at(&self, rank: u32, error: Error) -> Status {
         from_engine(match self.check_open(rank) {
             Ok(()) => self.world.blame(rank, error),
-            // A closed connection is no death.
+            // A closed connection is not a death.
             Err(_) => error,
         })
     }
 
-    /// Has `rank` print a text, this process's rank in front. Where that is not possible, this process prints it.
+    /// Has `rank` print the rank of this process and a text. If `rank` does not receive it, this process prints it.
     pub fn print_to(&self, rank: u16, text: &[u8]) {
         let mut line = of_rank(self.rank());
         line.extend_from_slice(text);
@@ -367,8 +368,8 @@ impl Process {
         }
     }
 
-    /// Sends an interrupt signal to the process of `rank` and waits until it has ended (§5.3.5). Errors: [`Status::ErrInvRank`] also for
-    /// the own rank; [`Status::Timeout`]: it has not ended yet, call again.
+    /// Sends an interrupt signal to the process of `rank`, and waits for its end (§5.3.5). Errors: [`Status::ErrInvRank`] also for the own rank;
+    /// [`Status::Timeout`]: the process still runs; call again.
     pub fn kill(&self, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         if rank == self.rank() {
@@ -378,7 +379,7 @@ impl Process {
         ended.map_err(from_engine)
     }
 
-    /// A call begins that may read what other threads delete. Now and then it looks at the lives of the others.
+    /// Begins a call that may read objects while other threads delete them. Some calls run a liveness check.
     #[inline(always)]
     pub(crate) fn call(&self) -> Call {
         Call::begin(|| self.look_around())
@@ -408,14 +409,14 @@ impl Process {
         timeout: u64,
     ) -> unipgas_core::Result<&'a Imported> {
         // SAFETY:
-        // - the result borrows the call, and self, which keeps the world.
+        // - the result borrows the call and `self`, and `self` keeps the world alive.
         match unsafe { self.imports.get(rank, id) } {
             Some(import) => Ok(import),
             None => self.import(rank, id, call, deadline(timeout)),
         }
     }
 
-    /// Imports the present region of `rank` with this id. Errors: as [`World::import`]; [`Error::PeerDead`]: the connection is closed.
+    /// Imports the current region of `rank` with this id. Errors: as [`World::import`]; [`Error::PeerDead`]: the connection is closed.
     #[cold]
     pub(crate) fn import<'a>(
         &'a self,
@@ -425,9 +426,9 @@ impl Process {
         deadline: Deadline,
     ) -> unipgas_core::Result<&'a Imported> {
         self.check_open(rank)?;
-        // `None`: there is no such rank, which the import refuses.
+        // `None`: no such rank. The import refuses it.
         let silent = self.silent.get(rank as usize);
-        // GPI-2 has connected all in gaspi_proc_init: there a request need not wait for its rank.
+        // GPI-2 connects all ranks in gaspi_proc_init, so programs expect that a first request does not time out.
         let first = self.config.build_infrastructure == BUILDS_STATIC
             && silent.is_some_and(|silent| !silent.load(Ordering::Relaxed));
         let patience = match first {
@@ -439,7 +440,7 @@ impl Process {
             silent.store(matches!(found, Err(Error::Timeout)), Ordering::Relaxed);
         }
         let found = found?;
-        // A close during the import: no call may find the region.
+        // If the connection was closed during the import, no call may find the region.
         self.check_open(rank).inspect_err(|_| {
             let closed = self.world.forget(rank).into_iter();
             closed.for_each(|one| self.world.retire(one, 1));
@@ -447,7 +448,7 @@ impl Process {
         Ok(found)
     }
 
-    /// For waits that anyone could end.
+    /// Check of waits that any rank may end: they fail after the death of a rank.
     pub(crate) fn watch(&self) -> impl FnMut() -> unipgas_core::Result<()> + '_ {
         || self.world.check_anyone()
     }
@@ -459,7 +460,7 @@ impl Drop for Process {
             let queue = queue.swap(std::ptr::null_mut(), Ordering::AcqRel);
             if !queue.is_null() {
                 // SAFETY:
-                // - came from Arc::into_raw in `queue_create`, and nobody else has a reference to the process any more.
+                // - from Arc::into_raw in `queue_create`. This is the only reference to the process.
                 drop(unsafe { Arc::from_raw(queue) });
             }
         }
@@ -470,7 +471,7 @@ impl Drop for Process {
             let segment = segment.swap(std::ptr::null_mut(), Ordering::AcqRel);
             if !segment.is_null() {
                 // SAFETY:
-                // - came from Box::into_raw in `install`, as above.
+                // - from Box::into_raw in `make`. This is the only reference to the process.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }

@@ -1,4 +1,4 @@
-//! Queues (GASPI 17.1 §8.5, §8.2.3): one endpoint each, shared by all threads.
+//! Queues (GASPI 17.1 §8.5, §8.2.3). Each queue is an endpoint, shared by all threads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,12 +11,12 @@ use crate::process::{Process, deadline};
 use crate::segment::PATIENCE;
 use crate::status::{Result, Status, from_engine};
 
-/// What a queue is called for who looks at the process from the outside.
+/// Name of a queue for tools that inspect the process.
 fn name(id: usize) -> String {
     format!("queue {id}")
 }
 
-/// Whether a deleted queue has nothing under way any more, and knows of no failure.
+/// Whether a deleted queue has no request in progress. An idle queue forgets its failures.
 fn is_idle(queue: &Endpoint) -> bool {
     queue.progress();
     let idle = queue.pending() == 0;
@@ -33,7 +33,7 @@ impl Process {
             let queue = queue.load(Ordering::Acquire);
             if !queue.is_null() {
                 // SAFETY:
-                // - queues are freed with the process only (deleted ones are kept aside).
+                // - a queue is freed only with the process. Deleted queues stay in `queue_changes`.
                 return Ok(unsafe { &*queue });
             }
         }
@@ -44,7 +44,7 @@ impl Process {
         (0..QUEUE_MAX as u8).filter_map(|id| self.queue(id).ok())
     }
 
-    /// Moves pending requests of all queues on, where the backend needs that.
+    /// Makes progress with the requests of all queues, if the backend needs it.
     #[inline]
     pub(crate) fn progress(&self) {
         if self.world.engine().is_driven() {
@@ -54,13 +54,12 @@ impl Process {
         }
     }
 
-    /// Whether progress of this process sets notifications, for its own reads (§8.4.4).
+    /// Whether own reads with a notification are in progress (§8.4.4). Progress of this process sets these notifications.
     pub(crate) fn owes_notices(&self) -> bool {
         self.all_queues().any(Endpoint::owes_notices)
     }
 
-    /// Waits until the requests of all queues have ended, also of deleted ones. Errors: [`Status::Timeout`]. A failed request is for
-    /// gaspi_wait to report.
+    /// Waits for the requests of all queues, also of deleted queues. Errors: [`Status::Timeout`]. It reports no failed request; gaspi_wait does.
     pub(crate) fn drain_all(&self, deadline: Deadline) -> Result<()> {
         let engine = self.world.engine();
         let mut drain =
@@ -73,13 +72,13 @@ impl Process {
         deleted.iter().try_for_each(|queue| drain(queue))
     }
 
-    /// Those that have something under way, also deleted ones.
+    /// Queues with requests in progress, also deleted queues.
     pub(crate) fn queues_under_way(&self) -> Vec<Arc<Endpoint>> {
         let deleted = self.queue_changes.lock();
         let current = self.queues.iter().filter_map(|queue| {
             let queue = queue.load(Ordering::Acquire).cast_const();
             // SAFETY:
-            // - null, or from Arc::into_raw in `queue_create`, and given back under the lock only.
+            // - null, or from Arc::into_raw in `queue_create`. The count drops only under the lock.
             (!queue.is_null()).then(|| unsafe {
                 Arc::increment_strong_count(queue);
                 Arc::from_raw(queue)
@@ -89,7 +88,7 @@ impl Process {
         all.filter(|queue| queue.pending() > 0).collect()
     }
 
-    /// Makes a queue (§8.5.1). Errors: [`Status::ErrInvNum`] if there are `gaspi_queue_max` already.
+    /// Creates a queue (§8.5.1). Errors: [`Status::ErrInvNum`] if `gaspi_queue_max` queues exist.
     pub fn queue_create(&self) -> Result<u8> {
         let mut spare = self.queue_changes.lock();
         let id = (0..QUEUE_MAX as usize)
@@ -112,8 +111,8 @@ impl Process {
         Ok(id as u8)
     }
 
-    /// Deletes a queue (§8.5.2); requests that are still in it are completed first, as far as they are answered within a second. Errors:
-    /// [`Status::Error`]: too many deleted queues have requests that are not answered; the queue stays.
+    /// Deletes a queue (§8.5.2). It first waits up to a second for the requests in progress. Errors: [`Status::ErrInvQueue`]; [`Status::Error`]: too
+    /// many deleted queues have requests in progress; the queue stays.
     pub fn queue_delete(&self, id: u8) -> Result<()> {
         let mut spare = self.queue_changes.lock();
         let queue = self.queue(id)?;
@@ -128,8 +127,8 @@ impl Process {
         queue.rename("deleted queues");
         let queue = self.queues[usize::from(id)].swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY:
-        // - came from Arc::into_raw in `queue_create`. A thread that still uses it sees a live endpoint: it is kept until the
-        //   process ends, and used again by a `queue_create` when nothing is under way there.
+        // - from Arc::into_raw in `queue_create`. Other threads may still use the endpoint: it stays alive until the process ends. `queue_create`
+        //   reuses it when it is idle.
         spare.push(unsafe { Arc::from_raw(queue) });
         Ok(())
     }
@@ -139,13 +138,13 @@ impl Process {
         self.all_queues().count() as u32
     }
 
-    /// Requests posted to the queue since the last successful wait (§8.5.3), and those with a tag that is not reported.
+    /// Number of requests posted to the queue since the last successful wait (§8.5.3), plus unreported requests with a tag.
     pub fn queue_size(&self, id: u8) -> Result<u32> {
         let queue = self.queue(id)?;
         Ok(queue.posted() + queue.unreported())
     }
 
-    /// Forgets the requests of a queue after a failure (§8.5.4), when they have ended. Errors: [`Status::Timeout`]: some have not.
+    /// Waits for the requests of a queue, and forgets their failures (§8.5.4). Errors: [`Status::Timeout`]: requests are in progress.
     pub fn queue_purge(&self, id: u8, timeout: u64) -> Result<()> {
         let queue = self.queue(id)?;
         let drained = queue.drain(
@@ -160,8 +159,8 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until all requests posted to the queue are complete on this side (§8.2.3). Errors: [`Status::Timeout`]; [`Status::Error`] if
-    /// one of them failed. Who else has died is no concern of the queue's (§3.6): see [`Process::states`].
+    /// Waits until all requests of the queue are complete on this side (§8.2.3). Errors: [`Status::Timeout`]; [`Status::Error`] if a request has
+    /// failed. The death of a rank without requests in the queue is no error (§3.6): see [`Process::states`].
     #[inline]
     pub fn wait(&self, id: u8, timeout: u64) -> Result<()> {
         let call = self.call();
@@ -172,7 +171,7 @@ impl Process {
         self.wait_slow(id, timeout)
     }
 
-    /// [`wait`](Process::wait), if all requests are complete already.
+    /// [`wait`](Process::wait), if all requests are already complete.
     #[inline(always)]
     pub(crate) fn wait_fast(&self, _call: &Call, id: u8) -> Option<Result<()>> {
         let queue = self.queue(id).ok()?;
@@ -180,7 +179,7 @@ impl Process {
             self.look_around();
         }
         if queue.posted() > 0 {
-            // The next request to a dead rank is refused.
+            // So the next request to a dead rank is refused.
             self.world.look_at_news();
         }
         let drained = queue.try_drain(self.world.engine())?;

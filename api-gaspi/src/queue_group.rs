@@ -1,4 +1,4 @@
-//! Queue groups (`GASPI_Queue_Group.h`): a range of queues of which each call gets one, in turn or by its processor.
+//! Queue groups (`GASPI_Queue_Group.h`): ranges of queues. Each call gets a queue of the range, in turn or by its processor.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -10,21 +10,21 @@ use crate::config::QUEUE_MAX;
 use crate::process::Process;
 use crate::status::{Result, Status};
 
-/// Queue groups of a process (`gaspi_queue_group_max`).
+/// Most queue groups of a process (`gaspi_queue_group_max`).
 pub const QUEUE_GROUP_MAX: usize = 16;
 
-/// The kernel knows no more NUMA nodes.
+/// Most NUMA nodes of the kernel.
 const NODES: u32 = 1 << 10;
 
-/// A queue group's share of what is worth freeing.
+/// Weight of a queue group for the reclaim threshold.
 const WEIGHT: usize = 1;
 
-/// The queue that a call gets.
+/// The rule that selects the queue of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// The next one.
+    /// The next queue of the range.
     Default,
-    /// That of the processor on which the call runs. Processors of different NUMA nodes share none, where there are enough queues.
+    /// The queue of the current processor. With enough queues, processors of different NUMA nodes share no queue.
     Processor,
 }
 
@@ -51,13 +51,13 @@ impl QueueGroup {
     }
 }
 
-/// The queue of each processor, from 0 to `num` - 1. `nodes`: the NUMA nodes of processors that may be used, each with the processors of it.
+/// The queue of each processor, from 0 to `num` - 1. `nodes`: the allowed processors of each NUMA node.
 fn table(num: u8, nodes: &[Vec<u32>]) -> Box<[u8]> {
     let last = nodes.iter().flatten().max().map_or(0, |last| last + 1);
     let mut table: Box<[u8]> = (0..last).map(|cpu| (cpu % u32::from(num)) as u8).collect();
     let (num, count) = (usize::from(num), nodes.len());
     for (nth, processors) in nodes.iter().enumerate() {
-        // Node `nth` has the queues from `begin` on; with fewer queues than nodes, neighbours share one.
+        // Node `nth` has the queues `begin..end`. With fewer queues than nodes, neighbour nodes share a queue.
         let begin = nth * num / count;
         let end = ((nth + 1) * num / count).max(begin + 1);
         for (at, cpu) in processors.iter().enumerate() {
@@ -67,7 +67,7 @@ fn table(num: u8, nodes: &[Vec<u32>]) -> Box<[u8]> {
     table
 }
 
-/// The processors that this thread may use, by NUMA node.
+/// The allowed processors of this thread, by NUMA node.
 fn nodes() -> Vec<Vec<u32>> {
     let mut left = numa::current_affinity();
     let mut nodes = Vec::new();
@@ -90,8 +90,8 @@ impl Process {
         place.ok_or(Status::ErrInvNum)
     }
 
-    /// Makes a group of `num` queues from `first` on. The queues need not be there yet. Errors: [`Status::ErrInvNum`]: no such group number, or no queues;
-    /// [`Status::ErrInvQueue`]: the range exceeds `gaspi_queue_max`; [`Status::Error`]: the group exists.
+    /// Creates a group of `num` queues from `first` on. The queues need not exist. Errors: [`Status::ErrInvNum`]: invalid group number, or 0
+    /// queues; [`Status::ErrInvQueue`]: the range exceeds `gaspi_queue_max`; [`Status::Error`]: the group exists.
     pub fn queue_group_create(&self, group: u8, first: u8, num: u32, policy: Policy) -> Result<()> {
         let place = self.queue_group(group)?;
         if num == 0 {
@@ -110,21 +110,21 @@ impl Process {
         let stored = place.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Relaxed);
         if stored.is_err() {
             // SAFETY:
-            // - made by Box::into_raw above, and stored nowhere.
+            // - from Box::into_raw above, and not stored.
             drop(unsafe { Box::from_raw(made) });
             return Err(Status::Error);
         }
         Ok(())
     }
 
-    /// Deletes a queue group; its queues stay. Errors: [`Status::ErrInvNum`]: no such group number; [`Status::Error`]: there is no such group.
+    /// Deletes a queue group. Its queues stay. Errors: [`Status::ErrInvNum`]: invalid group number; [`Status::Error`]: no such group.
     pub fn queue_group_delete(&self, group: u8) -> Result<()> {
         let group = self.queue_group(group)?.swap(null_mut(), Ordering::AcqRel);
         if group.is_null() {
             return Err(Status::Error);
         }
         // SAFETY:
-        // - made by Box::into_raw in `queue_group_create`; the swap gave it to this thread alone.
+        // - from Box::into_raw in `queue_group_create`. Only this thread has it after the swap.
         self.limbo.retire(unsafe { Box::from_raw(group) }, WEIGHT);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Process {
     pub(crate) fn queue_in_group(&self, _call: &Call, group: u8) -> Result<u8> {
         let group = self.queue_group(group)?.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by Box::into_raw; deleted ones are kept until the calls are over that may have found them.
+        // - null, or from Box::into_raw. A deleted group is not freed before the calls end that may have found it.
         let group = unsafe { group.as_ref() };
         group.map(QueueGroup::queue).ok_or(Status::Error)
     }

@@ -26,7 +26,7 @@ pub enum Datatype {
 }
 
 impl Operation {
-    /// From the C value. Errors: [`Status::Error`].
+    /// Converts the C value. Errors: [`Status::Error`].
     pub fn from_c(value: u32) -> Result<Self> {
         [Operation::Min, Operation::Max, Operation::Sum]
             .get(value as usize)
@@ -36,7 +36,7 @@ impl Operation {
 }
 
 impl Datatype {
-    /// From the C value. Errors: [`Status::Error`].
+    /// Converts the C value. Errors: [`Status::Error`].
     pub fn from_c(value: u32) -> Result<Self> {
         use Datatype::{Double, Float, Int, Long, Uint, Ulong};
         [Int, Uint, Float, Double, Long, Ulong]
@@ -56,13 +56,13 @@ impl Datatype {
         }
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub fn size(self) -> usize {
         self.element().size()
     }
 }
 
-/// What an operation makes of elements of a type.
+/// The engine's operation and element type.
 pub(crate) fn combined(op: Operation, ty: Datatype) -> (Combination, Element) {
     let how = match op {
         Operation::Min => Combination::Min,

@@ -1,5 +1,4 @@
-//! Segments (GASPI 17.1 §7): registered memory with notification words, listed in the process's directory under the segment's
-//! name.
+//! Segments (GASPI 17.1 §7): registered memory with notification words. The directory of the process lists them by name.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -14,15 +13,15 @@ use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Righ
 use crate::process::{Process, SEGMENT_IDS, deadline};
 use crate::status::{Result, Status, from_engine};
 
-/// How long procedures without a timeout wait for peers that do not answer.
+/// Most time that procedures without a timeout wait for peers.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What others may do to a segment: §10 has two operations, on values of 8 bytes.
+/// Access rights of other processes. The two atomic operations of §10 use values of 8 bytes.
 const RIGHTS: Rights = Rights::FULL.union(Rights::WORDS);
 
 /// A segment of this process.
 pub struct Segment {
-    /// Memory of the program.
+    /// Whether the memory belongs to the program.
     users: bool,
     base: *mut u8,
     len: usize,
@@ -32,7 +31,7 @@ pub struct Segment {
 }
 
 // SAFETY:
-// - `base` leads to registered memory, which is shared by purpose; the rest is Send and Sync.
+// - `base` points to registered memory, which threads and processes share. The other fields are Send and Sync.
 unsafe impl Send for Segment {}
 // SAFETY:
 // - as for Send.
@@ -51,28 +50,27 @@ impl Segment {
         })
     }
 
-    /// Ends the registrations; the description stays readable for threads that have just looked it up.
+    /// Ends the registrations. Threads that have just found the segment may still read the other fields.
     fn retire(&self) {
         *self.region.lock() = None;
         self.notifications.release();
     }
 }
 
-/// A deleted segment, and the queues that had requests under way then.
+/// A deleted segment, and the queues that had requests in progress at its deletion.
 pub(crate) struct Unfreed {
     segment: Box<Segment>,
     queues: Vec<Arc<Endpoint>>,
 }
 
-/// Where the memory of a new segment comes from.
+/// The owner of the memory of a new segment.
 enum Source {
     Library,
     User(*mut u8),
 }
 
 impl Process {
-    /// The notification words of a segment that is ready. They stay where they are whatever becomes of it. Errors:
-    /// [`Status::ErrInvSeg`].
+    /// The notification words of a ready segment. They stay mapped after the deletion of the segment. Errors: [`Status::ErrInvSeg`].
     #[inline(always)]
     pub(crate) fn words(&self, id: u8) -> Result<Words> {
         let first = self.words[usize::from(id)].load(Ordering::Acquire);
@@ -80,11 +78,11 @@ impl Process {
             return Err(Status::ErrInvSeg);
         }
         // SAFETY:
-        // - `make` has given each segment so many; whoever borrows the process keeps the transport.
+        // - `make` allocates `notification_num` words for each segment. The words stay mapped while `self` keeps the transport.
         Ok(unsafe { Words::from_raw(first, self.config.notification_num as usize) })
     }
 
-    /// Whether these are the notification words of a segment still.
+    /// Whether these are still the notification words of a segment.
     pub(crate) fn has_words(&self, id: u8, words: &Words) -> bool {
         std::ptr::eq(
             self.words[usize::from(id)].load(Ordering::Acquire),
@@ -95,7 +93,7 @@ impl Process {
     fn segment_any<'a>(&'a self, id: u8, _call: &'a Call) -> Option<&'a Segment> {
         let segment = self.made[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
-        // - null, or from Box::into_raw; deleted segments are kept until the calls are over that may have found them.
+        // - null, or from Box::into_raw. A deleted segment is not freed before the calls end that may have found it.
         unsafe { segment.as_ref() }
     }
 
@@ -103,12 +101,12 @@ impl Process {
         !self.made[usize::from(id)].load(Ordering::Acquire).is_null()
     }
 
-    /// A segment that is ready.
+    /// A ready segment.
     #[inline(always)]
     pub(crate) fn segment<'a>(&'a self, id: u8, _call: &'a Call) -> Result<&'a Segment> {
         let segment = self.segments[usize::from(id)].load(Ordering::Acquire);
         // SAFETY:
-        // - null, or from Box::into_raw; deleted segments are kept until the calls are over that may have found them.
+        // - null, or from Box::into_raw. A deleted segment is not freed before the calls end that may have found it.
         unsafe { segment.as_ref() }.ok_or(Status::ErrInvSeg)
     }
 
@@ -127,7 +125,7 @@ impl Process {
         let region = match *source {
             Source::Library => engine.allocate(size as usize, RIGHTS),
             // SAFETY:
-            // - the caller of `segment_bind` or `segment_use` keeps the memory valid.
+            // - contract of `segment_bind` and `segment_use`: the memory is valid until the segment is deleted.
             Source::User(base) => unsafe { engine.register(base, size as usize, RIGHTS) },
         }
         .map_err(from_engine)?;
@@ -153,7 +151,7 @@ impl Process {
         self.made[usize::from(id)].store(segment, Ordering::Release);
         if ready {
             // SAFETY:
-            // - just made; it is taken out under the lock only.
+            // - from Box::into_raw above. Only a thread with the lock removes it.
             self.is_ready(id, unsafe { &*segment });
         }
         self.show(id, self.rank())
@@ -177,13 +175,13 @@ impl Process {
         (0..SEGMENT_IDS).filter(|id| self.exists(*id as u8)).count() as u32
     }
 
-    /// Allocates a segment of `size` zeroed bytes (§7.2.1). Errors: [`Status::ErrInvSegsize`], [`Status::ErrInvSeg`] if the
-    /// name is taken, [`Status::ErrManySeg`], [`Status::ErrMemalloc`].
+    /// Allocates a segment of `size` zeroed bytes (§7.2.1). Errors: [`Status::ErrInvSegsize`], [`Status::ErrInvSeg`] if the name is in use,
+    /// [`Status::ErrManySeg`], [`Status::ErrMemalloc`].
     pub fn segment_alloc(&self, id: u8, size: u64) -> Result<()> {
         self.make(id, size, &Source::Library, true)
     }
 
-    /// Makes a segment of memory of the program (§7.2.4).
+    /// Makes a segment of memory of the program (§7.2.4). Errors: [`Status::ErrNullptr`], and the errors of [`Process::segment_alloc`].
     ///
     /// # Safety
     /// `size` bytes at `pointer` stay valid until the segment is deleted.
@@ -194,7 +192,7 @@ impl Process {
         self.make(id, size, &Source::User(pointer), true)
     }
 
-    /// Lets `rank` use the segment (§7.2.2).
+    /// Lets `rank` use the segment (§7.2.2). Errors: [`Status::ErrInvRank`], [`Status::ErrInvSeg`], [`Status::Timeout`], [`Status::Error`].
     pub fn segment_register(&self, id: u8, rank: u16, timeout: u64) -> Result<()> {
         self.check_rank(rank)?;
         self.segment(id, &self.call())?;
@@ -207,13 +205,14 @@ impl Process {
         self.show(id, rank)
     }
 
-    /// Allocates a segment at every member of `group`, for all of them (§7.2.3). After [`Status::Timeout`] call again; after another
-    /// error there is no segment.
+    /// Allocates a segment on each member of `group`, for use by all members (§7.2.3). Errors: [`Status::Timeout`]: call again; after another
+    /// error the segment does not exist.
     pub fn segment_create(&self, id: u8, size: u64, group: u8, timeout: u64) -> Result<()> {
         self.make_together(id, size, &Source::Library, group, deadline(timeout))
     }
 
-    /// Makes a segment of memory of the program at every member of `group`, for all of them (§7.2.5).
+    /// Makes a segment of memory of the program on each member of `group`, for use by all members (§7.2.5). Errors: as
+    /// [`Process::segment_create`]; [`Status::ErrNullptr`].
     ///
     /// # Safety
     /// As [`Process::segment_bind`].
@@ -240,7 +239,7 @@ impl Process {
         deadline: Deadline,
     ) -> Result<()> {
         let members = self.committed_members(group)?;
-        // The call before this one ran into its timeout.
+        // An earlier call has timed out.
         let ready = &self.segments[usize::from(id)];
         let begun = self.segment_any(id, &self.call()).is_some_and(|segment| {
             ready.load(Ordering::Acquire).is_null() && segment.len == size as usize
@@ -266,9 +265,9 @@ impl Process {
         }
     }
 
-    /// Deletes a segment (§7.3.1): peers' later requests for it are refused. Own requests that use it are completed first, as far as they are answered
-    /// within a second; else memory of the library is freed later. Errors: [`Status::ErrInvSeg`]; [`Status::Error`]: memory of the program that requests may
-    /// still be at. The segment can only be deleted then, by another call.
+    /// Deletes a segment (§7.3.1). Later requests of peers to it are refused. It first waits up to a second for own requests in progress. After
+    /// that, memory of the library is freed later. Errors: [`Status::ErrInvSeg`]; [`Status::Error`]: requests in progress may use memory of the
+    /// program. Then the only valid use of the segment is another deletion.
     pub fn segment_delete(&self, id: u8) -> Result<()> {
         let _changing = self.segment_changes.lock();
         let place = usize::from(id);
@@ -284,7 +283,7 @@ impl Process {
             .map_err(from_engine)?;
         self.words[place].store(null_mut(), Ordering::Release);
         self.segments[place].store(null_mut(), Ordering::Release);
-        // Threads that wait for what comes into the segment look, and end.
+        // Threads that wait for notifications or messages of the segment wake, and return.
         self.world.engine().ring();
         if late && is_users {
             unipgas_core::tell(&format!(
@@ -294,7 +293,7 @@ impl Process {
         }
         let segment = self.made[place].swap(null_mut(), Ordering::AcqRel);
         // SAFETY:
-        // - came from Box::into_raw in `make`; the lock makes this thread the only one that takes it out.
+        // - from Box::into_raw in `make`. Only this thread removes it, since it has the lock.
         let segment = unsafe { Box::from_raw(segment) };
         if late {
             let queues = self.queues_under_way();
@@ -311,7 +310,7 @@ impl Process {
         self.world.retire(segment, 1);
     }
 
-    /// Frees what no requests are at any more.
+    /// Frees deleted segments after the end of their requests.
     pub(crate) fn free_unfreed(&self) {
         let mut unfreed = self.unfreed.lock();
         for one in &mut *unfreed {
@@ -341,14 +340,15 @@ impl Process {
         Ok(self.segment(id, &self.call())?.base)
     }
 
-    /// Bytes of a segment of any rank that this process can see.
+    /// Size in bytes of a segment of any rank. Errors: [`Status::ErrInvRank`]; [`Status::ErrInvSeg`]: no such segment, or this process may not use
+    /// it; [`Status::Timeout`]; [`Status::Error`].
     pub fn segment_size(&self, id: u8, rank: u16) -> Result<u64> {
         self.check_rank(rank)?;
         let call = self.call();
         if rank == self.rank() {
             return Ok(self.segment(id, &call)?.len as u64);
         }
-        // It has no timeout of its own.
+        // The procedure has no timeout argument.
         let deadline = Deadline::after(PATIENCE);
         let import = self
             .world
@@ -360,7 +360,7 @@ impl Process {
         }
     }
 
-    /// The lowest name that is free.
+    /// The lowest free name. Errors: [`Status::ErrManySeg`].
     pub fn segment_avail(&self) -> Result<u8> {
         if self.segment_num() >= self.config.segment_max {
             return Err(Status::ErrManySeg);

@@ -1,5 +1,5 @@
-//! Statistics (GASPI 17.1 §14.1): what the procedures of the C interface are called for, how long, and how many bytes they move. Off unless the program, or
-//! UNIPGAS_STATS, asks for them: then each procedure costs a look at the level.
+//! Statistics (GASPI 17.1 §14.1): calls, times and bytes of the procedures. They are off by default. The program or UNIPGAS_STATS enables
+//! them.
 
 use std::ffi::CStr;
 use std::fs::OpenOptions;
@@ -15,12 +15,12 @@ use crate::links::{of_rank, put_out};
 use crate::status::{Result, Status};
 use crate::watch;
 
-/// From this level on calls and bytes are counted.
+/// Lowest level that counts calls and bytes.
 const CALLS: u32 = 1;
-/// From this one on also times, and what goes to each rank.
+/// Lowest level that also counts times, and the bytes of each rank.
 const TIMES: u32 = 2;
 
-/// Procedures that are counted, by name.
+/// Names of the counted procedures.
 #[rustfmt::skip]
 const PROCEDURES: [&CStr; 31] = [
     c"gaspi_write", c"gaspi_read", c"gaspi_write_notify", c"gaspi_read_notify", c"gaspi_write_list", c"gaspi_write_list_notify",
@@ -31,14 +31,14 @@ const PROCEDURES: [&CStr; 31] = [
     c"gaspi_operation_submit", c"gaspi_operation_list_submit", c"gaspi_request_wait",
 ];
 
-/// What moves bytes.
+/// Kind of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moved {
-    /// To another rank's segment.
+    /// A write to a segment of a rank.
     Written,
-    /// From there.
+    /// A read from a segment of a rank.
     Read,
-    /// By a passive message.
+    /// A passive message to a rank.
     Sent,
 }
 
@@ -60,7 +60,7 @@ const BY_RANK: [(&CStr, &CStr); 3] = [
     ),
 ];
 
-/// Where each kind begins.
+/// First counter of each kind.
 const OF_CALLS: usize = 0;
 const OF_BYTES: usize = PROCEDURES.len();
 const OF_TIMES: usize = OF_BYTES + MOVED.len();
@@ -72,24 +72,24 @@ const RANKS: usize = 1 << 16;
 
 static LEVEL: AtomicU32 = AtomicU32::new(0);
 static COUNTERS: [AtomicU64; OF_RANKS] = [const { AtomicU64::new(0) }; OF_RANKS];
-/// Of each counter with an argument, its values for all ranks; there when they are first counted.
+/// Values for all ranks, for each counter with an argument. Allocated at the first count.
 static OF_EACH_RANK: [OnceLock<Box<[AtomicU64]>>; BY_RANK.len()] =
     [const { OnceLock::new() }; BY_RANK.len()];
 
-/// What is known of a counter (§14.1.2).
+/// Description of a counter (§14.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
-    /// Whether it has a rank for an argument.
+    /// Whether its argument is a rank.
     pub of_rank: bool,
     /// Its name.
     pub name: &'static CStr,
-    /// What it counts.
+    /// The meaning of its value.
     pub description: &'static CStr,
-    /// The level from which on it counts.
+    /// Lowest level at which it counts.
     pub level: u32,
 }
 
-/// The number of a procedure among those that are counted.
+/// Number of a counted procedure. `None`: the procedure is not counted.
 pub const fn procedure(name: &str) -> Option<usize> {
     let mut nth = 0;
     while nth < PROCEDURES.len() {
@@ -109,12 +109,12 @@ const fn same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// Whether anything is counted.
+/// Whether the level is not 0.
 pub fn is_on() -> bool {
     LEVEL.load(Ordering::Relaxed) != 0
 }
 
-/// Runs a procedure, and counts it if it succeeds; its time in any case.
+/// Runs a procedure. Counts the call if it succeeds, and its time in any case.
 #[cold]
 pub fn counted<R>(number: usize, run: impl FnOnce() -> Result<R>) -> Result<R> {
     let level = LEVEL.load(Ordering::Relaxed);
@@ -130,7 +130,7 @@ pub fn counted<R>(number: usize, run: impl FnOnce() -> Result<R>) -> Result<R> {
     result
 }
 
-/// Counts bytes that have been moved to or from a rank.
+/// Counts bytes moved to or from a rank.
 #[cold]
 pub fn moved(what: Moved, rank: u16, bytes: u64) {
     let level = LEVEL.load(Ordering::Relaxed);
@@ -143,12 +143,12 @@ pub fn moved(what: Moved, rank: u16, bytes: u64) {
     }
 }
 
-/// How many counters there are (§14.1.1).
+/// Number of counters (§14.1.1).
 pub fn counters() -> u32 {
     ALL as u32
 }
 
-/// What a counter counts (§14.1.2). Errors: [`Status::Error`]: there is no such counter.
+/// Describes a counter (§14.1.2). Errors: [`Status::Error`] if it does not exist.
 pub fn info(counter: u32) -> Result<Info> {
     let at = counter as usize;
     let of_rank = at >= OF_RANKS;
@@ -176,13 +176,13 @@ pub fn info(counter: u32) -> Result<Info> {
     })
 }
 
-/// Counters of this level and below count from now on, others do not (§14.1.3).
+/// Enables the counters of this level and below, and disables the others (§14.1.3).
 pub fn set_level(level: u32) {
     LEVEL.store(level, Ordering::Relaxed);
     watch::count(level > 0);
 }
 
-/// The value of a counter (§14.1.4). Errors: [`Status::Error`]: there is no such counter; [`Status::ErrInvRank`].
+/// The value of a counter (§14.1.4). Errors: [`Status::Error`] if it does not exist; [`Status::ErrInvRank`].
 pub fn value(counter: u32, argument: u32) -> Result<u64> {
     let at = counter as usize;
     if let Some(value) = COUNTERS.get(at) {
@@ -197,7 +197,7 @@ pub fn value(counter: u32, argument: u32) -> Result<u64> {
     Ok(value.unwrap_or(0))
 }
 
-/// Sets a counter to 0, for all arguments (§14.1.5). Errors: [`Status::Error`]: there is no such counter.
+/// Sets a counter to 0, for all arguments (§14.1.5). Errors: [`Status::Error`] if it does not exist.
 pub fn reset(counter: u32) -> Result<()> {
     let at = counter as usize;
     if let Some(value) = COUNTERS.get(at) {
@@ -210,7 +210,7 @@ pub fn reset(counter: u32) -> Result<()> {
     Ok(())
 }
 
-/// The counters without arguments that are not 0, a line each, with what they count.
+/// A line for each counter without arguments that is not 0: name, value and description.
 fn lines() -> Vec<String> {
     let lines = (0..OF_RANKS as u32).filter_map(|counter| {
         let (info, value) = (info(counter).ok()?, value(counter, 0).ok()?);
@@ -223,7 +223,7 @@ fn lines() -> Vec<String> {
     lines.collect()
 }
 
-/// The counters without arguments that are not 0, as a record of JSON.
+/// The counters without arguments that are not 0, as a JSON record.
 fn record(rank: u16, size: u16) -> String {
     let of = |kind: std::ops::Range<usize>| {
         let counters = kind.filter_map(|at| {
@@ -240,7 +240,7 @@ fn record(rank: u16, size: u16) -> String {
     )
 }
 
-/// The level that the environment asks for, if it does. Errors: [`Status::ErrEnv`], told in a line.
+/// Sets the level to UNIPGAS_STATS, if it is set. Errors: [`Status::ErrEnv`], after a line with the reason.
 pub fn begin() -> Result<()> {
     let level = variables::number("UNIPGAS_STATS").map_err(|error| {
         unipgas_core::tell(&error.to_string());
@@ -252,7 +252,8 @@ pub fn begin() -> Result<()> {
     Ok(())
 }
 
-/// Tells the counters of the process that has been `rank` of `size`, if the environment asks for them. They stop, and begin anew with another initialisation.
+/// If UNIPGAS_STATS is set: reports the counters of this process (`rank` of `size`), stops them, and sets them to 0. The next initialisation
+/// starts them again.
 pub fn end(rank: u16, size: u16) {
     let Ok(Some(1..)) = variables::number("UNIPGAS_STATS") else {
         return;
@@ -278,7 +279,7 @@ pub fn end(rank: u16, size: u16) {
     });
 }
 
-/// Prints them, the rank of the process in front.
+/// Prints the counters, each line after the rank of the process.
 pub fn print(rank: Option<u16>) {
     let rank = rank.map(of_rank).unwrap_or_default();
     let lines = lines().into_iter();

@@ -1,10 +1,9 @@
-//! Return codes (GASPI 17.1 §3.11, §4.2.2; the specific codes are those of release 1.6), and the one table that maps the
-//! engine's errors to them.
+//! Return codes (GASPI 17.1 §3.11, §4.2.2), and the table that maps errors of the engine to them. Release 1.6 defines the specific codes.
 
 use unipgas_core::{Error, tell_refusal};
 use unipgas_gaspi_sys as sys;
 
-/// Everything a procedure can return but success. The discriminants are the C values.
+/// All return codes except success. The discriminants are the C values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -93,7 +92,7 @@ const TEXTS: [(i32, &std::ffi::CStr); 30] = [
     (28, c"out of memory"),
 ];
 
-/// The text of a code, `None` for a number that is no code.
+/// The text of a code. `None` for another number.
 pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
     TEXTS
         .iter()
@@ -101,19 +100,19 @@ pub fn text(code: i32) -> Option<&'static std::ffi::CStr> {
         .map(|(_, text)| *text)
 }
 
-/// The code for an error of the engine. What the system has refused is told in a line, too.
+/// The code for an error of the engine. A refusal of the system also prints a line.
 #[cold]
 pub fn from_engine(error: Error) -> Status {
     tell_refusal(&error);
     let status = code_of(&error);
     if status == Status::Error {
-        // Which of many it was, for who looks for it.
+        // Many errors have this code. The log has the cause.
         tracing::debug!("{status}: {error}");
     }
     status
 }
 
-/// The one mapping of the engine's errors. Where an interface knows better (which of two offsets was wrong), it says so itself.
+/// The mapping of the engine's errors. A procedure that knows the cause better, as which of two offsets is wrong, returns its own code.
 pub(crate) fn code_of(error: &Error) -> Status {
     match error {
         Error::Timeout => Status::Timeout,

@@ -1,4 +1,4 @@
-//! The threads of a process, as release 1.6 helps to start and to join them (GASPI_Threads.h): no part of GASPI 17.1.
+//! Start and synchronization of the threads of a process (GASPI_Threads.h of release 1.6). GASPI 17.1 does not have it.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,9 +13,9 @@ use crate::status::{Result, Status, from_engine};
 
 pub use unipgas_gaspi_sys::gaspi_thread_function as Function;
 
-/// The threads that meet.
+/// The threads that synchronize.
 struct Pool {
-    /// Which one it is of this process's.
+    /// Number of the pool among all pools of this process.
     serial: u64,
     size: u32,
     registered: AtomicU32,
@@ -23,15 +23,15 @@ struct Pool {
     meeting: Mutex<Meeting>,
 }
 
-/// Of all threads of all processes.
+/// A synchronization of all threads of all processes.
 struct Meeting {
-    /// How many there have been before.
+    /// Number of earlier meetings.
     number: u64,
-    /// Threads of this process that have come.
+    /// Number of threads of this process that have arrived.
     come: u32,
-    /// One of them is in the barrier of the processes.
+    /// Whether an arrived thread is in the barrier of the processes.
     entered: bool,
-    /// What has come of the one before.
+    /// Result of the previous meeting.
     last: Result<()>,
 }
 
@@ -39,9 +39,9 @@ static POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The number of this thread, if it is registered, and the pool in which it is.
+    /// The pool of this thread and its number in it, if it is registered.
     static NUMBER: Cell<Option<(u64, u32)>> = const { Cell::new(None) };
-    /// The pool's meeting that this thread has come to, and whose end it has not been told.
+    /// The pool and the meeting at which this thread has arrived. It is set until a call returns the result of the meeting.
     static COME: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
 }
 
@@ -56,7 +56,7 @@ fn refuse(why: &str) -> Status {
     Status::Error
 }
 
-/// So many threads will register and meet. Errors: [`Status::Error`]: none, or they have been told before.
+/// Sets the number of threads that will register. Errors: [`Status::Error`]: 0 threads, or a second call.
 pub fn init(size: u32) -> Result<()> {
     if size == 0 {
         return Err(refuse("no threads"));
@@ -80,12 +80,12 @@ pub fn init(size: u32) -> Result<()> {
     Ok(())
 }
 
-/// The threads have met for the last time.
+/// Ends the pool. The threads do not synchronize again.
 pub fn term() {
     *POOL.lock() = None;
 }
 
-/// Gives the calling thread its number, the next one. Errors: [`Status::Error`]: all have one, or nobody has said how many there are.
+/// Gives the calling thread the next number. Errors: [`Status::Error`]: all threads are registered, or [`init`] has not been called.
 pub fn register() -> Result<u32> {
     let pool = pool()?;
     let number = pool.registered.fetch_add(1, Ordering::Relaxed);
@@ -97,7 +97,7 @@ pub fn register() -> Result<u32> {
     Ok(number)
 }
 
-/// The number of the calling thread. Errors: [`Status::Error`]: it has none.
+/// The number of the calling thread. Errors: [`Status::Error`]: the thread is not registered.
 pub fn number() -> Result<u32> {
     registered().map(|(_, number)| number)
 }
@@ -110,12 +110,12 @@ fn registered() -> Result<(Arc<Pool>, u32)> {
     }
 }
 
-/// How many there are. Errors: [`Status::Error`].
+/// The number of threads of [`init`]. Errors: [`Status::Error`]: [`init`] has not been called.
 pub fn total() -> Result<u32> {
     pool().map(|pool| pool.size)
 }
 
-/// Processors that this thread may run on. Errors: [`Status::Error`].
+/// Number of processors on which this thread may run. Errors: [`Status::Error`].
 pub fn cores() -> Result<u32> {
     let allowed = rustix::thread::sched_getaffinity(None);
     allowed
@@ -123,15 +123,16 @@ pub fn cores() -> Result<u32> {
         .map_err(|_| Status::Error)
 }
 
-/// Runs the function in a thread of its own. Errors: [`Status::Error`].
+/// Runs the function in a new, detached thread. Errors: [`Status::Error`]: [`init`] has not been called, or the system refuses.
 ///
 /// # Safety
 /// The function may be called with `arg`, from any thread.
 pub unsafe fn run(function: Function, arg: *mut c_void) -> Result<()> {
     pool()?;
-    // Not by the standard library: the function may end by pthread_exit, which must find no frames of Rust.
+    // Without the standard library: the function may call pthread_exit, which must not unwind Rust frames.
     // SAFETY:
-    // - the attributes are initialised, and destroyed once; the function by the caller's word.
+    // - the attributes are initialised before their use, and destroyed once.
+    // - contract of this function: any thread may call `function` with `arg`.
     let status = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         libc::pthread_attr_init(&mut attributes);
@@ -147,14 +148,15 @@ pub unsafe fn run(function: Function, arg: *mut c_void) -> Result<()> {
     }
 }
 
-/// Waits until all registered threads have come. Errors: [`Status::Error`].
+/// Waits until all threads of the pool have called it. Errors: [`Status::Error`]: the thread is not registered.
 pub fn sync() -> Result<()> {
     registered()?.0.barrier.wait();
     Ok(())
 }
 
-/// All threads of all processes of the group meet: when all of a process have come, one of them enters the group's barrier. Errors: those of
-/// [`Process::barrier`](crate::Process::barrier), for all threads; [`Status::Timeout`]: the thread calls again, and has come already.
+/// Synchronizes all threads of all processes of the group. After all threads of a process have arrived, one of them enters the barrier of the
+/// group. Errors: as [`Process::barrier`](crate::Process::barrier), for all threads; [`Status::Timeout`]: the thread has arrived, and calls
+/// again.
 pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
     let (pool, _) = registered()?;
     let process = process()?;
@@ -169,7 +171,7 @@ pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
         Next::Enter => {
             let met = process.barrier_until(group, deadline);
             pool.left(met);
-            // Another thread has the time to go on with it, or nobody has to any more.
+            // After a timeout, another thread may resume the barrier. Otherwise all threads return.
             engine.ring();
             met
         }
@@ -180,14 +182,14 @@ pub fn sync_all(group: u8, timeout: u64) -> Result<()> {
     met
 }
 
-/// What a thread does that has come.
+/// The next step of an arrived thread.
 enum Next {
     Over(Result<()>),
     Enter,
 }
 
 impl Pool {
-    /// Another thread comes to the next meeting, whose number this gives.
+    /// The calling thread arrives at the next meeting. Returns the number of the meeting.
     fn comes(&self) -> u64 {
         let mut meeting = self.meeting.lock();
         meeting.come += 1;
@@ -198,7 +200,7 @@ impl Pool {
     fn next(&self, number: u64) -> Option<Next> {
         let mut meeting = self.meeting.lock();
         if meeting.number != number {
-            // The next one cannot be over before this thread has come to it.
+            // The next meeting cannot end before this thread has arrived at it, so `last` belongs to meeting `number`.
             return Some(Next::Over(meeting.last));
         }
         let enters = meeting.come == self.size && !meeting.entered;
@@ -206,7 +208,7 @@ impl Pool {
         enters.then_some(Next::Enter)
     }
 
-    /// The thread that has entered the barrier has left it.
+    /// The thread in the barrier has left it.
     fn left(&self, met: Result<()>) {
         let mut meeting = self.meeting.lock();
         meeting.entered = false;

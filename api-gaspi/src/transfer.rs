@@ -1,4 +1,4 @@
-//! One-sided communication (GASPI 17.1 §8): translation of segment names and offsets into the engine's operations.
+//! One-sided communication (GASPI 17.1 §8): segment names and offsets become operations of the engine.
 
 use std::sync::atomic::Ordering;
 
@@ -12,28 +12,28 @@ use crate::process::{Process, deadline};
 use crate::segment::Segment;
 use crate::status::{Result, Status, from_engine};
 
-/// Looks at notifications between two at the process's own requests.
+/// Number of polls of notifications for each round of progress of the queues.
 const LOOKS: u32 = 64;
 
-/// One local and one remote range: an element of a list operation, or the whole of a simple one.
+/// A local and a remote range: an element of a list operation, or a simple operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
-    /// Segment of this process.
+    /// The local segment.
     pub segment_local: u8,
-    /// Bytes from its beginning.
+    /// Offset in the segment, in bytes.
     pub offset_local: u64,
-    /// Segment of the other process.
+    /// The remote segment.
     pub segment_remote: u8,
-    /// Bytes from its beginning.
+    /// Offset in the segment, in bytes.
     pub offset_remote: u64,
-    /// Bytes to transfer.
+    /// Number of bytes to transfer.
     pub size: u64,
 }
 
 /// A notification of a segment (§8.3.2).
 #[derive(Debug, Clone, Copy)]
 pub struct Notification {
-    /// The segment that it is bound to.
+    /// Its segment.
     pub segment: u8,
     /// Its number.
     pub id: u32,
@@ -44,16 +44,16 @@ pub struct Notification {
 /// Rank, queue and timeout of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Post {
-    /// The other process.
+    /// The target.
     pub rank: u16,
     /// The queue.
     pub queue: u8,
-    /// Milliseconds to wait for a queue that another thread waits on.
+    /// Milliseconds to wait while another thread waits on the queue, and to find the remote segment.
     pub timeout: u64,
 }
 
 impl Process {
-    /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and those of the arguments.
+    /// Writes (§8.2.1). Errors: [`Status::QueueFull`], [`Status::Timeout`], and errors of the arguments.
     #[inline(always)]
     pub fn write(&self, part: Part, post: Post) -> Result<()> {
         let call = self.call();
@@ -64,7 +64,7 @@ impl Process {
         self.write_slow(part, post)
     }
 
-    /// A short write with right arguments, to a rank that has been talked to. False: nothing is posted; the slow form does it, or says why.
+    /// A short write with valid arguments, to an imported segment. False: it posts nothing, and the slow form posts or returns the error.
     #[inline(always)]
     pub(crate) fn write_fast(&self, call: &Call, part: Part, post: Post) -> bool {
         let Some((posting, local, import)) = self.begin_fast(call, &part, &post) else {
@@ -72,7 +72,7 @@ impl Process {
         };
         let (now, size) = (posting.fast_path(), part.size as usize);
         // SAFETY:
-        // - the local range is checked, and its segment is not freed before its requests are complete.
+        // - the local range is checked. Its segment is not freed before its requests are complete.
         let done = unsafe { now.put(local, remote(&part, import), size) };
         posting.end(done, size)
     }
@@ -81,12 +81,12 @@ impl Process {
     pub(crate) fn write_slow(&self, part: Part, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
-            // - the local range is checked, and its segment is not freed before its requests are complete.
+            // - the local range is checked. Its segment is not freed before its requests are complete.
             unsafe { queue.put(local, remote, size, Flags::empty(), 0) }
         })
     }
 
-    /// Reads (§8.2.2).
+    /// Reads (§8.2.2). Errors: as [`write`](Process::write).
     #[inline(always)]
     pub fn read(&self, part: Part, post: Post) -> Result<()> {
         let call = self.call();
@@ -105,7 +105,7 @@ impl Process {
         };
         let (now, size) = (posting.fast_path(), part.size as usize);
         // SAFETY:
-        // - as for `write`.
+        // - as in `write_fast`.
         let done = unsafe { now.get(local, remote(&part, import), size) };
         posting.end(done, size)
     }
@@ -114,12 +114,12 @@ impl Process {
     pub(crate) fn read_slow(&self, part: Part, post: Post) -> Result<()> {
         self.simple(part, post, |queue, local, remote, size| {
             // SAFETY:
-            // - as for `write`.
+            // - as in `write_fast`.
             unsafe { queue.get(local, remote, size, Flags::empty(), 0) }
         })
     }
 
-    /// Writes, then notifies once the data is there (§8.4.1).
+    /// Writes, and notifies the target after the data has arrived (§8.4.1).
     #[inline(always)]
     pub fn write_notify(&self, part: Part, notification: Notification, post: Post) -> Result<()> {
         let call = self.call();
@@ -148,7 +148,7 @@ impl Process {
         let (now, size) = (posting.fast_path(), part.size as usize);
         let notice = self.notice(&notification, part.segment_remote, import);
         // SAFETY:
-        // - as for `write`. The notification words end with the last one, so that a wrong id is refused there.
+        // - as in `write_fast`. The region of the notification words ends with the last word, so the operation refuses an invalid id.
         let done = unsafe { now.put_notify(local, remote(&part, import), size, notice) };
         posting.end(done, size)
     }
@@ -168,13 +168,13 @@ impl Process {
             let notice = self.notice(&notification, part.segment_remote, import);
             let (to, size) = (remote(&part, import), part.size as usize);
             // SAFETY:
-            // - as for `write`.
+            // - as in `write_fast`.
             let posted = unsafe { queue.put_notify(local, to, size, notice, Flags::empty(), 0) };
             queue.count_bytes(size, posted)
         })
     }
 
-    /// Notifies, after all earlier requests of the queue to the same rank (§8.3.2).
+    /// Notifies the target after all earlier requests of the queue to the same rank (§8.3.2).
     #[inline(always)]
     pub fn notify(&self, notification: Notification, post: Post) -> Result<()> {
         let call = self.call();
@@ -198,7 +198,7 @@ impl Process {
         };
         let (rank, id) = (post.rank.into(), notification.segment);
         // SAFETY:
-        // - used in the call, and self keeps the world.
+        // - the import is used only within the call, and `self` keeps the world alive.
         let import = unsafe { self.imports.get(rank, id.into()) };
         let done = import.is_some_and(|import| {
             let notice = self.notice(&notification, id, import);
@@ -207,7 +207,7 @@ impl Process {
         posting.end_empty(done)
     }
 
-    /// By single values, which need not be in memory on the way that is taken most.
+    /// It has single arguments instead of structs, so that the fast path need not store them in memory.
     #[cold]
     pub(crate) fn notify_slow(
         &self,
@@ -235,13 +235,13 @@ impl Process {
         })
     }
 
-    /// Reads, then sets a local notification to 1 once the data is here (§8.4.4).
+    /// Reads, and sets a local notification to 1 after the data has arrived (§8.4.4).
     pub fn read_notify(&self, part: Part, id: u32, post: Post) -> Result<()> {
         self.read_list_notify(&[part], part.segment_local, id, post)
     }
 
-    /// Several writes to one rank (§8.4.2). Nothing is written if one of them is refused for its arguments.
-    /// Errors: [`Status::ErrInvNum`] for none, more than `gaspi_rw_list_elem_max`, or more than the queue ever holds.
+    /// Several writes to one rank (§8.4.2). If a part has an invalid argument, no part is written. Errors: [`Status::ErrInvNum`] for 0 parts, more
+    /// than `gaspi_rw_list_elem_max`, or more than `gaspi_queue_size_max`.
     pub fn write_list(&self, parts: &[Part], post: Post) -> Result<()> {
         let (call, requests) = (self.call(), parts.len() as u32);
         let queue = match self.check_list(parts, &post, &call) {
@@ -253,7 +253,7 @@ impl Process {
         self.post_writes(queue, parts, &post, &call)
     }
 
-    /// Several writes to one rank, then a notification once all their data is there (§8.4.3).
+    /// Several writes to one rank, and a notification after all data has arrived (§8.4.3).
     pub fn write_list_notify(
         &self,
         parts: &[Part],
@@ -295,7 +295,7 @@ impl Process {
             self.at_peer(queue, &post, part.segment_remote, 1, &call, |import| {
                 let (from, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
-                // - as for `write`.
+                // - as in `write_fast`.
                 let posted = unsafe { queue.get(local, from, size, Flags::empty(), 0) };
                 queue.count_bytes(size, posted)
             })?;
@@ -303,7 +303,7 @@ impl Process {
         Ok(())
     }
 
-    /// Several reads from one rank, then a local notification with the value 1 once all their data is here (§8.4.6).
+    /// Several reads from one rank. A local notification gets the value 1 after all data has arrived (§8.4.6).
     pub fn read_list_notify(
         &self,
         parts: &[Part],
@@ -342,7 +342,7 @@ impl Process {
             }
         });
         // SAFETY:
-        // - as for `write`; the notification words stay mapped while the process is initialised.
+        // - as in `write_fast`. The notification words stay mapped while the process is initialised.
         let posted = unsafe { queue.get_notify(self.world.engine(), valid, word) };
         queue.posted_or_not(requests, requests);
         let posted = queue.count_bytes(bytes, posted);
@@ -351,7 +351,7 @@ impl Process {
         done.or_else(|status| self.to_the_dead(status, 0, &post))
     }
 
-    /// Waits until one of `num` notifications from `begin` on is set; gives its number (§8.3.3).
+    /// Waits until one of the `num` notifications from `begin` on is set. Returns its number (§8.3.3).
     #[inline]
     pub fn notify_waitsome(&self, segment: u8, begin: u32, num: u32, timeout: u64) -> Result<u32> {
         let call = self.call();
@@ -362,7 +362,7 @@ impl Process {
         self.waitsome_slow(segment, begin, num, timeout)
     }
 
-    /// [`notify_waitsome`](Process::notify_waitsome), if one is set already.
+    /// [`notify_waitsome`](Process::notify_waitsome), if a notification is already set.
     #[inline(always)]
     pub(crate) fn find_fast(&self, _: &Call, segment: u8, begin: u32, num: u32) -> Option<u32> {
         let words = self.words(segment).ok()?;
@@ -419,7 +419,7 @@ impl Process {
         self.looks.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sets a notification to zero and gives what it was, in one atomic step (§8.3.4).
+    /// Atomically sets a notification to 0 and returns its previous value (§8.3.4).
     #[inline]
     pub fn notify_reset(&self, segment: u8, id: u32) -> Result<u32> {
         self.words(segment)?
@@ -431,11 +431,11 @@ impl Process {
     fn queue_fast(&self, id: u8) -> Option<&Endpoint> {
         let queue = self.queues.get(usize::from(id))?.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or freed with the process only.
+        // - null, or a queue. A queue is freed only with the process.
         unsafe { queue.as_ref() }
     }
 
-    /// What a short request with right arguments, to a rank that has been talked to, needs. `None`: look closely.
+    /// Prepares a short request with valid arguments to an imported segment. `None`: the slow path decides.
     #[inline(always)]
     fn begin_fast<'a>(
         &'a self,
@@ -452,7 +452,7 @@ impl Process {
         let local = segment.local(part.offset_local, part.size).ok()?;
         let (rank, id) = (post.rank.into(), part.segment_remote.into());
         // SAFETY:
-        // - the result borrows the call, and self keeps the world.
+        // - the result borrows the call and `self`, and `self` keeps the world alive.
         let import = unsafe { self.imports.get(rank, id) }?;
         Some((posting, local, import))
     }
@@ -484,7 +484,7 @@ impl Process {
         Ok((queue, segment.local(part.offset_local, part.size)?))
     }
 
-    /// The queue, when the others' lives have been looked at, if it is time to.
+    /// The queue, after a liveness check if it is due.
     #[inline(always)]
     pub(crate) fn looked<'a>(&self, queue: &'a Endpoint) -> &'a Endpoint {
         if queue.is_look_due() {
@@ -546,7 +546,7 @@ impl Process {
         }
     }
 
-    /// Another thread waits on the queue, or it is full.
+    /// For a queue that is full, or on which another thread waits.
     #[cold]
     pub(crate) fn claim_slowly<T>(
         &self,
@@ -555,7 +555,7 @@ impl Process {
         mut claim: impl FnMut() -> unipgas_core::Result<T>,
     ) -> Result<T> {
         if error != Error::Busy {
-            // A dead rank frees no room: a program that repeats the call without gaspi_wait() gets an error.
+            // Requests to a dead rank free no room. A program that repeats the call without gaspi_wait() must get an error.
             return Err(match self.world.life(u32::from(post.rank)) {
                 Life::Dead => Status::Error,
                 _ => from_engine(error),
@@ -573,7 +573,7 @@ impl Process {
             .map_err(from_engine)
     }
 
-    /// The rank's region with this id. Errors: [`Status::ErrInvSeg`].
+    /// The current region of the rank with this id. Errors: [`Status::ErrInvSeg`], [`Status::Timeout`], [`Status::Error`].
     #[inline(always)]
     pub(crate) fn remote<'a>(
         &'a self,
@@ -592,8 +592,7 @@ impl Process {
             .map_err(|error| self.failed_at(rank, error))
     }
 
-    /// What has been refused with `status` is posted all the same, and fails, if that was for the rank's death: as in
-    /// [`at_peer`](Process::at_peer).
+    /// Posts failed requests if the rank is dead, as [`at_peer`](Process::at_peer). Errors: `status`, if the death is not its reason.
     #[cold]
     fn to_the_dead(&self, status: Status, requests: u32, post: &Post) -> Result<()> {
         if !self.is_for_death(status, post.rank) {
@@ -605,15 +604,15 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the death of the rank is the reason of a refusal.
+    /// Whether the death of the rank is the reason of `status`.
     pub(crate) fn is_for_death(&self, status: Status, rank: u16) -> bool {
         let rank = u32::from(rank);
         let died = rank < self.world.size() && self.world.life(rank) == Life::Dead;
         status == Status::Error && died
     }
 
-    /// Runs an operation at what the rank has registered under the name. A refused operation gives the queue's places back. One to a process that has died is
-    /// posted, and fails: programs look for that where they wait (§8.5.3), as networks tell it.
+    /// Runs an operation on the segment of the rank. A refused operation frees its places in the queue. An operation on a dead rank is posted and
+    /// fails: programs expect the failure in gaspi_wait (§8.5.3), as networks report it.
     #[inline(always)]
     fn at_peer(
         &self,
@@ -640,8 +639,8 @@ impl Process {
         }
     }
 
-    /// Runs an operation at what the rank has registered under the name. Where that has been released, it looks once for what may have been registered since.
-    /// Errors: [`Error::RankDead`]; those of the operation.
+    /// Runs an operation on the segment of the rank. If the region is released, it imports the current region and retries once. Errors:
+    /// [`Error::RankDead`], and the errors of the import and the operation.
     #[inline(always)]
     pub(crate) fn reach(
         &self,
@@ -651,7 +650,7 @@ impl Process {
         mut run: impl FnMut(&Imported) -> unipgas_core::Result<Outcome>,
     ) -> unipgas_core::Result<()> {
         let (rank, id) = (u32::from(post.rank), usize::from(segment));
-        // One place for the operation, so that it is compiled into the caller.
+        // A single call of `run`, so that the compiler inlines it.
         let mut import = self.imported(rank, id, call, post.timeout);
         let mut again = false;
         loop {
@@ -667,7 +666,7 @@ impl Process {
         }
     }
 
-    /// The parts of a list leave together.
+    /// Sends the parts of a list in one batch.
     pub(crate) fn together<'a>(
         &'a self,
         queue: &'a Endpoint,
@@ -699,7 +698,7 @@ impl Process {
             self.at_peer(queue, post, part.segment_remote, 1, call, |import| {
                 let (to, size) = (remote(part, import), part.size as usize);
                 // SAFETY:
-                // - as for `write`.
+                // - as in `write_fast`.
                 let posted = unsafe { queue.put(local, to, size, Flags::empty(), 0) };
                 queue.count_bytes(size, posted)
             })?;

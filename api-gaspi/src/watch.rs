@@ -1,5 +1,5 @@
-//! Whether anybody watches the calls of the C interface: its [statistics], and [explanations](crate::explain) of what is refused. Calls of a process that nobody watches pay
-//! nothing: the look whether it is initialised tells that, too.
+//! Watching of the calls of the C interface: [statistics], and [explanations](crate::explain) of refused calls. Unwatched calls pay nothing:
+//! the check for an initialised process also checks whether calls are watched.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,19 +11,19 @@ use crate::ffi::code;
 use crate::status::{Result, Status};
 use crate::{environment, statistics};
 
-/// Calls are counted.
+/// Bit of [`WATCHED`]: calls are counted.
 const COUNTED: u8 = 1;
-/// What is refused is explained.
+/// Bit of [`WATCHED`]: refused calls are explained.
 const EXPLAINED: u8 = 2;
 
 static WATCHED: AtomicU8 = AtomicU8::new(0);
 
-/// Whether calls are to be [`watched`].
+/// Whether calls must run in [`watched`].
 pub fn is_on() -> bool {
     looked() != 0
 }
 
-/// What is watched; the environment is looked at before anything else.
+/// The bits of [`WATCHED`]. The first call reads the environment.
 fn looked() -> u8 {
     static LOOKED: Once = Once::new();
     LOOKED.call_once(|| {
@@ -34,7 +34,7 @@ fn looked() -> u8 {
     WATCHED.load(Ordering::Relaxed)
 }
 
-/// Calls are counted from now on, or are not.
+/// Switches the counting of calls.
 pub fn count(counted: bool) {
     match counted {
         true => WATCHED.fetch_or(COUNTED, Ordering::Relaxed),
@@ -43,7 +43,8 @@ pub fn count(counted: bool) {
     environment::watch(is_on());
 }
 
-/// Runs a procedure as [`code`] does, the one with this number if it is counted; after a success also `moved`. What is refused is told to `explained`, where that is wanted.
+/// Runs a procedure as [`code`]. If calls are counted: counts the procedure with this number, and runs `moved` after a success. If refused
+/// calls are explained: runs `explained` after an error.
 #[cold]
 #[inline(never)]
 pub fn watched(

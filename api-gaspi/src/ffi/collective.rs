@@ -15,11 +15,11 @@ pub use unipgas_gaspi_sys::{
     gaspi_reduce_operation_17_t as ReduceOperation17, gaspi_reduce_operation_t as ReduceOperation,
 };
 
-/// Results of callbacks, which treat them as whatever type they like.
+/// Results of callbacks, aligned for each element type.
 #[repr(align(64))]
 struct Aligned([u8; PAYLOAD]);
 
-/// What the callback of a reduction answered.
+/// The result of a reduction callback.
 fn answered(code: i32) -> unipgas_core::Result<()> {
     match code {
         0 => Ok(()),
@@ -45,10 +45,11 @@ unsafe fn buffers<R>(
     let len = len
         .filter(|len| *len <= PAYLOAD)
         .ok_or(Status::ErrInvSize)?;
-    // Programs do pass one buffer for both: the input is taken before the result is written.
+    // Some programs pass one buffer for both. The input is copied before the result is written.
     let mut input = [MaybeUninit::<u8>::uninit(); PAYLOAD];
     // SAFETY:
-    // - `len` bytes at each by the caller's word, as many of which are copied as are used.
+    // - contract of this function: both buffers have `len` bytes.
+    // - the first `len` bytes of `input` are initialised by the copy.
     unsafe {
         std::ptr::copy_nonoverlapping(send, input.as_mut_ptr().cast(), len);
         run(
@@ -58,7 +59,7 @@ unsafe fn buffers<R>(
     }
 }
 
-/// As [`buffers`], however long they are.
+/// As [`buffers`], without a limit of the length.
 ///
 /// # Safety
 /// As for [`buffers`].
@@ -70,13 +71,13 @@ unsafe fn long_buffers<R>(
 ) -> Result<R> {
     if len <= PAYLOAD {
         // SAFETY:
-        // - the caller's word.
+        // - same contract as this function.
         return unsafe { buffers(send, receive, Some(len), run) };
     }
     given(send)?;
     given(receive)?;
     // SAFETY:
-    // - `len` bytes at each by the caller's word; where they are the same, the input is copied.
+    // - contract of this function: both buffers have `len` bytes. They do not overlap unless they are the same; then the input is copied.
     unsafe {
         let receive = std::slice::from_raw_parts_mut(receive, len);
         if std::ptr::eq(send, receive.as_ptr()) {
@@ -126,7 +127,7 @@ procedures! {
         given(ranks)?;
         for (i, rank) in process.group_ranks(group)?.into_iter().enumerate() {
             // SAFETY:
-            // - the program has room for gaspi_group_size entries.
+            // - C contract: `ranks` has room for gaspi_group_size entries.
             unsafe { ranks.add(i).write(rank) };
         }
         Ok(())
@@ -150,7 +151,7 @@ procedures! {
         }
         let len = num as usize * datatype.size();
         // SAFETY:
-        // - the program's buffers hold `num` elements (§11.3.1).
+        // - C contract: both buffers hold `num` elements (§11.3.1).
         unsafe {
             long_buffers(send, receive, len, |send, receive| {
                 process.allreduce(send, receive, num, operation, datatype, group, timeout)
@@ -167,7 +168,7 @@ procedures! {
         let len = (num as usize).checked_mul(size as usize);
         let mut combined = Aligned([0u8; PAYLOAD]);
         // SAFETY:
-        // - the program's buffers hold `num` elements of `size` bytes (§11.4.1).
+        // - C contract: both buffers hold `num` elements of `size` bytes (§11.4.1).
         unsafe {
             buffers(send, receive, len, |send, receive| {
                 process.allreduce_user(send, receive, group, timeout, &mut |held, other| {

@@ -1,4 +1,4 @@
-//! §13: version, time, error texts; and the extensions that tell about the machine.
+//! §13: version, time, error texts, and the extensions about the machine.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
@@ -18,7 +18,7 @@ procedures! {
     }
 
     fn gaspi_time_get | pgaspi_time_get(time: *mut f32) {
-        // A float holds few digits: count from the program's start, not from the machine's.
+        // A float holds few digits. Count from the start of the program, not of the machine.
         let elapsed = started().elapsed().as_secs_f64() * 1e3;
         // SAFETY:
         // - null or valid, by the C contract.
@@ -50,7 +50,7 @@ procedures! {
         given(message)?;
         let text = explained(code);
         // SAFETY:
-        // - valid by the C contract; strdup's copy is the program's to free.
+        // - `message` is not null, so valid by the C contract. The program frees the copy of strdup.
         unsafe {
             let copy = libc::strdup(text.as_ptr());
             if copy.is_null() {
@@ -80,7 +80,7 @@ procedures! {
         }
         let mut node = 0u32;
         // SAFETY:
-        // - `node` is valid for a write; the other two places may be null.
+        // - `node` is valid for a write. The other two arguments may be null.
         let failed = unsafe {
             libc::syscall(
                 libc::SYS_getcpu,
@@ -102,7 +102,7 @@ procedures! {
     }
 }
 
-/// A text for any number: programs print it as it is.
+/// A text for each number, since programs print it unchecked.
 fn explained(code: i32) -> &'static CStr {
     text(code).unwrap_or(c"no return code of GASPI")
 }
@@ -114,7 +114,7 @@ fn clock_resolution() -> f32 {
         tv_nsec: 1,
     };
     // SAFETY:
-    // - a local that the call fills.
+    // - `resolution` is a local variable, valid for a write.
     unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &mut resolution) };
     (resolution.tv_sec as f64 * 1e3 + resolution.tv_nsec as f64 / 1e6) as f32
 }
@@ -131,7 +131,7 @@ fn clock_ticks() -> u64 {
     started().elapsed().as_nanos() as u64
 }
 
-/// Ticks per microsecond, measured once over a few milliseconds.
+/// Ticks per microsecond. The first call measures it over 5 ms.
 fn tick_frequency() -> f32 {
     static MHZ: std::sync::OnceLock<f32> = std::sync::OnceLock::new();
     *MHZ.get_or_init(|| {
@@ -142,7 +142,7 @@ fn tick_frequency() -> f32 {
     })
 }
 
-/// The text of a code; null for a number that is no code.
+/// The text of a code. Another number has a text too; the result is never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgaspi_error_str(code: i32) -> *mut c_char {
     explained(code).as_ptr().cast_mut()
@@ -154,7 +154,7 @@ pub extern "C" fn gaspi_error_str(code: i32) -> *mut c_char {
     pgaspi_error_str(code)
 }
 
-/// A short pause for loops that poll: lets others run, and nothing else.
+/// A short pause for polling loops. It only yields the processor.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgaspi_delay() {
     std::thread::yield_now();
@@ -166,7 +166,7 @@ pub extern "C" fn gaspi_delay() {
     pgaspi_delay();
 }
 
-/// Prints the processors that the calling thread may run on, with the rank in front.
+/// Prints the rank and the processors on which the calling thread may run.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgaspi_print_affinity_mask() {
     let cpus = affinity::ranges(&unipgas_core::numa::current_affinity());
@@ -174,7 +174,7 @@ pub extern "C" fn pgaspi_print_affinity_mask() {
         return;
     };
     // SAFETY:
-    // - a C string.
+    // - `line` is a C string.
     unsafe { print::unipgas_gaspi_print(-1, line.as_ptr()) };
 }
 

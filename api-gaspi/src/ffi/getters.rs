@@ -4,7 +4,7 @@ use super::{procedures, put};
 use crate::config::QUEUE_MAX;
 use crate::environment::process;
 
-/// Getters of a field of the configuration.
+/// Defines getters of configuration fields.
 macro_rules! getters {
     ($($name:ident | $shifted:ident: $ty:ty = $field:ident;)*) => {
         procedures! {$(

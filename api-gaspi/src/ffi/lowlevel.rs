@@ -11,7 +11,8 @@ use crate::statistics::{self, Moved};
 use crate::status::{Result, SUCCESS, Status};
 use crate::transfer::{Notification, Part, Post};
 
-/// An operation by its number. Errors: there is none with it, or it is a list where none is wanted, or the other way round.
+/// An operation by its number. Errors: [`Status::Error`] if the number is unknown, or if the operation is a list and `is_list` is false, or
+/// the reverse.
 fn operation_of(
     number: u32,
     is_list: bool,
@@ -60,7 +61,7 @@ procedures! {
         offset_remote: u64, size: u64, id: u32, value: u32, queue: u8, timeout: u64,
     ) with process {
         let parts = [Part { segment_local, offset_local, segment_remote, offset_remote, size }];
-        // That of a read is the reader's own.
+        // A read sets a notification of the reader.
         let segment = if moved(operation) == Moved::Read { segment_local } else { segment_remote };
         let what = operation_of(operation, false, &parts, Notification { segment, id, value })?;
         process()?.submit(tag.cast_unsigned(), what, Post { rank, queue, timeout })?;
@@ -78,7 +79,7 @@ procedures! {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
-        // - the arrays have `num` elements, by the C contract.
+        // - C contract: the arrays have `num` elements.
         unsafe {
             lists.with((moved(operation), rank), |parts| {
                 let what = operation_of(operation, true, parts, Notification { segment, id, value })?;
@@ -99,7 +100,8 @@ procedures! {
         let waited = process.request_wait(queue, max as usize, timeout, &mut |tag, result| {
             let error = result.err().map_or(SUCCESS, |status| status as i32);
             // SAFETY:
-            // - not null, so `max` elements by the C contract, and at most `max` reports.
+            // - not null, so valid for `max` elements by the C contract.
+            // - `request_wait` makes at most `max` reports.
             unsafe {
                 *tags.add(at) = tag.cast_signed();
                 *statuses.add(at) = sys::gaspi_status_t { error };

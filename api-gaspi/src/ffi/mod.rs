@@ -1,8 +1,8 @@
-//! The C interface: `gaspi_x`, and under the shifted name `pgaspi_x` (GASPI 17.1 §14.2) the procedure itself. The prototypes
-//! are those of the headers in `include/`, where each one is described.
+//! The C interface. Each procedure has the name `gaspi_x` and the shifted name `pgaspi_x` (GASPI 17.1 §14.2). The headers in `include/`
+//! have the prototypes and describe them.
 //!
-//! No procedure unwinds, and none crashes on null pointers or on names, offsets and sizes that do not exist: they return the
-//! codes of release 1.6's checking library. Pointers that are not null must be valid as C requires.
+//! No procedure unwinds. Null pointers and invalid names, offsets and sizes do not crash: the procedures return the codes of the checking
+//! library of release 1.6. Pointers that are not null must be valid as C requires.
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)]
 
@@ -34,8 +34,10 @@ pub use statistics::*;
 pub use threads::*;
 pub use transfer::*;
 
-/// Defines procedures under both names. `moves`: the bytes that a call moves to or from a rank, if it succeeds. `quick`: a first try, with the process and the
-/// call, which does not wait; `None`: the body does it, in another function. The body gets the process by [`environment::process`](crate::environment::process).
+/// Defines procedures under both names.
+/// - `moves`: the bytes that a successful call moves to or from a rank.
+/// - `quick`: a first attempt with the process and the call, without a wait. After `None` the body runs, in another function.
+/// - `with process`: the body gets the process from [`environment::process`](crate::environment::process).
 macro_rules! procedures {
     ($(
         fn $name:ident | $shifted:ident($($arg:ident: $ty:ty),* $(,)?)
@@ -46,7 +48,7 @@ macro_rules! procedures {
             #[allow(unused_imports, reason = "some bodies need none")]
             use super::*;
 
-            /// The procedure without the quick form. It has the same arguments, which stay in their registers.
+            /// The procedure without the quick form. It has the same arguments: they stay in their registers.
             #[cold]
             #[inline(never)]
             pub(super) unsafe extern "C" fn slow($($arg: $ty),*) -> i32 {
@@ -64,22 +66,22 @@ macro_rules! procedures {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $shifted($($arg: $ty),*) -> i32 {
             // SAFETY:
-            // - the caller's word.
+            // - same contract as this function.
             $crate::ffi::procedures!(@ unsafe { $name::slow($($arg),*) }, $($process)?, [$($here, $call, $quick)?], $body)
         }
 
-        // A tool's own gaspi_x takes this one's place; nothing in the library relies on it.
+        // A tool may replace this function by its own gaspi_x. The library does not rely on it.
         #[inline(never)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> i32 {
             // SAFETY:
-            // - the caller's word. The body once more: a call between the two would copy all arguments.
+            // - same contract as this function. The macro repeats the body, since a call of `$shifted` would copy all arguments.
             $crate::ffi::procedures!(@ unsafe { $name::slow($($arg),*) }, $($process)?, [$($here, $call, $quick)?], $body)
         }
     )*};
     (@ $slow:expr, , [], $body:block) => {{
         if $crate::watch::is_on() {
-            // Not a jump: the caller's name is that of a function with a frame.
+            // A call instead of a jump: the frame of this function keeps the name of the procedure in stack traces.
             return std::hint::black_box($slow);
         }
         $crate::ffi::code(|| $body)
@@ -102,7 +104,7 @@ macro_rules! procedures {
 }
 use procedures;
 
-/// Runs a procedure; a panic (which would be a defect of the library) becomes `GASPI_ERROR`.
+/// Runs a procedure. A panic is a defect of the library, and becomes `GASPI_ERROR`.
 #[inline(always)]
 pub(crate) fn code(procedure: impl FnOnce() -> Result<()>) -> i32 {
     match catch_unwind(AssertUnwindSafe(procedure)) {
@@ -133,12 +135,12 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
         return Err(Status::ErrNullptr);
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this function: `place` is valid, since it is not null.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Refuses a null pointer before anything has an effect.
+/// Refuses a null pointer before the call has an effect.
 #[inline(always)]
 fn given<T>(place: *const T) -> Result<()> {
     if place.is_null() {

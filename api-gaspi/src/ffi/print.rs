@@ -1,5 +1,5 @@
-//! `gaspi_printf` and `gaspi_printf_to`: a text with the rank in front, written in one piece. The variadic part is a few lines of C
-//! (`src/ffi/print.c`), since stable Rust cannot define variadic functions.
+//! `gaspi_printf` and `gaspi_printf_to` write the rank and a text in one piece. The variadic part is C (`src/ffi/print.c`), since stable
+//! Rust cannot define variadic functions.
 
 use std::ffi::{CStr, c_char, c_int, c_ushort};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::environment::process;
 use crate::links::put_out;
 
-/// Writes what the C part has formatted; has the process `rank` write it, if it is one.
+/// Prints a text that the C part has formatted, on process `rank`. A negative `rank` stands for this process.
 ///
 /// # Safety
 /// `text` is a C string.
@@ -17,7 +17,7 @@ pub unsafe extern "C" fn unipgas_gaspi_print(rank: c_int, text: *const c_char) {
         return;
     }
     // SAFETY:
-    // - a C string by the caller's word.
+    // - contract of this function: `text` is a C string.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let print = || match process() {
         Ok(process) => {
@@ -36,7 +36,7 @@ unsafe extern "C" {
 
 macro_rules! jump {
     ($($name:ident to $target:ident)*) => {$(
-        /// Takes C's variable arguments, where they lie, to the C part.
+        /// Jumps to the C part. The variable arguments stay in their places.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name() {

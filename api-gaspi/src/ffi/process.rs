@@ -93,17 +93,18 @@ procedures! {
         given(states)?;
         for (i, healthy) in process()?.states().into_iter().enumerate() {
             // SAFETY:
-            // - the program has room for one entry a rank.
+            // - C contract: `states` has room for one entry per rank.
             unsafe { states.add(i).write(if healthy { HEALTHY } else { CORRUPT }) };
         }
         Ok(())
     }
 
-    // The text's form: a pointer to the vector. Where the vector is null it is made, for the program to free.
+    // The form of the specification: a pointer to the vector. A null vector is allocated; the program frees it.
     fn gaspi_state_vec_get_17 | pgaspi_state_vec_get_17(states: *mut *mut i32) with process {
         given(states)?;
         // SAFETY:
-        // - valid by the C contract; what malloc gives is large enough for one entry a rank.
+        // - `states` is not null, so valid by the C contract.
+        // - the vector of malloc has room for one entry per rank.
         unsafe {
             if (*states).is_null() {
                 let bytes = usize::from(process()?.num()) * size_of::<i32>();

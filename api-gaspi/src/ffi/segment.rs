@@ -23,7 +23,7 @@ procedures! {
         id: u8, pointer: *mut u8, size: u64, _description: i32,
     ) with process {
         // SAFETY:
-        // - the program keeps the memory until it deletes the segment (§7.2.4).
+        // - C contract: the program keeps the memory until it deletes the segment (§7.2.4).
         unsafe { process()?.segment_bind(id, pointer, size) }
     }
 
@@ -53,7 +53,7 @@ procedures! {
         }
         for (i, id) in all.into_iter().take(num as usize).enumerate() {
             // SAFETY:
-            // - the program has room for `num` entries.
+            // - C contract: `ids` has room for `num` entries.
             unsafe { ids.add(i).write(id) };
         }
         Ok(())

@@ -28,7 +28,7 @@ procedures! {
         given(level)?;
         let info = statistics::info(counter)?;
         // SAFETY:
-        // - none is null, so all are valid by the C contract.
+        // - no pointer is null, so all are valid by the C contract.
         unsafe {
             argument.write(info.of_rank.into());
             name.write(info.name.as_ptr().cast_mut());

@@ -1,4 +1,4 @@
-//! The procedures of GASPI_Threads.h, which have no shifted names.
+//! The procedures of GASPI_Threads.h. They have no shifted names.
 
 use std::ffi::c_void;
 
@@ -12,7 +12,7 @@ unsafe fn tell(place: *mut i32, number: impl FnOnce() -> Result<u32>) -> Result<
     given(place)?;
     let number = i32::try_from(number()?).map_err(|_| Status::Error)?;
     // SAFETY:
-    // - the caller's word.
+    // - same contract as this function.
     unsafe { put(place, number) }
 }
 
@@ -61,14 +61,14 @@ pub unsafe extern "C" fn gaspi_threads_run(
     code(|| {
         let function = function.ok_or(Status::ErrNullptr)?;
         // SAFETY:
-        // - the function is to be called with that, by the C contract.
+        // - C contract: `function` may be called with `arg`, from any thread.
         unsafe { threads::run(function, arg) }
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gaspi_threads_sync() {
-    // It has no result to give an error by, which has been told.
+    // The procedure has no result. `sync` has printed a line about the error.
     code(threads::sync);
 }
 

@@ -8,7 +8,7 @@ use crate::statistics::{self, Moved};
 use crate::status::{Result, Status};
 use crate::transfer::{Notification, Part, Post};
 
-/// Lists of up to this many elements (`gaspi_rw_list_elem_max`) are gathered on the stack.
+/// Most elements of a list (`gaspi_rw_list_elem_max`). A list is gathered on the stack.
 const MOST: usize = crate::config::RW_LIST_ELEM_MAX as usize;
 
 /// The parallel arrays of a list operation.
@@ -22,7 +22,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Errors: [`Status::ErrNullptr`], [`Status::ErrInvNum`]; those of `run`, which moves the bytes to or from the rank.
+    /// Runs `run` on the elements, and counts their bytes. Errors: [`Status::ErrNullptr`], [`Status::ErrInvNum`], and the errors of `run`.
     ///
     /// # Safety
     /// Each array is null or has `num` elements.
@@ -50,7 +50,7 @@ impl Lists {
         let mut parts = [none; MOST];
         for (i, part) in parts[..num].iter_mut().enumerate() {
             // SAFETY:
-            // - not null, so `num` elements by the caller's word.
+            // - contract of this function: the arrays have `num` elements, since they are not null.
             *part = unsafe {
                 Part {
                     segment_local: *self.segment_local.add(i),
@@ -77,7 +77,7 @@ unsafe fn reset(process: &Process, segment: u8, id: u32, old: *mut u32) -> Resul
     let value = process.notify_reset(segment, id)?;
     if !old.is_null() {
         // SAFETY:
-        // - not null, so valid by the caller's word.
+        // - contract of this function: `old` is valid, since it is not null.
         unsafe { old.write(value) };
     }
     Ok(())
@@ -152,7 +152,7 @@ procedures! {
         let process = process()?;
         let lists = Lists { num, segment_local, offset_local, segment_remote, offset_remote, size };
         // SAFETY:
-        // - the arrays have `num` elements, by the C contract.
+        // - C contract: the arrays have `num` elements.
         unsafe { lists.with((Moved::Written, rank), |parts| process.write_list(parts, Post { rank, queue, timeout })) }
     }
 

@@ -1,12 +1,12 @@
-//! Messages of ranks about texts and connections.
+//! Fuzzing of the messages about texts and connections.
 
 use super::*;
 
 const RANKS: u16 = 3;
 
-/// Messages, a length (1 byte) before each.
+/// Handles a sequence of messages, each after its length (1 byte).
 pub(crate) fn messages(bytes: &[u8]) {
-    // Nobody prints what is sent there.
+    // The texts go to a closed channel: no thread prints them.
     let (printed, _) = channel();
     let shared = Shared {
         world: Weak::new(),
@@ -56,7 +56,7 @@ pub(crate) fn all_messages() -> Vec<Vec<u8>> {
         message(CLOSE, RANKS - 1, &[1, 0, 0, 0]),
         message(CLOSE, 1, b""),
     ];
-    // More texts than are kept in parts.
+    // More incomplete texts than the limit.
     let mut many = Vec::new();
     for number in 0..UNENDED as u32 + 9 {
         many.extend(message(TEXT, 1, &number.to_le_bytes()));

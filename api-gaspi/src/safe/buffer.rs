@@ -1,4 +1,4 @@
-//! Memory that operations use, and that no other process does.
+//! Private memory for operations.
 
 use std::ops::{Deref, DerefMut, RangeBounds};
 
@@ -8,11 +8,11 @@ use super::segment::FIRST_PRIVATE;
 use super::{Element, Error, Result, Slice, SliceMut};
 use crate::status::Status;
 
-/// Memory for this process's own side of operations: what is written from here to other processes, what is read from them, what is sent and received.
-/// It is a segment that no other process is let into, and that this one does not address by its rank; so it is as private as a `Vec`, and is used as one:
-/// it derefs to `[T]`. What an operation uses is borrowed meanwhile.
+/// Memory for the local side of operations: the source of writes and sends, the destination of reads and receives. It is a segment that no
+/// other process may use. [`Remote`](super::Remote) refuses it for the own rank too. So it is as private as a `Vec`, and derefs to `[T]`.
+/// An operation borrows the elements that it uses.
 ///
-/// Dropped, it is freed. There are 128 at most.
+/// Drop frees it. At most 128 buffers may exist.
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -31,14 +31,14 @@ impl Gaspi {
     /// Allocates a buffer of `len` elements, all bytes 0.
     ///
     /// # Errors
-    /// [`ErrInvSegsize`](Status::ErrInvSegsize): no elements, or too many; [`ErrManySeg`](Status::ErrManySeg): there are as many segments and
-    /// buffers as there may be; [`ErrMemalloc`](Status::ErrMemalloc).
+    /// [`ErrInvSegsize`](Status::ErrInvSegsize): `len` is 0 or too large; [`ErrManySeg`](Status::ErrManySeg): too many segments and buffers;
+    /// [`ErrMemalloc`](Status::ErrMemalloc).
     pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<'_, T>> {
         let (process, size) = (self.process(), bytes::<T>(len)?);
         for id in FIRST_PRIVATE..=u8::MAX {
             match process.segment_alloc(id, size) {
                 Ok(()) => return Ok(Buffer(Memory::of(self, id, len)?)),
-                // The name is taken.
+                // The name is in use.
                 Err(Status::ErrInvSeg) => {}
                 Err(status) => return Err(status.into()),
             }
@@ -48,14 +48,14 @@ impl Gaspi {
 }
 
 impl<'g, T: Element> Buffer<'g, T> {
-    /// Elements to write to other processes. Panics where the range is out of bounds.
+    /// Elements to write to other processes. Panics if the range is out of bounds.
     #[inline]
     #[track_caller]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
         self.0.slice(range)
     }
 
-    /// Elements to read from other processes, or to receive. Panics where the range is out of bounds.
+    /// Elements to read from other processes, or to receive. Panics if the range is out of bounds.
     #[inline]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
@@ -73,9 +73,9 @@ impl<T: Element> Deref for Buffer<'_, T> {
     #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY:
-        // - so many elements, which are there until this is dropped.
-        // - no other process is let in, and `Remote::checked` lets this one not in either: it is written by operations that have
-        //   borrowed it exclusively, and by nobody else.
+        // - `base` points to `len` elements, which exist until the buffer is dropped.
+        // - no other process may use the segment, and `Remote::checked` refuses it for this process. Only operations with an exclusive borrow
+        //   write to it.
         unsafe { std::slice::from_raw_parts(self.0.base(), self.0.len()) }
     }
 }
@@ -84,7 +84,7 @@ impl<T: Element> DerefMut for Buffer<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY:
-        // - as for `deref`; operations that read it have borrowed it, too.
+        // - as for `deref`. Operations that read the buffer borrow it, so none is in progress.
         unsafe { std::slice::from_raw_parts_mut(self.0.base(), self.0.len()) }
     }
 }

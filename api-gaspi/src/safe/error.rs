@@ -1,27 +1,27 @@
-//! What the safe interface returns instead of return codes.
+//! Errors of the safe interface, instead of return codes.
 
 use crate::status::Status;
 
-/// Why an operation has not been done.
+/// The reason of a failure.
 ///
-/// A full queue is none of the reasons: whoever posts waits for room ([`Scope`](super::Scope)). Nor is a time-out, where an operation can go on: there
-/// [`Pending::poll`](super::Pending::poll) gives `None`.
+/// A full queue is no failure: a request waits for room ([`Scope`](super::Scope)). A tagged request does not wait, and returns
+/// [`QueueFull`](Status::QueueFull). A timeout of a [`Pending`](super::Pending) is no failure: [`poll`](super::Pending::poll) returns `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
-    /// The time is over (`GASPI_TIMEOUT`, §3.9). Nothing has been lost: the same call may be made again.
+    /// Timeout (`GASPI_TIMEOUT`, §3.9). No data is lost: the same call may be repeated.
     Timeout,
-    /// It has failed (`GASPI_ERROR`, §3.11): most often a process has died, as [`Gaspi::states`](super::Gaspi::states) tells.
+    /// Failure (`GASPI_ERROR`, §3.11). Usually a process has died: [`Gaspi::states`](super::Gaspi::states) shows it.
     Failed,
-    /// An argument, or something that the process does not have enough of. Nothing has been done.
+    /// An invalid argument or an exhausted resource. The call has had no effect, except for [`Gaspi::receive`](super::Gaspi::receive).
     Refused(Status),
 }
 
-/// What the calls of the safe interface give.
+/// The result of a call of the safe interface.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The return code that C programs get for it.
+    /// The return code of the C interface for this error.
     pub fn status(self) -> Status {
         match self {
             Error::Timeout => Status::Timeout,
@@ -30,7 +30,7 @@ impl Error {
         }
     }
 
-    /// Whether it is [`Error::Timeout`].
+    /// Whether this is [`Error::Timeout`].
     pub fn is_timeout(self) -> bool {
         self == Error::Timeout
     }

@@ -12,10 +12,10 @@ use crate::safe::group::Activity;
 use crate::statistics::{self, procedure};
 use crate::status::Status;
 
-/// This process as one of a job (§5.3): from here come segments, buffers, queues and groups, which borrow it. All of it may be used by several
-/// threads.
+/// This process as a member of a job (§5.3). Segments, buffers, queues and groups come from it, and borrow it. Several threads may use all of
+/// them.
 ///
-/// Dropped, it leaves the job, as by [`term`](Gaspi::term). There is one at a time, and none beside a process that `gaspi_proc_init` has initialised.
+/// Drop leaves the job, as [`term`](Gaspi::term). Only one may exist at a time, and none after an initialisation by `gaspi_proc_init`.
 ///
 /// ```
 /// use unipgas::gaspi::safe::{Error, Gaspi};
@@ -29,7 +29,7 @@ use crate::status::Status;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// What borrows it cannot outlive it:
+/// A borrower cannot outlive it:
 ///
 /// ```compile_fail,E0505
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -40,27 +40,27 @@ use crate::status::Status;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Gaspi {
-    /// `None` at the end only.
+    /// `None` after the process has left the job.
     process: Option<Box<Process>>,
-    /// Queues that nobody has.
+    /// Free queues.
     pub(super) queues: Mutex<Vec<u8>>,
-    /// By group.
+    /// The operations in progress of each group.
     pub(super) activities: Box<[Activity]>,
     _occupied: Occupied,
 }
 
 impl Gaspi {
-    /// Joins the job, and waits until all of its processes have (`gaspi_proc_init`, §5.3.1).
+    /// Joins the job, and waits for all of its processes (`gaspi_proc_init`, §5.3.1).
     ///
     /// # Errors
-    /// [`ErrInited`](Status::ErrInited): it has happened; [`ErrEnv`](Status::ErrEnv), [`ErrSn`](Status::ErrSn), [`ErrMemalloc`](Status::ErrMemalloc):
-    /// a line on standard error says more; [`Failed`](super::Error::Failed): a process has died.
+    /// [`ErrInited`](Status::ErrInited): a process is already initialised; [`ErrEnv`](Status::ErrEnv), [`ErrSn`](Status::ErrSn),
+    /// [`ErrMemalloc`](Status::ErrMemalloc): a line on standard error has details; [`Failed`](super::Error::Failed): a process has died.
     pub fn init() -> Result<Gaspi> {
         Gaspi::begin(Config::default())?.wait()
     }
 
-    /// The same with another configuration, which must be the same in all processes (§5.2), and with time-outs. A process that takes the place of a
-    /// dead one does not wait ([`incarnation`](Gaspi::incarnation)).
+    /// As [`init`](Gaspi::init), with a configuration and with timeouts. The configuration must be the same in all processes (§5.2). A process
+    /// that replaces a dead one does not wait ([`incarnation`](Gaspi::incarnation)).
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,7 +75,7 @@ impl Gaspi {
     /// ```
     ///
     /// # Errors
-    /// [`ErrConfig`](Status::ErrConfig), [`ErrSnPort`](Status::ErrSnPort): the configuration is not possible; else as [`init`](Gaspi::init).
+    /// [`ErrConfig`](Status::ErrConfig), [`ErrSnPort`](Status::ErrSnPort): the configuration is not possible. Others as [`init`](Gaspi::init).
     pub fn begin(config: Config) -> Result<Pending<'static, Gaspi>> {
         config::check(&config)?;
         let mut occupied = Some(environment::occupy()?);
@@ -91,7 +91,7 @@ impl Gaspi {
 
     fn of(process: Box<Process>, occupied: Occupied) -> Gaspi {
         let config = process.config();
-        // The first ones are handed out first.
+        // The vector pops its end: low numbers are handed out first.
         let queues = (0..config.queue_num as u8).rev().collect();
         let activities = (0..config.group_max).map(|_| Activity::default()).collect();
         Gaspi {
@@ -110,22 +110,22 @@ impl Gaspi {
         }
     }
 
-    /// This process's rank (§5.3.3).
+    /// Rank of this process (§5.3.3).
     pub fn rank(&self) -> u16 {
         self.process().rank()
     }
 
-    /// Number of processes (§5.3.2): ranks are below.
+    /// Number of processes (§5.3.2). Ranks are below it.
     pub fn size(&self) -> u16 {
         self.process().num()
     }
 
-    /// Number of this process among those of its host.
+    /// Number of this process among the processes of its host.
     pub fn local_rank(&self) -> u16 {
         self.process().local_rank()
     }
 
-    /// Number of processes on this process's host.
+    /// Number of processes on this host.
     pub fn local_size(&self) -> u16 {
         self.process().local_num()
     }
@@ -135,19 +135,19 @@ impl Gaspi {
         self.process().config()
     }
 
-    /// How many processes have had this rank before; not 0: this one has taken the place of a dead one. Then
-    /// [`group_all`](Gaspi::group_all) is still to be [committed](super::Group::commit).
+    /// Number of earlier processes of this rank. If it is not 0, this process has replaced a dead one, and the program must
+    /// [commit](super::Group::commit) [`group_all`](Gaspi::group_all).
     pub fn incarnation(&self) -> u32 {
         self.process().incarnation()
     }
 
-    /// The health of every process as this one knows it, by rank: true is healthy (`gaspi_state_vec_get`, §5.5.2). Waits that end because a process
-    /// has died do so until this has been called.
+    /// The health of each process that this process knows, by rank: true is healthy (`gaspi_state_vec_get`, §5.5.2). After a death, waits fail
+    /// until this call.
     pub fn states(&self) -> Vec<bool> {
         self.process().states()
     }
 
-    /// Whether the process of `rank` lives, by a look at it rather than at the state vector.
+    /// Whether the process of `rank` lives. It checks the process, not the state vector.
     ///
     /// # Errors
     /// [`ErrInvRank`](Status::ErrInvRank).
@@ -159,17 +159,16 @@ impl Gaspi {
         }
     }
 
-    /// Builds the communication infrastructure to `rank` (§5.4.1). Nobody needs to: it is built when it is needed; but
-    /// after [`disconnect`](Gaspi::disconnect).
+    /// Connects to `rank` (§5.4.1). It is only necessary after [`disconnect`](Gaspi::disconnect): the first operation connects too.
     ///
     /// # Errors
-    /// [`Timeout`](super::Error::Timeout): call again; [`ErrInvRank`](Status::ErrInvRank); [`Failed`](super::Error::Failed): it has died.
+    /// [`Timeout`](super::Error::Timeout): call again; [`ErrInvRank`](Status::ErrInvRank); [`Failed`](super::Error::Failed): the process has died.
     pub fn connect(&self, rank: u16, timeout: impl Into<Timeout>) -> Result<()> {
         let connect = || self.process().connect(rank, timeout.into().millis());
         Ok(counted(const { procedure("gaspi_connect") }, connect)?)
     }
 
-    /// Closes the connection to `rank`, after the requests that are under way (§5.4.2): operations with it fail until one of both
+    /// Closes the connection to `rank`, after the requests in progress (§5.4.2). Operations between both ranks fail until one side
     /// [connects](Gaspi::connect) again.
     ///
     /// # Errors
@@ -178,26 +177,26 @@ impl Gaspi {
         Ok(self.process().disconnect(rank, timeout.into().millis())?)
     }
 
-    /// Ends the process of `rank` by a signal, and waits until it has ended (§5.3.5).
+    /// Ends the process of `rank` with a signal, and waits for its end (§5.3.5).
     ///
     /// # Errors
-    /// [`ErrInvRank`](Status::ErrInvRank) also for the own rank; [`Timeout`](super::Error::Timeout): it has not ended yet, call again.
+    /// [`ErrInvRank`](Status::ErrInvRank) also for the own rank; [`Timeout`](super::Error::Timeout): the process still runs; call again.
     pub fn kill(&self, rank: u16, timeout: impl Into<Timeout>) -> Result<()> {
         Ok(self.process().kill(rank, timeout.into().millis())?)
     }
 
-    /// Elements of the segment `id` of `rank`, from its beginning on. Nothing is looked up before it is used.
+    /// The first element of the segment `id` of `rank`. The first use looks up the segment.
     pub fn remote<T: Element>(&self, rank: u16, id: u8) -> Remote<'_, T> {
         Remote::new(self, rank, id)
     }
 
-    /// Receives a message from whoever sends one ([`Buffer::send`](super::Buffer::send)) into the first elements of `into`; gives the sender's rank
+    /// Receives a message ([`Buffer::send`](super::Buffer::send)) from any rank into the first elements of `into`. Returns the rank of the sender
     /// (`gaspi_passive_receive`, §9.2.2).
     ///
     /// # Errors
-    /// [`Timeout`](super::Error::Timeout): there is none, and none will be lost; [`ErrInvSize`](Status::ErrInvSize): it was longer, and the
-    /// rest is lost; [`ErrInvCommsize`](Status::ErrInvCommsize): `into` is empty, or longer than the configuration's `passive_transfer_size_max`
-    /// bytes; [`Failed`](super::Error::Failed): a process has died.
+    /// [`Timeout`](super::Error::Timeout): no message, and none is lost; [`ErrInvSize`](Status::ErrInvSize): the message is longer, and the rest is
+    /// lost; [`ErrInvCommsize`](Status::ErrInvCommsize): `into` is empty, or longer than `passive_transfer_size_max` bytes of the configuration;
+    /// [`Failed`](super::Error::Failed): a process has died.
     pub fn receive<T: Element>(
         &self,
         into: SliceMut<'_, T>,
@@ -211,13 +210,13 @@ impl Gaspi {
         )?)
     }
 
-    /// Leaves the job (`gaspi_proc_term`, §5.3.4). Other processes must not use this one's memory any more: a
-    /// [barrier](super::Group::barrier) before it sees to that.
+    /// Leaves the job (`gaspi_proc_term`, §5.3.4). Other processes must have ended their accesses to the memory of this process: a
+    /// [barrier](super::Group::barrier) before the call ensures it.
     pub fn term(self) {
         drop(self);
     }
 
-    /// The same within a time; gives the process back if that is over.
+    /// As [`term`](Gaspi::term), with a timeout. Returns the process after a timeout.
     pub fn try_term(mut self, timeout: impl Into<Timeout>) -> std::result::Result<(), Gaspi> {
         match self.leave(timeout.into()) {
             true => Ok(()),
@@ -225,7 +224,7 @@ impl Gaspi {
         }
     }
 
-    /// False: the time is over.
+    /// False after a timeout.
     fn leave(&mut self, timeout: Timeout) -> bool {
         let Some(process) = self.process.take() else {
             return true;

@@ -1,4 +1,4 @@
-//! Groups, and what their members do together.
+//! Groups and their collective operations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,10 +10,9 @@ use crate::reduce::{Datatype, Operation};
 use crate::statistics::procedure;
 use crate::status::{self, Status};
 
-/// Processes that do something together (§6, §11). Dropped, it is deleted (§6.4.1), but for [`Gaspi::group_all`].
+/// A group of processes for collective operations (§6, §11). Drop deletes it (§6.4.1), except [`Gaspi::group_all`].
 ///
-/// Of each kind (barrier, reduction) a group has one operation at a time (§11.1); another one is refused with
-/// [`ErrActiveColl`](Status::ErrActiveColl).
+/// A group has one barrier and one reduction at a time (§11.1). A second one is refused with [`ErrActiveColl`](Status::ErrActiveColl).
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -33,14 +32,14 @@ pub struct Group<'g> {
     id: u8,
 }
 
-/// What a group does just now.
+/// The operations of a group in progress.
 #[derive(Default)]
 pub(super) struct Activity {
     meets: AtomicBool,
     reduces: AtomicBool,
 }
 
-/// A kind of operation is under way.
+/// Marks a kind of operation as in progress.
 pub(super) struct Active<'a>(&'a AtomicBool);
 
 impl<'a> Active<'a> {
@@ -54,7 +53,7 @@ impl<'a> Active<'a> {
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        // An operation that a panic has left half done cannot be followed by another one.
+        // After a panic the operation is incomplete, and the group must refuse another one.
         if !std::thread::panicking() {
             self.0.store(false, Ordering::Release);
         }
@@ -63,7 +62,7 @@ impl Drop for Active<'_> {
 
 /// Elements of the predefined reductions (§11.3.3).
 pub trait Reducible: Element {
-    /// What the procedures call them.
+    /// The type in the C interface.
     const DATATYPE: Datatype;
 }
 
@@ -78,8 +77,8 @@ macro_rules! reducible {
 reducible! { i32: Int; u32: Uint; f32: Float; f64: Double; i64: Long; u64: Ulong; }
 
 impl Gaspi {
-    /// All processes (`GASPI_GROUP_ALL`). It is committed from the beginning, unless the configuration's `build_infrastructure` is 0, or this process has taken the
-    /// place of a dead one: then all [commit](Group::commit) it.
+    /// The group of all processes (`GASPI_GROUP_ALL`). It is committed at the beginning, with two exceptions: `build_infrastructure` of the
+    /// configuration is 0, or this process has replaced a dead one. Then all processes must [commit](Group::commit) it.
     pub fn group_all(&self) -> Group<'_> {
         Group {
             gaspi: self,
@@ -87,24 +86,24 @@ impl Gaspi {
         }
     }
 
-    /// The group of these ranks, in any order; waits until all of them have formed it (§6.3). All call it with the same ranks, and form the groups that they
-    /// have in common in the same order.
+    /// Forms a group of these ranks, in any order, and waits for all of them (§6.3). All members call it with the same ranks. They form their
+    /// common groups in the same order.
     ///
     /// # Errors
-    /// [`ErrManyGrp`](Status::ErrManyGrp); [`ErrInvRank`](Status::ErrInvRank): there is no such rank, it is there twice, or this process is not among them;
+    /// [`ErrManyGrp`](Status::ErrManyGrp); [`ErrInvRank`](Status::ErrInvRank): a rank does not exist or is there twice, or this process is missing;
     /// [`ErrInvGroup`](Status::ErrInvGroup): no ranks; [`Failed`](super::Error::Failed): a member has died.
     pub fn group(&self, ranks: &[u16]) -> Result<Group<'_>> {
         self.begin_group(ranks)?.wait()
     }
 
-    /// The same with time-outs.
+    /// As [`group`](Gaspi::group), with timeouts.
     ///
     /// # Errors
     /// As [`group`](Gaspi::group).
     pub fn begin_group(&self, ranks: &[u16]) -> Result<Pending<'_, Group<'_>>> {
         let id = self.process().group_create()?;
         let group = Group { gaspi: self, id };
-        // What was left of an earlier one with this name.
+        // A panic in an earlier group of this name may have left the flags set.
         let activity = group.activity();
         activity.meets.store(false, Ordering::Relaxed);
         activity.reduces.store(false, Ordering::Relaxed);
@@ -137,7 +136,7 @@ impl<'g> Group<'g> {
         &self.gaspi.activities[usize::from(self.id)]
     }
 
-    /// Errors: a barrier is under way.
+    /// Errors: [`ErrActiveColl`](Status::ErrActiveColl): a barrier is in progress.
     pub(super) fn begin_meeting(&self) -> Result<Active<'g>> {
         Active::begin(&self.activity().meets)
     }
@@ -149,21 +148,21 @@ impl<'g> Group<'g> {
     /// The ranks of the members, ascending (§6.5.3).
     ///
     /// # Errors
-    /// None for a group that is there.
+    /// None for an existing group.
     pub fn ranks(&self) -> Result<Vec<u16>> {
         Ok(self.gaspi.process().group_ranks(self.id)?)
     }
 
-    /// Forms it again when other processes have taken the places of members, or [`Gaspi::group_all`] where that is not formed (`gaspi_group_commit`,
-    /// §6.3.3). Else nothing happens.
+    /// Forms the group again after the replacement of members, or forms a [`Gaspi::group_all`] that is not committed (`gaspi_group_commit`,
+    /// §6.3.3). Otherwise it has no effect.
     ///
     /// # Errors
-    /// [`ErrActiveColl`](Status::ErrActiveColl): an operation is under way; [`Failed`](super::Error::Failed): a member has died.
+    /// [`ErrActiveColl`](Status::ErrActiveColl): an operation is in progress; [`Failed`](super::Error::Failed): a member has died.
     pub fn commit(&self) -> Result<()> {
         self.begin_commit()?.wait()
     }
 
-    /// The same with time-outs.
+    /// As [`commit`](Group::commit), with timeouts.
     ///
     /// # Errors
     /// As [`commit`](Group::commit).
@@ -175,17 +174,17 @@ impl<'g> Group<'g> {
         })
     }
 
-    /// Ends when every member has called it (`gaspi_barrier`, §11.2.1).
+    /// Waits until each member has called it (`gaspi_barrier`, §11.2.1).
     ///
     /// # Errors
-    /// [`ErrActiveColl`](Status::ErrActiveColl): another one is under way; [`ErrInvGroup`](Status::ErrInvGroup): it is not committed;
+    /// [`ErrActiveColl`](Status::ErrActiveColl): another barrier is in progress; [`ErrInvGroup`](Status::ErrInvGroup): the group is not committed;
     /// [`Failed`](super::Error::Failed): a member has died.
     pub fn barrier(&self) -> Result<()> {
         let _active = self.begin_meeting()?;
         Ok(self.meet(u64::MAX)?)
     }
 
-    /// The same with time-outs, or with something to do meanwhile.
+    /// As [`barrier`](Group::barrier), with timeouts, or with other work meanwhile.
     ///
     /// # Errors
     /// As [`barrier`](Group::barrier).
@@ -202,16 +201,16 @@ impl<'g> Group<'g> {
         counted(const { procedure("gaspi_barrier") }, meet)
     }
 
-    /// Reduces the members' values, element by element, to a result that every member gets (`gaspi_allreduce`, §11.3.1). All give as many
-    /// values, and the same operation.
+    /// Reduces the values of the members, element by element. Each member gets the result (`gaspi_allreduce`, §11.3.1). All members pass the same
+    /// number of values and the same operation.
     ///
     /// # Errors
-    /// [`ErrInvNum`](Status::ErrInvNum): no values, or more than the configuration's `allreduce_elem_max`; else as [`barrier`](Group::barrier).
+    /// [`ErrInvNum`](Status::ErrInvNum): no values, or more than `allreduce_elem_max` of the configuration. Others as [`barrier`](Group::barrier).
     pub fn allreduce<T: Reducible>(&self, values: &[T], operation: Operation) -> Result<Vec<T>> {
         self.begin_allreduce(values, operation)?.wait()
     }
 
-    /// The same with time-outs, or with something to do meanwhile.
+    /// As [`allreduce`](Group::allreduce), with timeouts, or with other work meanwhile.
     ///
     /// # Errors
     /// As [`allreduce`](Group::allreduce).
@@ -241,11 +240,12 @@ impl<'g> Group<'g> {
         })
     }
 
-    /// Reduces by an operation of the program's own, which must be commutative and associative (`gaspi_allreduce_user`, §11.4.1). Elements may be of any
+    /// Reduces with an operation of the program. It must be commutative and associative (`gaspi_allreduce_user`, §11.4.1). Elements may have any
     /// type.
     ///
     /// # Errors
-    /// [`ErrInvSize`](Status::ErrInvSize): no values, or more than the configuration's `allreduce_buf_size` bytes; else as [`barrier`](Group::barrier).
+    /// [`ErrInvSize`](Status::ErrInvSize): no values, or more than `allreduce_buf_size` bytes of the configuration. Others as
+    /// [`barrier`](Group::barrier).
     pub fn allreduce_by<T: Element>(
         &self,
         values: &[T],
@@ -254,7 +254,7 @@ impl<'g> Group<'g> {
         self.begin_allreduce_by(values, combine)?.wait()
     }
 
-    /// The same with time-outs, or with something to do meanwhile.
+    /// As [`allreduce_by`](Group::allreduce_by), with timeouts, or with other work meanwhile.
     ///
     /// # Errors
     /// As [`allreduce_by`](Group::allreduce_by).
@@ -267,7 +267,7 @@ impl<'g> Group<'g> {
         let (values, mut result) = (values.to_vec(), vec![T::zeroed(); values.len()]);
         Pending::begin(move |timeout| {
             let _active = &active;
-            // Where the engine holds them, they need not be aligned.
+            // The buffers of the engine need not be aligned.
             let mut each = |held: &mut [u8], other: &[u8]| {
                 let elements = held.chunks_exact_mut(size_of::<T>());
                 for (held, other) in elements.zip(other.chunks_exact(size_of::<T>())) {

@@ -1,4 +1,4 @@
-//! A segment's memory, until it is given back.
+//! The memory of a segment, until its deletion.
 
 use std::ops::RangeBounds;
 
@@ -7,10 +7,10 @@ use super::slice::{Place, Slice, SliceMut};
 use super::{Element, Error, Result};
 use crate::status::Status;
 
-/// Pages are at least so long, and segments begin with one.
+/// Smallest page size. Segments begin at a page.
 const PAGE: usize = 4096;
 
-/// A segment that is deleted with this.
+/// A segment. Drop deletes it.
 pub(super) struct Memory<'g, T> {
     gaspi: &'g Gaspi,
     id: u8,
@@ -19,13 +19,13 @@ pub(super) struct Memory<'g, T> {
 }
 
 // SAFETY:
-// - `base` leads to memory that is there until this is dropped; elements may be used by any thread.
+// - `base` points to memory that exists until the drop. Any thread may use elements (`T: Element`).
 unsafe impl<T: Element> Send for Memory<'_, T> {}
 // SAFETY:
-// - as for Send; a shared one lets memory be read only, or used by atomics.
+// - as for Send. A shared reference only allows reads and atomics.
 unsafe impl<T: Element> Sync for Memory<'_, T> {}
 
-/// Bytes of so many elements. Errors: none, or more than there can be.
+/// Size of `len` elements in bytes. Errors: [`Status::ErrInvSegsize`]: `len` is 0 or too large.
 pub(super) fn bytes<T: Element>(len: usize) -> Result<u64> {
     const {
         assert!(size_of::<T>() > 0 && align_of::<T>() <= PAGE);
@@ -37,7 +37,7 @@ pub(super) fn bytes<T: Element>(len: usize) -> Result<u64> {
 }
 
 impl<'g, T: Element> Memory<'g, T> {
-    /// Takes over a segment that has been made, of so many elements.
+    /// Takes ownership of an existing segment of `len` elements.
     pub(super) fn of(gaspi: &'g Gaspi, id: u8, len: usize) -> Result<Self> {
         let base = gaspi.process().segment_ptr(id)?.cast();
         Ok(Memory {
@@ -76,7 +76,7 @@ impl<'g, T: Element> Memory<'g, T> {
     #[track_caller]
     pub(super) fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
         // SAFETY:
-        // - the elements are there until this is dropped, and who changes them borrows it for that.
+        // - contract of `Slice::new`: the elements exist until the drop, and a change needs an exclusive borrow.
         unsafe { Slice::new(self.base, self.place()) }.slice(range)
     }
 
@@ -84,11 +84,11 @@ impl<'g, T: Element> Memory<'g, T> {
     #[track_caller]
     pub(super) fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
         // SAFETY:
-        // - the elements are there until this is dropped, and nobody else uses them: it is borrowed.
+        // - contract of `SliceMut::new`: the elements exist until the drop, and the exclusive borrow excludes other uses in this process.
         unsafe { SliceMut::new(self.base, self.place()) }.slice_mut(range)
     }
 
-    /// Deletes it. Errors: it is there still.
+    /// Deletes the segment. Errors: as [`segment_delete`](crate::Process::segment_delete).
     pub(super) fn delete(self) -> Result<()> {
         self.gaspi.process().segment_delete(self.id)?;
         std::mem::forget(self);

@@ -1,23 +1,23 @@
-//! GASPI for Rust programs: what the compiler can check of the rules of the specification, it checks.
+//! GASPI for Rust programs. The compiler checks many rules of the specification.
 //!
-//! | what there is | type |
+//! | object | type |
 //! |---|---|
 //! | the process, from init to term | [`Gaspi`] |
-//! | memory that other processes use | [`Segment`]; at another process [`Remote`] |
-//! | memory for the own side of operations, as a plain slice | [`Buffer`] |
-//! | what an operation borrows of either | [`Slice`], [`SliceMut`] |
-//! | one-sided requests, and the wait for them | [`Queue::scope`], [`Scope`] |
-//! | requests that end one by one | [`Scope::tagged`], [`Scope::ended`] |
-//! | waiting for what others write | [`Notifications`] |
+//! | memory that other processes use | [`Segment`]; in another process [`Remote`] |
+//! | memory for the local side of operations, as a plain slice | [`Buffer`] |
+//! | memory that an operation borrows | [`Slice`], [`SliceMut`] |
+//! | one-sided requests and their completion | [`Queue::scope`], [`Scope`] |
+//! | requests that complete one by one | [`Scope::tagged`], [`Scope::ended`] |
+//! | waits for data from other processes | [`Notifications`] |
 //! | groups, barriers, reductions | [`Group`] |
 //! | messages | [`Buffer::send`], [`Gaspi::receive`] |
 //! | global atomics | [`Remote::fetch_add`], [`Remote::compare_swap`] |
-//! | operations with time-outs, which have to be continued | [`Pending`] |
-//! | statistics of all that | [`crate::statistics`] |
+//! | operations with timeouts | [`Pending`] |
+//! | statistics | [`crate::statistics`] |
 //!
 //! # Example
 //!
-//! Each process has a part of a ring of numbers, with a copy of its neighbours' next ones at either end (a halo), and smooths it.
+//! The processes smooth a ring of numbers. Each process has a part of the ring, and a halo: copies of the next numbers of both neighbours.
 //!
 //! ```
 //! use unipgas::gaspi::Operation;
@@ -68,43 +68,50 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! It runs as it is, as a job of one; `unipgas run -n 4 PROGRAM` starts four processes. A longer one is `api-gaspi/examples/heat.rs`.
+//! Without a launcher, it runs as a job of one process. `unipgas run -n 4 PROGRAM` starts four processes. `api-gaspi/examples/heat.rs` is a
+//! longer example.
 //!
-//! # Whose memory it is
+//! # Memory
 //!
-//! Segments may be written by other processes at any time. Rust's `&[T]` promises that nobody writes, `&mut [T]` that nobody reads either, and what breaks that is
+//! Other processes may write to segments at any time. In Rust, `&[T]` excludes writes, and `&mut [T]` also excludes other reads; a violation is
 //! undefined behaviour. So there are two kinds of memory:
 //!
-//! - A [`Segment`] is shared. Its elements are of types without invalid values ([`Element`]), and are copied out and in by atomic accesses. Who looks at them too early
-//!   gets old elements, or a mixture of old and new ones (§8.2.1), and nothing worse. A plain slice of it is `unsafe` to get, with a contract
-//!   ([`Segment::as_slice`]).
-//! - A [`Buffer`] is this process's alone: no other process is let in, and a [`Remote`] of the own rank does not lead there. It derefs to `[T]`.
+//! - A [`Segment`] is shared. Its element types have no invalid values ([`Element`]). Elements are copied out and in with atomic accesses. An
+//!   early read gets old elements, or a mixture of old and new elements (§8.2.1), but is not undefined behaviour. A plain slice of a segment is
+//!   `unsafe`, with a contract ([`Segment::as_slice`]).
+//! - A [`Buffer`] is private: no other process may use it, and a [`Remote`] of the own rank is refused. It derefs to `[T]`.
 //!
-//! Within the process both follow the rules of borrowing, also while requests are under way: the network reads what has been lent to it by a [`Slice`], and
-//! writes what it has been lent by a [`SliceMut`]. What is lent to a request stays so until its [`Queue::scope`] has ended, and that waits for the
-//! request, also when the closure returns an error or panics. A handle that waits when it is dropped would not do: it can be forgotten.
+//! Within the process both follow the borrow rules, also while requests are in progress. The network reads from a borrowed [`Slice`], and writes
+//! to a borrowed [`SliceMut`]. A request borrows until its [`Queue::scope`] ends. The scope waits for the request, also if the closure returns an
+//! error or panics. A handle that waits in its drop is not enough: programs can forget it.
 //!
-//! The order of accesses is that of the specification: who has taken a notification sees what was written before it (§8.3), and after a barrier
-//! whatever had been waited for and notified before. The compiler does not know about it: to look at a segment too early is a mistake of the program, as ever.
+//! The specification defines the order of accesses. After a notification, a process sees the writes before it (§8.3). After a barrier, it sees
+//! all writes that were complete and notified before. The compiler does not check this order: an early read of a segment is a fault of the
+//! program.
 //!
-//! What is not checked: that all members of a group call the same operations with the same sizes; that the processes agree on the types of
-//! segments; that a process does not leave while others need it. The engine copies between segments by plain loads and stores, as other processes
-//! and network adapters do: what this process's own thread or the progress thread moves into a segment that is being looked at counts as
-//! theirs.
+//! The library does not check:
 //!
-//! # Time-outs
+//! - All members of a group call the same operations with the same sizes.
+//! - The processes agree on the types of segments.
+//! - A process does not leave while other processes need it.
 //!
-//! Calls that need other processes are there twice: one waits, also if that takes for ever, and one begins the operation and gives a [`Pending`], which goes
-//! on with it. Waits end with [`Error::Failed`] when a process has died; [`Gaspi::states`] tells which one. A queue that is full is waited for.
+//! The engine copies between segments with plain loads and stores, as other processes and network adapters do. Such a copy by a thread of this
+//! process counts as an access of another process.
+//!
+//! # Timeouts
+//!
+//! Calls that need other processes have two forms. The first waits without a limit. The second begins the operation and returns a [`Pending`],
+//! and its calls resume the operation. After the death of a process, waits end with [`Error::Failed`], and [`Gaspi::states`] shows the dead
+//! process. Requests wait for room in a full queue, except [tagged](Scope::tagged) ones.
 //!
 //! # Threads
 //!
-//! All of it may be shared with other threads, and what gives out memory follows the rules of `&` and `&mut`. A [`Queue`] has one scope at a time, where
-//! all threads may post.
+//! Threads may share all objects. Access to memory follows the rules of `&` and `&mut`. A [`Queue`] has one scope at a time, and all threads may
+//! post in it.
 //!
 //! # With C
 //!
-//! A program has one process of GASPI: either this one, or that of `gaspi_proc_init`. They refuse to be initialised beside each other.
+//! A program has one GASPI process: either this one, or the process of `gaspi_proc_init`. The second initialisation is refused.
 
 mod buffer;
 mod error;
@@ -138,13 +145,13 @@ pub use timeout::Timeout;
 
 use crate::{statistics, status};
 
-/// What segments and buffers consist of: types without padding and invalid values, as numbers and arrays of them are. Others get there by
-/// `#[derive(bytemuck::Pod)]`.
+/// Element types of segments and buffers: types without padding and without invalid values, as numbers and arrays of numbers. A program adds
+/// its own types with `#[derive(bytemuck::Pod)]`.
 pub trait Element: bytemuck::Pod + Send + Sync {}
 
 impl<T: bytemuck::Pod + Send + Sync> Element for T {}
 
-/// Runs a procedure, and counts it if statistics are wanted.
+/// Runs a procedure, and counts it if statistics are on.
 #[inline(always)]
 fn counted<R>(number: Option<usize>, run: impl FnOnce() -> status::Result<R>) -> status::Result<R> {
     match number.filter(|_| statistics::is_on()) {

@@ -1,4 +1,4 @@
-//! Notifications: how a process learns that something has arrived.
+//! Notifications: they tell a process that data has arrived.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -9,31 +9,31 @@ use super::{Error, Result, counted};
 use crate::statistics::procedure;
 use crate::status::Status;
 
-/// A notification (§8.3): its number in the segment that it is bound to, and a value.
+/// A notification (§8.3): its number in its segment, and a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Notification {
-    /// Its number, below the configuration's `notification_num`.
+    /// Its number, below `notification_num` of the configuration.
     pub id: u32,
-    /// What it says. There is no 0: that is how none looks.
+    /// Its value. The value 0 means that it is not set.
     pub value: NonZeroU32,
 }
 
 impl Notification {
-    /// One with this number and value.
+    /// A notification with this number and value.
     pub const fn new(id: u32, value: NonZeroU32) -> Self {
         Notification { id, value }
     }
 
-    /// One with this number, and the value 1.
+    /// A notification with this number and the value 1.
     pub const fn plain(id: u32) -> Self {
         Notification::new(id, NonZeroU32::MIN)
     }
 }
 
-/// Some of the notifications of a segment of this process; see [`Segment::notifications`](super::Segment::notifications). Several threads may wait for the
-/// same ones: each notification is taken by one of them.
+/// A range of notifications of a local segment; see [`Segment::notifications`](super::Segment::notifications). Several threads may wait for the
+/// same range. One of them takes each notification.
 ///
-/// Where a notification has come with a write, its data is there when the notification has been taken.
+/// After a thread has taken the notification of a write, the data of the write is visible.
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi, Notification, Timeout};
@@ -65,16 +65,16 @@ impl<'g> Notifications<'g> {
         }
     }
 
-    /// Their numbers.
+    /// The numbers of the range.
     pub fn ids(&self) -> Range<u32> {
         self.ids.clone()
     }
 
-    /// Waits until there is one, and takes it (`gaspi_notify_waitsome` and `gaspi_notify_reset`, §8.3.3, §8.3.4).
+    /// Waits for a notification, and takes it (`gaspi_notify_waitsome` and `gaspi_notify_reset`, §8.3.3, §8.3.4).
     ///
     /// # Errors
-    /// [`Error::Timeout`]: none has come, none is lost; [`Error::Failed`]: a process has died ([`Gaspi::states`]);
-    /// [`ErrInvNum`](Status::ErrInvNum), [`ErrInvNotifId`](Status::ErrInvNotifId): there are none with these numbers;
+    /// [`Error::Timeout`]: no notification, and none is lost; [`Error::Failed`]: a process has died ([`Gaspi::states`]);
+    /// [`ErrInvNum`](Status::ErrInvNum), [`ErrInvNotifId`](Status::ErrInvNotifId): the range is empty or has invalid numbers;
     /// [`ErrInvSeg`](Status::ErrInvSeg): the segment has been deleted.
     pub fn wait(&self, timeout: impl Into<Timeout>) -> Result<Notification> {
         let Range { start, end } = self.ids;
@@ -88,14 +88,14 @@ impl<'g> Notifications<'g> {
             if let Some(taken) = self.take(id)? {
                 return Ok(taken);
             }
-            // Another thread was faster.
+            // Another thread has taken it.
         }
     }
 
-    /// Takes the one with this number if it is there (`gaspi_notify_reset`, §8.3.4).
+    /// Takes the notification with this number, if it is set (`gaspi_notify_reset`, §8.3.4).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId): it is none of these; [`ErrInvSeg`](Status::ErrInvSeg): the segment has been deleted.
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId): the number is not in the range; [`ErrInvSeg`](Status::ErrInvSeg): the segment has been deleted.
     pub fn take(&self, id: u32) -> Result<Option<Notification>> {
         if !self.ids.contains(&id) {
             return Err(Status::ErrInvNotifId.into());
@@ -105,8 +105,8 @@ impl<'g> Notifications<'g> {
         Ok(NonZeroU32::new(value).map(|value| Notification { id, value }))
     }
 
-    /// One after the other as they come, each waited for as by [`wait`](Notifications::wait), and no longer than this time. When it is over for one, so is
-    /// the iterator, until it is asked again.
+    /// The notifications, in the order of arrival. Each step is a [`wait`](Notifications::wait) with this timeout. A timeout ends the iteration; a
+    /// later `next` waits again.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi, Notification, Timeout};

@@ -1,4 +1,4 @@
-//! Messages that any process may send, and one receives (§9).
+//! Messages (§9): any process may send to a process.
 
 use super::buffer::Buffer;
 use super::pending::Pending;
@@ -8,7 +8,7 @@ use crate::passive::Bytes;
 use crate::statistics::{self, Moved, procedure};
 use crate::status::Status;
 
-/// Where the elements lie in their segment.
+/// The bytes of the elements in their segment.
 pub(super) fn bytes<T: Element>(place: Place) -> Bytes {
     Bytes {
         segment: place.segment,
@@ -18,8 +18,8 @@ pub(super) fn bytes<T: Element>(place: Place) -> Bytes {
 }
 
 impl<'g, T: Element> Buffer<'g, T> {
-    /// Sends the first `len` elements to `rank`, which [receives](super::Gaspi::receive) them: then it is over, and gives the buffer back
-    /// (`gaspi_passive_send`, §9.2.1). The operation has the buffer meanwhile, for if it is forgotten, the message is still there to be received.
+    /// Sends the first `len` elements to `rank` (`gaspi_passive_send`, §9.2.1). The operation completes after `rank` has
+    /// [received](super::Gaspi::receive) them, and returns the buffer. It owns the buffer, since a forgotten operation must not free it.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi, Timeout};
@@ -36,9 +36,9 @@ impl<'g, T: Element> Buffer<'g, T> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrInvRank`](Status::ErrInvRank); [`ErrInvCommsize`](Status::ErrInvCommsize): no elements, or more than the configuration's
-    /// `passive_transfer_size_max` bytes; [`ErrInvLocOff`](Status::ErrInvLocOff): more than there are; [`Failed`](super::Error::Failed): the process has died, or as
-    /// many messages as `passive_queue_size_max` have not been received. The buffer is freed then.
+    /// An error frees the buffer. [`ErrInvRank`](Status::ErrInvRank); [`ErrInvCommsize`](Status::ErrInvCommsize): no elements, or more than
+    /// `passive_transfer_size_max` bytes of the configuration; [`ErrInvLocOff`](Status::ErrInvLocOff): `len` exceeds the buffer;
+    /// [`Failed`](super::Error::Failed): the process has died, or `passive_queue_size_max` messages have not been received.
     pub fn send(self, len: usize, rank: u16) -> Result<Pending<'g, Buffer<'g, T>>> {
         if len > self.len() {
             return Err(Status::ErrInvLocOff.into());

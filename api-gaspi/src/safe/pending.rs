@@ -1,14 +1,14 @@
-//! Operations that several processes take part in, or that a time-out may interrupt.
+//! Operations of several processes, or with a timeout.
 
 use super::error::{Error, Result};
 use super::timeout::Timeout;
 use crate::status::{self, Status};
 
-/// An operation that has begun, and is continued by this value alone: the specification wants one that ran into its time-out to be called
-/// again, with the same arguments (§3.9), and no other of its kind meanwhile (§11.1).
+/// An operation in progress. Only this value resumes it. After a timeout, the specification requires a call with the same arguments (§3.9), and
+/// no other operation of the kind meanwhile (§11.1).
 ///
-/// What other processes wait for must not be given up: dropped, it is waited for, unless the thread panics. Forgotten ([`std::mem::forget`]) or
-/// dropped in a panic, an operation of a group leaves the group without further operations of its kind: they are refused with
+/// Other processes may wait for the operation. So drop waits for it, unless the thread panics. If a group operation is forgotten
+/// ([`std::mem::forget`]) or dropped in a panic, the group refuses further operations of the kind with
 /// [`ErrActiveColl`](crate::Status::ErrActiveColl).
 ///
 /// ```
@@ -38,7 +38,7 @@ enum State<'a, R> {
 }
 
 impl<'a, R> Pending<'a, R> {
-    /// Begins what `step` does within so many milliseconds, and goes on with when it is called again after [`Status::Timeout`].
+    /// Begins an operation. `step` runs it for a number of milliseconds. After [`Status::Timeout`] the next call of `step` resumes it.
     pub(super) fn begin(step: impl FnMut(u64) -> status::Result<R> + Send + 'a) -> Result<Self> {
         let mut pending = Pending {
             state: State::UnderWay(Box::new(step)),
@@ -49,13 +49,13 @@ impl<'a, R> Pending<'a, R> {
         Ok(pending)
     }
 
-    /// Goes on with it; gives `None` if the time ends first. After anything else it is over.
+    /// Resumes the operation. `None` after a timeout. Another result ends the operation.
     ///
     /// # Errors
-    /// Those of the operation, but [`Error::Timeout`].
+    /// As the operation, except [`Error::Timeout`].
     ///
     /// # Panics
-    /// When it is over.
+    /// If the operation has ended.
     pub fn poll(&mut self, timeout: impl Into<Timeout>) -> Result<Option<R>> {
         let mut step = match std::mem::replace(&mut self.state, State::Over) {
             State::UnderWay(step) => step,
@@ -71,18 +71,18 @@ impl<'a, R> Pending<'a, R> {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the operation.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// As the operation.
     ///
     /// # Panics
-    /// When it is over.
+    /// If the operation has ended.
     pub fn wait(mut self) -> Result<R> {
         self.poll(Timeout::Block)?.ok_or(Error::Timeout)
     }
 
-    /// Whether there is nothing to wait for any more: [`wait`](Pending::wait) returns at once.
+    /// Whether the first attempt has completed the operation: [`wait`](Pending::wait) then returns at once.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done(_))
     }
@@ -90,7 +90,7 @@ impl<'a, R> Pending<'a, R> {
 
 impl<R> Drop for Pending<'_, R> {
     fn drop(&mut self) {
-        // In a panic the others may never come.
+        // After a panic the other processes may never arrive.
         if let State::UnderWay(step) = &mut self.state
             && !std::thread::panicking()
         {

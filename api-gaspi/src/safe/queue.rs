@@ -1,4 +1,4 @@
-//! Queues, and the scopes within which requests may be under way.
+//! Queues, and the scopes of their requests.
 
 use super::gaspi::Gaspi;
 use super::scope::Scope;
@@ -6,7 +6,7 @@ use super::timeout::Timeout;
 use super::{Result, counted};
 use crate::statistics::procedure;
 
-/// Where requests are posted (§8.5), by one [scope](Queue::scope) at a time. Requests of several queues do not wait for each other.
+/// A queue of requests (§8.5), with one [scope](Queue::scope) at a time. Requests of different queues do not wait for each other.
 pub struct Queue<'g> {
     gaspi: &'g Gaspi,
     id: u8,
@@ -14,10 +14,10 @@ pub struct Queue<'g> {
 }
 
 impl Gaspi {
-    /// A queue that nobody else has; dropped, it may be had again. There are 16 at most.
+    /// Takes a free queue. Drop returns it. A process has at most 16 queues.
     ///
     /// # Errors
-    /// [`ErrInvNum`](crate::Status::ErrInvNum): all are taken.
+    /// [`ErrInvNum`](crate::Status::ErrInvNum): no queue is free.
     pub fn queue(&self) -> Result<Queue<'_>> {
         let free = self.queues.lock().pop();
         let id = match free {
@@ -32,7 +32,7 @@ impl Gaspi {
     }
 }
 
-/// Nothing is under way any more when this is dropped, whatever has happened meanwhile.
+/// Drop waits for all requests of the queue, also after a panic.
 struct End<'a, 'g>(&'a Queue<'g>);
 
 impl Drop for End<'_, '_> {
@@ -41,7 +41,7 @@ impl Drop for End<'_, '_> {
     }
 }
 
-/// Ends the process when it is dropped.
+/// Drop aborts the process.
 struct Abort;
 
 impl Drop for Abort {
@@ -51,17 +51,18 @@ impl Drop for Abort {
 }
 
 impl<'g> Queue<'g> {
-    /// How long a request waits at most while it is posted: for room in the queue, or until its rank has been found. Without this, as long as it takes.
+    /// Sets the timeout for the posting of a request: it may wait for room in the queue, or for the lookup of the remote segment. The default is
+    /// [`Timeout::Block`].
     pub fn set_timeout(&mut self, timeout: impl Into<Timeout>) {
         self.timeout = timeout.into();
     }
 
-    /// Runs `work`, which posts requests by the scope that it is given, and waits until all of them are complete on this side, whatever `work` has done
-    /// (`gaspi_wait`, §8.2.3). What they read and write is borrowed until then.
+    /// Runs `work`, which posts requests in its scope. Then waits until all of them are complete on this side, also after an error or a panic of
+    /// `work` (`gaspi_wait`, §8.2.3). The requests borrow their memory until then.
     ///
-    /// Errors of the program's own are a part of what `work` gives: `queue.scope(|q| Ok(own(q)))?`.
+    /// `work` may return errors of the program as its value: `queue.scope(|q| Ok(own(q)))?`.
     ///
-    /// That a write is complete here does not mean that it has arrived: a notification says so there.
+    /// A write that is complete here may not have arrived: a notification tells the target.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -82,7 +83,7 @@ impl<'g> Queue<'g> {
     /// # Ok::<(), Error>(())
     /// ```
     ///
-    /// While a request is under way, its memory cannot be changed:
+    /// While a request is in progress, the program cannot change its memory:
     ///
     /// ```compile_fail,E0502
     /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -108,7 +109,7 @@ impl<'g> Queue<'g> {
     /// })
     /// ```
     ///
-    /// nor looked at where it is read into, nor freed, and it must be there before the scope:
+    /// It cannot read the destination of a read, nor free the memory. The memory must exist before the scope:
     ///
     /// ```compile_fail,E0502
     /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -145,8 +146,8 @@ impl<'g> Queue<'g> {
     /// ```
     ///
     /// # Errors
-    /// Those of `work`; else [`Failed`](super::Error::Failed) if a request has failed: then it is not known which ones have been carried out
-    /// ([`Gaspi::states`] tells whether a process has died).
+    /// As `work`; else [`Failed`](super::Error::Failed) if a request has failed. Then other requests may or may not have completed.
+    /// [`Gaspi::states`] shows dead processes.
     pub fn scope<'env, R>(
         &'env mut self,
         work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
@@ -162,9 +163,9 @@ impl<'g> Queue<'g> {
         Ok(value)
     }
 
-    /// Waits for the end of all requests. After a failure the queue is as new (`gaspi_queue_purge`, §8.5.4).
+    /// Waits for all requests. After a failure it resets the queue (`gaspi_queue_purge`, §8.5.4).
     fn finish(&self) -> Result<()> {
-        // A panic of the library's own must not get past requests that are still under way.
+        // A panic of the library must not unwind to the owner of the memory while requests are in progress.
         let bomb = Abort;
         let process = self.gaspi.process();
         let wait = || process.wait(self.id, u64::MAX);

@@ -10,9 +10,9 @@ use crate::atomics::Place;
 use crate::statistics::procedure;
 use crate::status::{self, Status};
 
-/// A place in a segment of another process, or of this one: the rank, the segment's name, and an index. Where it leads is looked at when it is used.
+/// A place in a segment of any process: a rank, a segment name, and an index. The first use looks up the segment.
 ///
-/// That it is of elements `T` is this process's view. Elements have no invalid values, so that another one is a mistake, but no danger.
+/// The element type `T` is the view of this process. Elements have no invalid values, so a wrong type is a mistake, but not undefined behaviour.
 pub struct Remote<'g, T> {
     gaspi: &'g Gaspi,
     rank: u16,
@@ -53,7 +53,7 @@ impl<'g, T: Element> Remote<'g, T> {
         }
     }
 
-    /// So many elements further.
+    /// The place `index` elements further.
     #[must_use = "the place itself does not move"]
     pub fn at(self, index: usize) -> Self {
         Remote {
@@ -62,25 +62,25 @@ impl<'g, T: Element> Remote<'g, T> {
         }
     }
 
-    /// Whose memory it is.
+    /// The owner of the memory.
     pub fn rank(&self) -> u16 {
         self.rank
     }
 
-    /// The segment's name.
+    /// The name of the segment.
     pub fn segment(&self) -> u8 {
         self.segment
     }
 
-    /// Elements before it in the segment.
+    /// Number of elements before it in the segment.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Elements of the whole segment.
+    /// Number of elements of the whole segment.
     ///
     /// # Errors
-    /// [`ErrInvRank`](Status::ErrInvRank); [`ErrInvSeg`](Status::ErrInvSeg): there is none that this process may use.
+    /// [`ErrInvRank`](Status::ErrInvRank); [`ErrInvSeg`](Status::ErrInvSeg): no such segment, or this process may not use it.
     pub fn segment_len(&self) -> Result<usize> {
         let bytes = self
             .gaspi
@@ -89,7 +89,7 @@ impl<'g, T: Element> Remote<'g, T> {
         Ok(bytes as usize / size_of::<T>())
     }
 
-    /// Errors: it is a buffer of this process, whose memory is changed by who has it only.
+    /// Errors: [`Status::ErrInvSeg`]: a buffer of this process. Only its owner may change it.
     #[inline(always)]
     pub(super) fn checked(&self) -> status::Result<Place> {
         if self.segment >= FIRST_PRIVATE && self.rank == self.gaspi.rank() {
@@ -97,7 +97,7 @@ impl<'g, T: Element> Remote<'g, T> {
         }
         Ok(Place {
             segment: self.segment,
-            // What is too large for an offset is out of bounds.
+            // A saturated offset is out of bounds.
             offset: self.index.saturating_mul(size_of::<T>()) as u64,
             rank: self.rank,
         })
@@ -105,16 +105,16 @@ impl<'g, T: Element> Remote<'g, T> {
 }
 
 impl<'g> Remote<'g, u64> {
-    /// Adds to the value, and gives what was there before (`gaspi_atomic_fetch_add`, §10.2.1). It wraps around.
+    /// Adds to the value, and returns the previous value (`gaspi_atomic_fetch_add`, §10.2.1). It wraps around.
     ///
     /// # Errors
-    /// [`ErrInvRank`](Status::ErrInvRank), [`ErrInvSeg`](Status::ErrInvSeg), [`ErrInvRemOff`](Status::ErrInvRemOff) by the place;
+    /// [`ErrInvRank`](Status::ErrInvRank), [`ErrInvSeg`](Status::ErrInvSeg), [`ErrInvRemOff`](Status::ErrInvRemOff): invalid place;
     /// [`Failed`](super::Error::Failed): the process has died.
     pub fn fetch_add(self, value: u64) -> Result<u64> {
         Ok(self.adding(value)(u64::MAX)?)
     }
 
-    /// The same with time-outs.
+    /// As [`fetch_add`](Remote::fetch_add), with timeouts.
     ///
     /// # Errors
     /// As [`fetch_add`](Remote::fetch_add).
@@ -132,7 +132,7 @@ impl<'g> Remote<'g, u64> {
         }
     }
 
-    /// Replaces the value by `new` if it is `expected`; gives what was there before (`gaspi_atomic_compare_swap`, §10.2.2).
+    /// Replaces the value by `new` if it is `expected`. Returns the previous value (`gaspi_atomic_compare_swap`, §10.2.2).
     ///
     /// # Errors
     /// As [`fetch_add`](Remote::fetch_add).
@@ -140,7 +140,7 @@ impl<'g> Remote<'g, u64> {
         Ok(self.swapping(expected, new)(u64::MAX)?)
     }
 
-    /// The same with time-outs.
+    /// As [`compare_swap`](Remote::compare_swap), with timeouts.
     ///
     /// # Errors
     /// As [`fetch_add`](Remote::fetch_add).

@@ -12,34 +12,37 @@ use crate::statistics::{self, Moved, procedure};
 use crate::status::{self, Status};
 use crate::transfer::{self, Part, Post};
 
-/// Where requests are posted; see [`Queue::scope`](super::Queue::scope). Several threads may use it. What is posted here is borrowed until the end of the
+/// Posts requests; see [`Queue::scope`](super::Queue::scope). Several threads may use it. Requests borrow their memory until the end of the
 /// scope.
 ///
-/// A request to a full queue waits until there is room: nothing that is posted is of use before the scope has ended. The queue's
-/// [time-out](super::Queue::set_timeout) says how long.
+/// A request to a full queue waits for room, at most for the [timeout](super::Queue::set_timeout) of the queue.
 ///
-/// All requests have these errors besides their own: [`ErrInvRank`](Status::ErrInvRank), [`ErrInvSeg`](Status::ErrInvSeg) (there is no such segment there, or this process may
-/// not use it; or it is a buffer of this process) and [`ErrInvRemOff`](Status::ErrInvRemOff) (the range leaves it) by the place at the other process;
-/// [`ErrInvCommsize`](Status::ErrInvCommsize): more than the configuration's `transfer_size_max` bytes; [`Error::Failed`]: the process has died, or the
-/// connection is closed; [`Error::Timeout`]. Nothing has been posted then. Over a network a wrong place may also be found later, by the end of
-/// the scope.
+/// All requests have these errors besides their own:
+/// - [`ErrInvRank`](Status::ErrInvRank): no such rank.
+/// - [`ErrInvSeg`](Status::ErrInvSeg): no such remote segment, or this process may not use it, or it is a buffer of this process.
+/// - [`ErrInvRemOff`](Status::ErrInvRemOff): the range exceeds the remote segment.
+/// - [`ErrInvCommsize`](Status::ErrInvCommsize): more than `transfer_size_max` bytes of the configuration.
+/// - [`Error::Failed`]: the process has died, or the connection is closed.
+/// - [`Error::Timeout`].
+///
+/// After an error, the request is not posted. Over a network, an invalid place may only fail at the end of the scope.
 pub struct Scope<'scope, 'env: 'scope> {
     pub(super) gaspi: &'env Gaspi,
     pub(super) queue: u8,
     pub(super) timeout: Timeout,
-    /// Neither lifetime may be taken for a shorter one: what is borrowed for a scope is borrowed for all of it.
+    /// Both lifetimes are invariant: a borrow for a scope lasts for the whole scope.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// A read that sets a notification when its data is there.
+/// A read in progress with a notification.
 #[must_use = "it gives the memory back when the data is there"]
 pub struct Reading<'scope, T> {
     notifications: Notifications<'scope>,
     into: Option<SliceMut<'scope, T>>,
 }
 
-/// A local and a remote place of as many elements, as the procedures have them.
+/// The part of a local and a remote place of equal length.
 #[inline(always)]
 pub(super) fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::Result<Part> {
     let there = remote.checked()?;
@@ -52,7 +55,7 @@ pub(super) fn part<T: Element>(local: Place, remote: &Remote<'_, T>) -> status::
     })
 }
 
-/// Of lists, whose parts lead to one process. Errors: they do not, or there are none.
+/// The parts of a list and their rank. Errors: [`Status::ErrInvRank`] for several ranks; [`Status::ErrInvNum`] for 0 parts.
 pub(super) fn parts<'p, T: Element>(
     all: impl Iterator<Item = (Place, &'p Remote<'p, T>)>,
 ) -> status::Result<(Vec<Part>, u16)> {
@@ -67,7 +70,7 @@ pub(super) fn parts<'p, T: Element>(
     Ok((parts, rank.ok_or(Status::ErrInvNum)?))
 }
 
-/// Errors: it is bound to a buffer.
+/// A notification of the segment of `to`. Errors: [`Status::ErrInvSeg`]: a buffer of this process.
 #[inline(always)]
 pub(super) fn bound<T: Element>(
     to: &Remote<'_, T>,
@@ -95,7 +98,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         }
     }
 
-    /// Posts, and waits for room where there is none.
+    /// Posts a request. It waits for room in a full queue.
     #[inline(always)]
     fn post(
         &self,
@@ -123,10 +126,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(posted?)
     }
 
-    /// Writes the elements of `from` to `to` and behind it (`gaspi_write`, §8.2.1).
+    /// Writes the elements of `from` to the place `to` (`gaspi_write`, §8.2.1).
     ///
     /// # Errors
-    /// Those of [all requests](Scope).
+    /// As [all requests](Scope).
     #[inline]
     pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
         let part = part(from.place(), &to)?;
@@ -137,10 +140,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// The same, with a notification there when the elements are (`gaspi_write_notify`, §8.4.1).
+    /// As [`write`](Scope::write), and notifies the target after the elements have arrived (`gaspi_write_notify`, §8.4.1).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId); those of [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
     #[inline]
     pub fn write_notify<T: Element>(
         &self,
@@ -156,10 +159,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// Notifies the segment of `to`, when all requests that this queue has posted to that rank before are there (`gaspi_notify`, §8.3.2).
+    /// Notifies the segment of `to`, after all earlier requests of this queue to the rank have arrived (`gaspi_notify`, §8.3.2).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId); those of [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
     #[inline]
     pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
         let notification = bound(&to, notification)?;
@@ -169,10 +172,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// Reads as many elements as `into` has from `from` and behind it (`gaspi_read`, §8.2.2). They are there when the scope has ended.
+    /// Reads the elements of `into` from the place `from` (`gaspi_read`, §8.2.2). They have arrived when the scope ends.
     ///
     /// # Errors
-    /// Those of [all requests](Scope).
+    /// As [all requests](Scope).
     #[inline]
     pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
         let part = part(into.place(), &from)?;
@@ -183,8 +186,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// The same, and gives the elements back as soon as they are there, before the end of the scope (`gaspi_read_notify`, §8.4.4). The notification `id` of
-    /// the segment or buffer that `into` is of says so: nobody else may use it meanwhile.
+    /// As [`read`](Scope::read), and returns the elements as soon as they have arrived, before the end of the scope (`gaspi_read_notify`, §8.4.4).
+    /// It uses the notification `id` of the segment or buffer of `into`. The program must not use this notification meanwhile.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -204,7 +207,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// ```
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId); those of [all requests](Scope).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](Scope).
     pub fn read_notify<T: Element>(
         &self,
         into: SliceMut<'scope, T>,
@@ -224,11 +227,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// Several writes to one rank; none is posted if one of them is refused (`gaspi_write_list`, §8.4.2).
+    /// Several writes to one rank. If a write has an invalid argument, none is posted (`gaspi_write_list`, §8.4.2).
     ///
     /// # Errors
-    /// [`ErrInvNum`](Status::ErrInvNum): none, or more than the configuration's `rw_list_elem_max` or `queue_size_max`;
-    /// [`ErrInvRank`](Status::ErrInvRank): they lead to several ranks; those of [all requests](Scope).
+    /// [`ErrInvNum`](Status::ErrInvNum): no writes, or more than `rw_list_elem_max` or `queue_size_max` of the configuration;
+    /// [`ErrInvRank`](Status::ErrInvRank): several ranks. Others as [all requests](Scope).
     pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
         let moves = Some((Moved::Written, size(&parts)));
@@ -238,10 +241,10 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// The same, with a notification of the segment of `to` when all are there (`gaspi_write_list_notify`, §8.4.3).
+    /// As [`write_list`](Scope::write_list), and notifies the segment of `to` after all writes have arrived (`gaspi_write_list_notify`, §8.4.3).
     ///
     /// # Errors
-    /// [`ErrInvNotifId`](Status::ErrInvNotifId); those of [`write_list`](Scope::write_list).
+    /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [`write_list`](Scope::write_list).
     pub fn write_list_notify<T: Element, N: Element>(
         &self,
         all: &[(Slice<'scope, T>, Remote<'_, T>)],
@@ -263,7 +266,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Several reads from one rank (`gaspi_read_list`, §8.4.5).
     ///
     /// # Errors
-    /// Those of [`write_list`](Scope::write_list).
+    /// As [`write_list`](Scope::write_list).
     pub fn read_list<T: Element>(
         &self,
         all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'env, T>)>,
@@ -277,7 +280,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         })
     }
 
-    /// Waits for all that has been posted, and so makes room (`gaspi_wait`, §8.2.3). The end of the scope does, too; memory stays borrowed until then.
+    /// Waits for all posted requests, and so makes room (`gaspi_wait`, §8.2.3). The end of the scope does it too. Memory stays borrowed until then.
     ///
     /// # Errors
     /// [`Error::Timeout`]; [`Error::Failed`]: a request has failed.
@@ -287,7 +290,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Ok(counted(const { procedure("gaspi_wait") }, wait)?)
     }
 
-    /// Requests that have been posted since the queue was waited for (§8.5.3).
+    /// Number of requests posted since the last wait on the queue (§8.5.3).
     pub fn posted(&self) -> u32 {
         let posted = self.gaspi.process().queue_size(self.queue);
         posted.unwrap_or_default()
@@ -295,13 +298,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 }
 
 impl<'scope, T: Element> Reading<'scope, T> {
-    /// The elements, if they are there before the time is over: else `None`.
+    /// The elements. `None` after a timeout.
     ///
     /// # Errors
     /// [`Error::Failed`]: a process has died.
     ///
     /// # Panics
-    /// When they have been given.
+    /// If an earlier call has returned the elements.
     pub fn poll(&mut self, timeout: impl Into<Timeout>) -> Result<Option<SliceMut<'scope, T>>> {
         assert!(self.into.is_some(), "the elements have been given");
         match self.notifications.wait(timeout) {
@@ -311,13 +314,13 @@ impl<'scope, T: Element> Reading<'scope, T> {
         }
     }
 
-    /// The elements, when they are there.
+    /// Waits for the elements.
     ///
     /// # Errors
     /// As [`poll`](Reading::poll).
     ///
     /// # Panics
-    /// When they have been given.
+    /// If an earlier call has returned the elements.
     pub fn wait(mut self) -> Result<SliceMut<'scope, T>> {
         self.poll(Timeout::Block)?.ok_or(Error::Timeout)
     }

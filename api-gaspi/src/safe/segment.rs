@@ -13,15 +13,15 @@ use super::{Element, Remote, Result, Slice, SliceMut, counted};
 use crate::statistics::procedure;
 use crate::status::Status;
 
-/// Segments have names below, [buffers](super::Buffer) the others: so no call can take a buffer for a segment, at whatever moment it looks.
+/// [Buffers](super::Buffer) have names from here on, segments have lower names. So no call can ever take a buffer for a segment.
 pub(super) const FIRST_PRIVATE: u8 = 128;
 
-/// A segment of elements `T` that other processes read, write and notify (§7). Dropped, it is deleted (§7.3.1): their later operations on it are refused,
-/// those that are under way are over by then.
+/// A segment of elements `T` that other processes read, write and notify (§7). Drop deletes it (§7.3.1): operations in progress have then ended,
+/// and later operations are refused.
 ///
-/// Other processes may write at any time, so there is no `&[T]` to its memory. Elements are copied out and in, each by atomic accesses, or
-/// used as [atomics](Segment::atomic); [`Buffer`](super::Buffer) is for plain slices, and [`as_slice`](Segment::as_slice) for who knows better. What
-/// this process changes it borrows as exclusively as a `Vec`: no operation that is under way reads or writes the place.
+/// Other processes may write at any time, so there is no safe `&[T]` to its memory. Atomic accesses copy elements out and in, and
+/// [`atomic`](Segment::atomic) shares an element. For plain slices, see [`Buffer`](super::Buffer) and the unsafe [`as_slice`](Segment::as_slice).
+/// A change needs an exclusive borrow, as for a `Vec`: no operation in progress of this process uses the elements.
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -37,9 +37,9 @@ pub(super) const FIRST_PRIVATE: u8 = 128;
 /// ```
 pub struct Segment<'g, T: Element>(Memory<'g, T>);
 
-/// Integers that are there as atomics, too.
+/// Integers with an atomic type.
 pub trait Cell: Element + sealed::Sealed {
-    /// That of the same size.
+    /// The atomic type of the same size.
     type Atomic: Sync;
 }
 
@@ -58,7 +58,7 @@ macro_rules! cells {
 
 cells! { i32: AtomicI32; u32: AtomicU32; i64: AtomicI64; u64: AtomicU64; }
 
-/// Errors: the name is a buffer's.
+/// Errors: [`Status::ErrInvSeg`]: a name of buffers.
 fn check(id: u8) -> Result<()> {
     match id < FIRST_PRIVATE {
         true => Ok(()),
@@ -67,12 +67,12 @@ fn check(id: u8) -> Result<()> {
 }
 
 impl Gaspi {
-    /// Allocates a segment of `len` elements, all bytes 0, which this process alone may use until others are let in
-    /// ([`Segment::register`]) (`gaspi_segment_alloc`, §7.2.1). [`Group::create_segment`] makes one everywhere.
+    /// Allocates a segment of `len` elements, all bytes 0 (`gaspi_segment_alloc`, §7.2.1). Other processes may use it after
+    /// [`Segment::register`]. [`Group::create_segment`] creates one on all members.
     ///
     /// # Errors
-    /// [`ErrInvSeg`](Status::ErrInvSeg): the name is taken, or not below 128, which are those of buffers; [`ErrInvSegsize`](Status::ErrInvSegsize): no
-    /// elements, or too many; [`ErrManySeg`](Status::ErrManySeg); [`ErrMemalloc`](Status::ErrMemalloc).
+    /// [`ErrInvSeg`](Status::ErrInvSeg): the name is in use, or is 128 or more (names of buffers); [`ErrInvSegsize`](Status::ErrInvSegsize): `len` is 0
+    /// or too large; [`ErrManySeg`](Status::ErrManySeg); [`ErrMemalloc`](Status::ErrMemalloc).
     pub fn segment<T: Element>(&self, id: u8, len: usize) -> Result<Segment<'_, T>> {
         check(id)?;
         let size = bytes::<T>(len)?;
@@ -83,17 +83,17 @@ impl Gaspi {
 }
 
 impl<'g> Group<'g> {
-    /// Allocates a segment of `len` elements, all bytes 0, at every member, for all of them; ends when all have it (`gaspi_segment_create`, §7.2.3). All
-    /// members call it with the same name and length.
+    /// Allocates a segment of `len` elements, all bytes 0, on each member, for use by all members. It waits until all have it
+    /// (`gaspi_segment_create`, §7.2.3). All members call it with the same name and length.
     ///
     /// # Errors
-    /// As [`Gaspi::segment`]; [`ErrInvGroup`](Status::ErrInvGroup): the group is not committed; [`ErrActiveColl`](Status::ErrActiveColl): a barrier of the
-    /// group is under way; [`Failed`](super::Error::Failed): a member has died. Then there is no segment.
+    /// After an error the segment does not exist. As [`Gaspi::segment`]; [`ErrInvGroup`](Status::ErrInvGroup): the group is not committed;
+    /// [`ErrActiveColl`](Status::ErrActiveColl): a barrier of the group is in progress; [`Failed`](super::Error::Failed): a member has died.
     pub fn create_segment<T: Element>(&self, id: u8, len: usize) -> Result<Segment<'g, T>> {
         self.begin_create_segment(id, len)?.wait()
     }
 
-    /// The same with time-outs.
+    /// As [`create_segment`](Group::create_segment), with timeouts.
     ///
     /// # Errors
     /// As [`create_segment`](Group::create_segment).
@@ -118,7 +118,7 @@ impl<'g> Group<'g> {
 }
 
 impl<'g, T: Element> Segment<'g, T> {
-    /// Lets `rank` use it (`gaspi_segment_register`, §7.2.2).
+    /// Lets `rank` use the segment (`gaspi_segment_register`, §7.2.2).
     ///
     /// # Errors
     /// [`ErrInvRank`](Status::ErrInvRank); [`Timeout`](super::Error::Timeout): call again; [`Failed`](super::Error::Failed): the process has died.
@@ -131,15 +131,15 @@ impl<'g, T: Element> Segment<'g, T> {
         )?)
     }
 
-    /// Deletes it, as dropping it does (`gaspi_segment_delete`, §7.3.1).
+    /// Deletes the segment, as drop (`gaspi_segment_delete`, §7.3.1).
     ///
     /// # Errors
-    /// [`Failed`](super::Error::Failed): it is there still.
+    /// [`Failed`](super::Error::Failed): the segment still exists.
     pub fn delete(self) -> Result<()> {
         self.0.delete()
     }
 
-    /// Its name, which is the same for all processes.
+    /// Its name, the same in all processes.
     pub fn id(&self) -> u8 {
         self.0.id()
     }
@@ -155,39 +155,39 @@ impl<'g, T: Element> Segment<'g, T> {
         Remote::new(self.0.gaspi(), rank, self.id())
     }
 
-    /// Its notifications with these numbers (§8.3). They are no part of the memory: nothing is borrowed. When it has been deleted, waits for them are
-    /// refused.
+    /// Its notifications with these numbers (§8.3). They do not borrow the segment: they are not in its memory. After its deletion, waits for them
+    /// are refused.
     pub fn notifications(&self, ids: Range<u32>) -> Notifications<'g> {
         Notifications::new(self.0.gaspi(), self.id(), ids)
     }
 
-    /// The one with this number.
+    /// Its notification with this number.
     pub fn notification(&self, id: u32) -> Notifications<'g> {
         self.notifications(id..id.saturating_add(1))
     }
 
-    /// Elements to look at, and to write to other processes. Panics where the range is out of bounds.
+    /// Elements to read here, or to write to other processes. Panics if the range is out of bounds.
     #[inline]
     #[track_caller]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_, T> {
         self.0.slice(range)
     }
 
-    /// Elements to change, and to read from other processes. Panics where the range is out of bounds.
+    /// Elements to change here, or to read from other processes. Panics if the range is out of bounds.
     #[inline]
     #[track_caller]
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> SliceMut<'_, T> {
         self.0.slice_mut(range)
     }
 
-    /// An element; see [`Slice::get`]. Panics where the index is out of bounds.
+    /// An element; see [`Slice::get`]. Panics if the index is out of bounds.
     #[inline]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
         self.slice(..).get(index)
     }
 
-    /// Changes an element; see [`SliceMut::set`]. Panics where the index is out of bounds.
+    /// Changes an element; see [`SliceMut::set`]. Panics if the index is out of bounds.
     #[inline]
     #[track_caller]
     pub fn set(&mut self, index: usize, value: T) {
@@ -213,29 +213,30 @@ impl<'g, T: Element> Segment<'g, T> {
     /// ```
     ///
     /// # Safety
-    /// As long as the slice is there, no process writes the segment, not by atomic operations either, and this one does not by operations on its
-    /// own rank. So the writers must know: by a barrier, or since they wait for a notification that this process sends later.
+    /// During the lifetime of the slice, no process writes to the segment. This includes atomic operations, and operations of this process on its
+    /// own rank. So the writers must synchronize with a barrier, or wait for a notification that this process sends later.
     pub unsafe fn as_slice(&self) -> &[T] {
         // SAFETY:
-        // - so many elements, which are there until this is dropped; nobody writes, by the caller's word.
+        // - `base` points to `len` elements, which exist until the drop.
+        // - contract of this function: no process writes.
         unsafe { std::slice::from_raw_parts(self.0.base(), self.len()) }
     }
 
-    /// The elements as a slice that may be changed.
+    /// The elements as a mutable slice.
     ///
     /// # Safety
-    /// As [`as_slice`](Segment::as_slice), and no process reads the segment either.
+    /// As [`as_slice`](Segment::as_slice). No other access reads the segment either.
     pub unsafe fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY:
-        // - as for `as_slice`; in this process nobody else uses them, since this is borrowed.
+        // - as for `as_slice`. The exclusive borrow excludes other uses in this process.
         unsafe { std::slice::from_raw_parts_mut(self.0.base(), self.len()) }
     }
 }
 
 impl<T: Cell> Segment<'_, T> {
-    /// An element as an atomic of the CPU, to be changed while it is shared with other threads, or to be looked at until another process has written it.
-    /// Other processes see what is written here. Whether their [`fetch_add`](Remote::fetch_add) is atomic against
-    /// operations by it depends on the network: in a job on one host it is; over RDMA devices it mostly is not. Panics where the index is out of bounds.
+    /// An element as an atomic of the CPU. Threads can change it while they share it, or poll it for a write of another process. Other processes
+    /// see the changes. The network decides whether their [`fetch_add`](Remote::fetch_add) is atomic with CPU atomics: in a job on one host it is,
+    /// over most RDMA devices it is not. Panics if the index is out of bounds.
     ///
     /// ```
     /// # use unipgas::gaspi::safe::{Error, Gaspi};
@@ -256,14 +257,14 @@ impl<T: Cell> Segment<'_, T> {
             self.len()
         );
         // SAFETY:
-        // - an element within the segment, which is there until this is dropped.
-        // - atomics have the size of their integers, and the alignment, since those of elements are the same.
-        // - who changes it in another way in this process borrows all of this exclusively.
+        // - the element is in the segment, which exists until the drop.
+        // - the atomic has the size and the alignment of the integer: the assertion below checks it.
+        // - other changes in this process need an exclusive borrow of the segment.
         unsafe { &*self.0.base().add(index).cast() }
     }
 }
 
-/// What [`Segment::atomic`] relies on.
+/// [`Segment::atomic`] relies on this.
 const _: () = {
     const fn fits<T: Cell>() -> bool {
         size_of::<T>() == size_of::<T::Atomic>() && align_of::<T>() == align_of::<T::Atomic>()

@@ -1,4 +1,4 @@
-//! Ranges of memory that is lent to operations.
+//! Ranges of memory for operations.
 
 use std::marker::PhantomData;
 use std::ops::{Bound, Range, RangeBounds};
@@ -7,18 +7,18 @@ use unipgas_core::words;
 
 use super::Element;
 
-/// Elements of a [`Segment`](super::Segment) or a [`Buffer`](super::Buffer) that nobody in this process changes meanwhile: what is written to other
-/// processes. Other processes may change those of a segment at any time; so elements are copied out, and no `&[T]` is there.
+/// Elements of a [`Segment`](super::Segment) or a [`Buffer`](super::Buffer), as the source of a write. This process does not change them during
+/// the borrow. Other processes may change elements of a segment at any time. So methods copy elements out, and return no `&[T]`.
 ///
-/// Where an index or a range is out of bounds, methods panic, as those of `[T]` do.
+/// Methods panic if an index or a range is out of bounds, as for `[T]`.
 pub struct Slice<'a, T> {
     base: *const T,
     place: Place,
     lent: PhantomData<&'a [T]>,
 }
 
-/// Elements of a [`Segment`](super::Segment) or a [`Buffer`](super::Buffer) that nobody else in this process uses meanwhile: what is read from other
-/// processes, or changed here. Otherwise as [`Slice`].
+/// Elements of a [`Segment`](super::Segment) or a [`Buffer`](super::Buffer), as the destination of a read or of local changes. The borrow
+/// excludes other uses in this process. Otherwise as [`Slice`].
 pub struct SliceMut<'a, T> {
     base: *mut T,
     place: Place,
@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-/// A range of `len` elements. Panics as `[T]` does where it is none.
+/// Bounds of a range of `len` elements. Panics as `[T]` if the range is out of bounds.
 #[track_caller]
 fn within(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
     let start = match range.start_bound() {
@@ -66,7 +66,7 @@ fn within(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
 }
 
 // SAFETY:
-// - the memory is used by atomics only; elements may be used by any thread.
+// - only atomic accesses use the memory. Any thread may use elements (`T: Element`).
 unsafe impl<T: Element> Send for Slice<'_, T> {}
 // SAFETY:
 // - as for Send.
@@ -88,7 +88,7 @@ impl<T> Copy for Slice<'_, T> {}
 
 impl<'a, T: Element> Slice<'a, T> {
     /// # Safety
-    /// `base` leads to the elements of `place`, which stay there for the lifetime, and are not changed by plain stores.
+    /// `base` points to the elements of `place`. They exist for the lifetime, and no plain store of this process changes them.
     pub(super) unsafe fn new(base: *const T, place: Place) -> Self {
         Slice {
             base,
@@ -106,12 +106,12 @@ impl<'a, T: Element> Slice<'a, T> {
         self.place.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.place.len == 0
     }
 
-    /// A part of it.
+    /// A part of the elements.
     #[track_caller]
     pub fn slice(self, range: impl RangeBounds<usize>) -> Slice<'a, T> {
         let (start, place) = self.place.range(range);
@@ -122,14 +122,14 @@ impl<'a, T: Element> Slice<'a, T> {
         }
     }
 
-    /// The elements before `mid`, and the others.
+    /// The elements before `mid`, and the rest.
     #[track_caller]
     pub fn split_at(self, mid: usize) -> (Slice<'a, T>, Slice<'a, T>) {
         (self.slice(..mid), self.slice(mid..))
     }
 
-    /// An element. Of 1, 2, 4 or 8 bytes, with that alignment, it is read in one piece; a longer one that another process is writing may be of old
-    /// and of new parts.
+    /// An element. If its size is 1, 2, 4 or 8 bytes and equals its alignment, the read is atomic. Another element may have old and new parts while
+    /// another process writes to it.
     #[inline]
     #[track_caller]
     pub fn get(&self, index: usize) -> T {
@@ -138,24 +138,24 @@ impl<'a, T: Element> Slice<'a, T> {
         value[0]
     }
 
-    /// Copies all elements to memory of the program's, which must have as many.
+    /// Copies all elements to a slice of the same length.
     #[inline]
     #[track_caller]
     pub fn copy_to(&self, to: &mut [T]) {
         assert_eq!(self.len(), to.len(), "as many elements at both ends");
         // SAFETY:
-        // - as many elements, by the word of who has made this.
+        // - contract of `new`: `base` points to `len` elements, and this process accesses them only with atomics. Both lengths are equal.
         unsafe { words::load(self.base, to) };
     }
 
-    /// The elements.
+    /// Copies all elements to a vector.
     pub fn to_vec(&self) -> Vec<T> {
         let mut all = vec![T::zeroed(); self.len()];
         self.copy_to(&mut all);
         all
     }
 
-    /// The elements, one after the other, each read when it is asked for.
+    /// Iterates over the elements. Each step reads an element.
     pub fn iter(self) -> impl ExactSizeIterator<Item = T> + DoubleEndedIterator + use<'a, T> {
         (0..self.len()).map(move |index| self.get(index))
     }
@@ -163,7 +163,7 @@ impl<'a, T: Element> Slice<'a, T> {
 
 impl<'a, T: Element> SliceMut<'a, T> {
     /// # Safety
-    /// `base` leads to the elements of `place`, which stay there for the lifetime; nobody else in this process uses them.
+    /// `base` points to the elements of `place`. They exist for the lifetime, and this process does not use them in another way.
     pub(super) unsafe fn new(base: *mut T, place: Place) -> Self {
         SliceMut {
             base,
@@ -181,26 +181,26 @@ impl<'a, T: Element> SliceMut<'a, T> {
         self.place.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.place.len == 0
     }
 
-    /// To look at them, or to write them to other processes.
+    /// The elements as the source of a write, or to read them here.
     pub fn as_slice(&self) -> Slice<'_, T> {
         // SAFETY:
-        // - as long as this is borrowed, nobody changes anything.
+        // - the borrow of `self` excludes changes in this process.
         unsafe { Slice::new(self.base, self.place) }
     }
 
-    /// The same for a shorter time: this is there again afterwards.
+    /// The same elements for a shorter lifetime. `self` is usable again after it.
     pub fn reborrow(&mut self) -> SliceMut<'_, T> {
         // SAFETY:
-        // - as long as this is borrowed, it is not used.
+        // - the exclusive borrow of `self` excludes other uses.
         unsafe { SliceMut::new(self.base, self.place) }
     }
 
-    /// A part of it.
+    /// A part of the elements.
     #[track_caller]
     pub fn slice_mut(self, range: impl RangeBounds<usize>) -> SliceMut<'a, T> {
         let (start, place) = self.place.range(range);
@@ -211,7 +211,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
         }
     }
 
-    /// The elements before `mid`, and the others, for different threads or operations.
+    /// The elements before `mid`, and the rest, for different threads or operations.
     #[track_caller]
     pub fn split_at_mut(self, mid: usize) -> (SliceMut<'a, T>, SliceMut<'a, T>) {
         let (base, lent) = (self.base, self.lent);
@@ -230,7 +230,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
         self.as_slice().get(index)
     }
 
-    /// Changes an element. Of 1, 2, 4 or 8 bytes, with that alignment, it is written in one piece.
+    /// Changes an element. If its size is 1, 2, 4 or 8 bytes and equals its alignment, the write is atomic.
     #[inline]
     #[track_caller]
     pub fn set(&mut self, index: usize, value: T) {
@@ -240,17 +240,17 @@ impl<'a, T: Element> SliceMut<'a, T> {
             .copy_from(&[value]);
     }
 
-    /// Copies as many elements from memory of the program's.
+    /// Copies all elements from a slice of the same length.
     #[inline]
     #[track_caller]
     pub fn copy_from(&mut self, from: &[T]) {
         assert_eq!(self.len(), from.len(), "as many elements at both ends");
         // SAFETY:
-        // - as many elements, by the word of who has made this.
+        // - contract of `new`: `base` points to `len` elements, and this process accesses them only with atomics. Both lengths are equal.
         unsafe { words::store(from, self.base) };
     }
 
-    /// Makes all elements the same.
+    /// Sets all elements to `value`.
     pub fn fill(&mut self, value: T) {
         (0..self.len()).for_each(|index| self.set(index, value));
     }
@@ -294,7 +294,7 @@ mod tests {
             len: 6,
         };
         // SAFETY:
-        // - the array's elements, which are used in no other way.
+        // - `memory` has 6 elements, and the test uses it only through `all`.
         let mut all = unsafe { SliceMut::new(memory.as_mut_ptr(), place) };
         all.fill(1);
         let (mut low, high) = all.reborrow().split_at_mut(2);

@@ -1,4 +1,4 @@
-//! Requests that carry a tag and end one by one, for runtimes that poll (`GASPI_Lowlevel.h`).
+//! Requests with a tag that complete one by one, for runtimes that poll (`GASPI_Lowlevel.h`).
 
 use std::num::NonZeroU64;
 
@@ -10,29 +10,29 @@ use crate::lowlevel::Operation;
 use crate::statistics::procedure;
 use crate::transfer::Post;
 
-/// Posts requests with a tag: see [`Scope::tagged`]. All requests have the errors of [those without](Scope), and [`QueueFull`](crate::Status::QueueFull):
-/// the configuration's `queue_size_max` tags of the queue have not been reported.
+/// Posts requests with a tag; see [`Scope::tagged`]. Errors: as [requests without a tag](Scope); [`QueueFull`](crate::Status::QueueFull): the queue
+/// has no room, or `queue_size_max` tags are unreported.
 #[derive(Clone, Copy)]
 pub struct Tagged<'q, 'scope, 'env> {
     scope: &'q Scope<'scope, 'env>,
     tag: NonZeroU64,
 }
 
-/// A request that has ended.
+/// A complete request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// The tag that it was posted with.
+    /// Its tag.
     pub tag: NonZeroU64,
-    /// Whether it has succeeded. [`Error::Failed`](super::Error::Failed): its process may have died.
+    /// Its result. [`Error::Failed`](super::Error::Failed): the target may have died.
     pub result: Result<()>,
 }
 
-/// Reports that one call takes.
+/// Most reports of a call.
 const MOST: usize = 256;
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Posts requests with a tag. [`Scope::ended`] reports their ends one by one. Requests may have the same tag. Reports that are not taken are dropped at the end of
-    /// the scope.
+    /// Posts requests with a tag. [`Scope::ended`] reports their completions one by one. Several requests may have the same tag. The end of the
+    /// scope drops the remaining reports.
     ///
     /// ```
     /// use std::num::NonZeroU64;
@@ -61,10 +61,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         Tagged { scope: self, tag }
     }
 
-    /// Requests with tags that have ended, each once; waits for the first one. None: no request with a tag is under way (`gaspi_request_wait`).
+    /// Waits for the completion of a request with a tag, and returns all complete requests, each once (`gaspi_request_wait`). The result is empty
+    /// if no request with a tag is in progress.
     ///
     /// # Errors
-    /// [`Error::Timeout`](super::Error::Timeout): none has ended.
+    /// [`Error::Timeout`](super::Error::Timeout): no request has completed.
     pub fn ended(&self, timeout: impl Into<Timeout>) -> Result<Vec<Ended>> {
         let (mut all, timeout) = (Vec::new(), timeout.into().millis());
         let mut report = |tag, result: crate::Result<()>| {
@@ -124,13 +125,13 @@ impl<'scope> Tagged<'_, 'scope, '_> {
         self.submit(from.rank(), Operation::Read(&[part], None))
     }
 
-    /// As [`Scope::write_list`], with one report for all.
+    /// As [`Scope::write_list`], with a single report.
     pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
         self.submit(rank, Operation::Write(&parts, None))
     }
 
-    /// As [`Scope::read_list`], with one report for all.
+    /// As [`Scope::read_list`], with a single report.
     pub fn read_list<T: Element>(
         &self,
         all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'scope, T>)>,

@@ -1,15 +1,15 @@
-//! How long a call waits for other processes.
+//! Timeouts of calls.
 
 use std::time::{Duration, Instant};
 
-/// How long a call waits for other processes (§3.9, §4.2.1). Where a call takes one, a [`Duration`] does as well.
+/// Most time that a call waits for other processes (§3.9, §4.2.1). Calls also accept a [`Duration`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// As long as it takes (`GASPI_BLOCK`). A process that has died ends the wait, too.
+    /// No limit (`GASPI_BLOCK`). The death of a process also ends the wait.
     Block,
-    /// Not at all (`GASPI_TEST`): the call does what it can.
+    /// No wait (`GASPI_TEST`).
     Test,
-    /// At most so long. It is rounded up to whole milliseconds.
+    /// A time, rounded up to milliseconds.
     After(Duration),
 }
 
@@ -23,7 +23,7 @@ impl From<Duration> for Timeout {
 }
 
 impl Timeout {
-    /// As the procedures have it.
+    /// The timeout of the C interface.
     pub(super) fn millis(self) -> u64 {
         match self {
             Timeout::Block => u64::MAX,
@@ -35,10 +35,10 @@ impl Timeout {
         }
     }
 
-    /// What is left of it, from now on, at any later time.
+    /// A function that returns the remaining milliseconds. The time starts now.
     pub(super) fn running(self) -> impl Fn() -> u64 {
         let end = match self {
-            // One that no clock reaches is none.
+            // A time beyond the range of the clock has no end.
             Timeout::After(duration) => Instant::now().checked_add(duration),
             _ => None,
         };
