@@ -397,8 +397,11 @@ impl Passive {
     fn forget_the_dead(&self) {
         let messenger = self.messenger();
         let dead = |rank: &u32| messenger.world().life(*rank) == Life::Dead;
-        let sources = self.messages.inbox.lock();
-        let sources: Vec<_> = sources.begun.iter().filter_map(|one| one.source).collect();
+        // Its lock ends here: other calls lock the mailbox first.
+        let sources: Vec<_> = {
+            let inbox = self.messages.inbox.lock();
+            inbox.begun.iter().filter_map(|one| one.source).collect()
+        };
         for rank in sources.into_iter().filter(dead) {
             messenger.mailbox().bury(rank);
         }
