@@ -197,6 +197,8 @@ pub fn term(timeout: u64) -> Result<()> {
     // - from Box::into_raw in `init`, and freed only below.
     let process = unsafe { &*leaving.0 };
     let deadline = deadline(timeout);
+    // A shutdown that timed out ends waits until now. The drain is a wait, too.
+    process.world.engine().end_waits(false);
     let ready = process.drain_all(deadline);
     if let Err(status) = ready.and_then(|()| others_leave(process, deadline)) {
         phase.terminating = Some(leaving);

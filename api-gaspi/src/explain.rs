@@ -114,7 +114,10 @@ fn right(process: &Process, arguments: &[Argument<'_>], status: Status) -> Strin
             "; the most is {} bytes, 1 to {} of a passive message",
             config.transfer_size_max, config.passive_transfer_size_max
         ),
-        Status::ErrInvNotifId => format!("; ids go from 0 to {}", config.notification_num - 1),
+        Status::ErrInvNotifId => match config.notification_num {
+            0 => "; the configuration has no notifications".into(),
+            num => format!("; ids go from 0 to {}", num - 1),
+        },
         Status::ErrInvNum => format!(
             "; lists have 1 to {} elements, reductions 1 to {}",
             config.rw_list_elem_max.min(config.queue_size_max),
