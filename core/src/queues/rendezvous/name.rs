@@ -88,7 +88,7 @@ impl JobName {
     /// 4. PMI: PMI_RANK, PMI_SIZE, and PMI_JOBID or, as Hydra does not name its jobs, the nearest `hydra_pmi_proxy` above
     ///    this process (failing that, the step of Slurm, or the parent);
     /// 5. Slurm: SLURM_JOB_ID, SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS;
-    /// No launcher: one job per user, or the job that UNIPGAS_JOB_NAME names; no rank, and an unknown size.
+    /// 6. no launcher: one job per user, or the job that UNIPGAS_JOB_NAME names; no rank, and an unknown size.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if a variable of the library is not text, a rank or size is not a number, or the rank is not below the size.
