@@ -1,17 +1,17 @@
-//! Chapter 7 of the guide: errors that no call can answer end the program.
+//! Asynchronous errors (guide, chapter 7): no call can return them, so they end the program.
 
 use std::fmt::Arguments;
 use std::io::Write;
 
 use crate::process::current;
 
-/// One line on standard error. Where nobody can be told, nobody is.
+/// Writes one line to standard error. Write errors are ignored.
 #[cold]
 pub(crate) fn tell(what: Arguments<'_>) {
     let _ = std::io::stderr().write_all(format!("utofu: {what}\n").as_bytes());
 }
 
-/// Says what happened and where, as in `MRQ Overflow on TNI 0 CQ 0`, and ends the program.
+/// Reports an error and its place, such as `MRQ Overflow on TNI 0 CQ 0`, and ends the program.
 #[cold]
 pub(crate) fn asynchronous_error(what: Arguments<'_>) -> ! {
     tell(format_args!("asynchronous error: {what}"));
@@ -19,6 +19,6 @@ pub(crate) fn asynchronous_error(what: Arguments<'_>) -> ! {
         process.network().leave();
     }
     // SAFETY:
-    // - ends the program at once: other threads may be anywhere, so that no exit handler may run.
+    // - it ends the program at once and runs no exit handler. Other threads may be at any point.
     unsafe { libc::_exit(1) }
 }

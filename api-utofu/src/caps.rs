@@ -1,4 +1,4 @@
-//! What a virtual compute node has: the quantities of the A64FX systems (guide tables 6.1 to 6.5).
+//! Resources and limits of a virtual compute node: the values of the A64FX systems (guide tables 6.1 to 6.5).
 
 use unipgas_utofu_sys::*;
 
@@ -12,13 +12,13 @@ pub const TNIS: u16 = 6;
 pub const CQS: u16 = 9;
 /// VCQs of a CQ: component ids.
 pub const CMP_IDS: u16 = 8;
-/// VBGs of a TNI that can start and end a circuit; they come first.
+/// VBGs of a TNI that can start and end a circuit. They have the lowest numbers.
 pub const START_VBGS: u16 = 16;
 /// VBGs of a TNI.
 pub const VBGS: u16 = 48;
-/// STags that programs give out themselves.
+/// STags of a VCQ that programs may choose themselves.
 pub const RESERVED_STAGS: u32 = 256;
-/// Alignment and size of memory under such a STag, in bytes.
+/// Memory under such a STag has an address and a size that are multiples of it, in bytes.
 pub const STAG_ALIGNMENT: usize = 256;
 /// Longest put or get, in bytes.
 pub const MAX_PUTGET: usize = (1 << 24) - 1;
@@ -33,7 +33,7 @@ pub const MAX_UINT64: usize = 6;
 /// Floating-point numbers of one reduction.
 pub const MAX_DOUBLE: usize = 3;
 
-/// Of every TNI (guide table 6.4).
+/// One-sided communication of each TNI (guide table 6.4).
 pub static ONESIDED: utofu_onesided_caps = utofu_onesided_caps {
     flags: UTOFU_ONESIDED_CAP_FLAG_SESSION_MODE | UTOFU_ONESIDED_CAP_FLAG_ARMW,
     armw_ops: UTOFU_ONESIDED_CAP_ARMW_OP_CSWAP
@@ -54,7 +54,7 @@ pub static ONESIDED: utofu_onesided_caps = utofu_onesided_caps {
     max_gap: MAX_GAP,
 };
 
-/// Of every TNI (guide table 6.5).
+/// Barrier communication of each TNI (guide table 6.5).
 pub static BARRIER: utofu_barrier_caps = utofu_barrier_caps {
     flags: 0,
     reduce_ops: UTOFU_BARRIER_CAP_REDUCE_OP_BARRIER

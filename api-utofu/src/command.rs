@@ -1,4 +1,4 @@
-//! One-sided communication (guide §3.7): arguments and flags to the engine's commands, and what is posted.
+//! One-sided communication (guide §3.7): translates arguments and flags to the engine's commands, and posts these.
 
 use unipgas_core::Error;
 use unipgas_core::port::{Aim, Command, CommandFlags, CommandKind, DEPTH, Parts, Rmw, ShortKey};
@@ -21,7 +21,7 @@ const ALL: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
     | UTOFU_ONESIDED_SPS_MASK
     | UTOFU_ONESIDED_PATH_MASK;
 
-/// What memory does not notice, or does anyway.
+/// Flags that the fast path implements, or that have no effect on copies in memory.
 const SIMPLE: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
     | UTOFU_ONESIDED_FLAG_PACKET_RESPONSE
     | UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE
@@ -30,20 +30,20 @@ const SIMPLE: u64 = UTOFU_ONESIDED_FLAG_STRONG_ORDER
     | UTOFU_ONESIDED_FLAG_TCQ_NOTICE
     | UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
 
-/// Where a command goes, and what it asks for beside its effect.
+/// Target and options of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// VCQ id of the target.
     pub vcq_id: u64,
     /// STADD at the target.
     pub stadd: u64,
-    /// The byte that notices carry.
+    /// The byte in the command's notices.
     pub edata: u64,
     /// `UTOFU_ONESIDED_FLAG_*`.
     pub flags: u64,
 }
 
-/// MTU and transmission gap (§2.2.9): checked; memory knows no packets.
+/// MTU and transmission gap (§2.2.9). They are checked, and have no other effect: copies in memory have no packets.
 #[derive(Debug, Clone, Copy)]
 pub struct Packets {
     /// Greatest packet, in bytes.
@@ -52,7 +52,7 @@ pub struct Packets {
     pub gap: usize,
 }
 
-/// How often the same command, and how far apart, at both ends.
+/// Repetition of a command, with the same distance at both ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {
     /// Bytes between the beginnings of two blocks.
@@ -61,7 +61,7 @@ pub struct Stride {
     pub blocks: usize,
 }
 
-/// Whether posting may wait for the next one (§3.7.9.1).
+/// Whether the command may wait until the next one is posted (§3.7.9.1).
 #[inline(always)]
 pub fn is_delayed(flags: u64) -> bool {
     flags & UTOFU_ONESIDED_FLAG_DELAY_START != 0
@@ -111,7 +111,7 @@ fn wanted(flags: u64) -> CommandFlags {
 }
 
 impl Vcq {
-    /// A command to `target`. Errors: [`Code::InvalidVcqId`], [`Code::InvalidEdata`], [`Code::InvalidFlags`],
+    /// Makes a command to `target`. Errors: [`Code::InvalidVcqId`], [`Code::InvalidEdata`], [`Code::InvalidFlags`],
     /// [`Code::InvalidPathId`].
     #[inline(always)]
     fn command(
@@ -141,7 +141,8 @@ impl Vcq {
         Ok(Command::new(parts, remote.plain(), target.stadd, data))
     }
 
-    /// Put or get of `len` bytes at STADD `local`. Errors: as all commands; [`Code::InvalidSize`].
+    /// Put or get of `len` bytes at STADD `local`. Errors: [`Code::InvalidSize`], [`Code::InvalidVcqId`], [`Code::InvalidEdata`],
+    /// [`Code::InvalidFlags`], [`Code::InvalidPathId`].
     #[inline(always)]
     pub fn transfer(
         &self,
@@ -165,7 +166,7 @@ impl Vcq {
         self.command(CommandKind::Inline, None, target, len, bytes)
     }
 
-    /// ARMW on a word of 8 bytes, or of 4.
+    /// ARMW on a word of 8 bytes (`wide`) or 4 bytes.
     #[inline(always)]
     pub fn armw(
         &self,
@@ -211,14 +212,14 @@ impl Vcq {
         Ok(())
     }
 
-    /// The target, if it was used lately and the flags ask for nothing special.
+    /// The target, if the fast path knows it and implements all of its flags.
     ///
     /// # Safety
     /// As [`Vcq::port_fast`].
     #[inline(always)]
     unsafe fn aim(&self, target: &Target) -> Option<Aim<'_>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the caller holds the queues, and remembers no port while it uses the result.
         let (port, peer) = unsafe { self.port_fast(target.vcq_id) }?;
         ((target.flags & !SIMPLE == 0) & (target.edata <= 0xff)).then_some(Aim {
             target: port,
@@ -229,7 +230,7 @@ impl Vcq {
         })
     }
 
-    /// Puts registered memory on the fast path; `None` if that does not lead there.
+    /// Puts registered memory on the fast path. `None`: the fast path cannot do it, and has done nothing.
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -245,10 +246,10 @@ impl Vcq {
             return None;
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is remembered meanwhile.
+        // - this thread holds the queues, and remembers no port while it uses the result.
         let aim = unsafe { self.aim(target) }?;
         let key = ShortKey(local);
         let posted = self
@@ -258,7 +259,7 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Puts bytes on the fast path; `None` if that does not lead there.
+    /// Puts bytes on the fast path. `None`: as [`Vcq::put_fast`].
     ///
     /// # Safety
     /// As [`Vcq::post`]; `len` bytes at `data` are valid.
@@ -274,7 +275,8 @@ impl Vcq {
             return None;
         }
         // SAFETY:
-        // - the caller's word; the queues are held when the aim is taken, and nothing is remembered meanwhile.
+        // - contract of this call: see `Vcq::post`; the bytes are valid.
+        // - this thread holds the queues, and remembers no port while it uses the aim.
         let posted = unsafe {
             let mut queues = self.port().hold();
             let aim = self.aim(target)?;
@@ -283,24 +285,24 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Puts a word where it is aligned on the fast path; `None` if that does not lead there.
+    /// Puts a word to an aligned address on the fast path. `None`: as [`Vcq::put_fast`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
     #[inline(always)]
     pub unsafe fn word_fast(&self, target: &Target, word: u64, cbdata: u64) -> Option<Result<()>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is remembered meanwhile.
+        // - this thread holds the queues, and remembers no port while it uses the result.
         let aim = unsafe { self.aim(target) }?;
         let posted = self.port().put_word_fast(&mut queues, &aim, word, cbdata)?;
         drop(queues);
         Some(self.answer(posted))
     }
 
-    /// ARMW on 8 bytes on the fast path; `None` if that does not lead there.
+    /// ARMW on 8 bytes on the fast path. `None`: as [`Vcq::put_fast`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -313,10 +315,10 @@ impl Vcq {
         cbdata: u64,
     ) -> Option<Result<()>> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { self.port().hold() };
         // SAFETY:
-        // - the queues are held, and nothing is remembered meanwhile.
+        // - this thread holds the queues, and remembers no port while it uses the result.
         let aim = unsafe { self.aim(target) }?;
         let posted = self
             .port()
@@ -325,14 +327,14 @@ impl Vcq {
         Some(self.answer(posted))
     }
 
-    /// Posts a command. Errors: [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`].
+    /// Posts a command. Errors: [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`] for a command that the VCQ's mode excludes.
     ///
     /// # Safety
-    /// Unless the VCQ is thread-safe, no other thread uses it meanwhile (§2.5).
+    /// This thread is in the call that [`vcq`](crate::vcq::vcq) began. Unless the VCQ is thread-safe, no other thread uses it at the same time (§2.5).
     pub unsafe fn post(&self, command: &Command, delayed: bool, cbdata: u64) -> Result<()> {
         self.accepts(command)?;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { self.port().hold() };
         let posted = if delayed {
             self.port().post_delayed(&mut queues, command, cbdata)
@@ -340,18 +342,18 @@ impl Vcq {
             self.port().post(&mut queues, command, cbdata)
         };
         // SAFETY:
-        // - the queues are held, and the table is only read.
+        // - this thread holds the queues, and only reads the table.
         if posted.is_ok() && unsafe { self.port_fast(command.peer) }.is_none() {
             // SAFETY:
-            // - as above; nothing of it is left.
+            // - as above; no result of `port_fast` is in use.
             unsafe { self.remember(&queues, command.peer) };
         }
         drop(queues);
         self.answer(posted)
     }
 
-    /// Posts the same command for each block, further on each time, or none of them (§3.7.1.3). Errors: [`Code::InvalidNumber`]
-    /// for more blocks than there is ever room for.
+    /// Posts the command once for each block, or none of them (§3.7.1.3). Errors: [`Code::InvalidNumber`] for 0 blocks, or for more than the queue can
+    /// hold; [`Code::Busy`]: poll the TCQ; [`Code::NotSupported`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -362,12 +364,12 @@ impl Vcq {
         }
         let commands: Vec<Command> = blocks(first, stride)?.collect();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         unsafe { self.post_all(&commands, cbdata) }
     }
 
-    /// Posts descriptors (§3.7.3.1). Errors: [`Code::InvalidDesc`] for bytes that are none of this VCQ's, [`Code::Busy`]; then
-    /// none is posted.
+    /// Posts all descriptors, or none of them (§3.7.3.1). Errors: [`Code::InvalidDesc`] for an invalid descriptor, or one of another VCQ; [`Code::Busy`];
+    /// [`Code::NotSupported`].
     ///
     /// # Safety
     /// As [`Vcq::post`].
@@ -379,7 +381,7 @@ impl Vcq {
             self.accepts(command)?;
         }
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         unsafe { self.post_all(commands, cbdata) }
     }
 
@@ -388,7 +390,7 @@ impl Vcq {
     unsafe fn post_all(&self, commands: &[Command], cbdata: u64) -> Result<()> {
         let port = self.port();
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Vcq::post`.
         let mut queues = unsafe { port.hold() };
         let posted = port.post_all(&mut queues, commands, cbdata);
         drop(queues);
@@ -411,7 +413,7 @@ impl Vcq {
     }
 }
 
-/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for none.
+/// The commands of all blocks. Errors: [`Code::InvalidNumber`] for 0 blocks.
 pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Command>> {
     if stride.blocks == 0 {
         return Err(Code::InvalidNumber);
@@ -426,7 +428,7 @@ pub fn blocks(first: &Command, stride: Stride) -> Result<impl Iterator<Item = Co
     }))
 }
 
-/// Errors: [`Code::InvalidSize`] for an MTU, [`Code::InvalidArg`] for a gap out of range.
+/// Errors: [`Code::InvalidSize`] if the MTU is out of range, [`Code::InvalidArg`] if the gap is.
 pub fn check_packets(packets: Packets) -> Result<()> {
     if packets.mtu == 0 || packets.mtu > MAX_MTU {
         return Err(Code::InvalidSize);

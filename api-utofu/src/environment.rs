@@ -1,19 +1,19 @@
-//! The environment variables (guide §4.3.2; and those of the virtual network).
+//! Environment variables of uTofu (guide §4.3.2) and of the virtual network.
 
 use crate::shape::Shape;
 
-/// What the environment asks for.
+/// Settings from the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wishes {
-    /// `UTOFU_NUM_EXCLUSIVE_CQS`: CQs a TNI kept for CQ-exclusive VCQs (§4.3.2.1).
+    /// `UTOFU_NUM_EXCLUSIVE_CQS`: CQs of each TNI that this process reserves for CQ-exclusive VCQs (§4.3.2.1).
     pub exclusive_cqs: usize,
-    /// `UTOFU_NUM_SESSION_MODE_CQS`: CQs a TNI kept for session mode VCQs (§4.3.2.2).
+    /// `UTOFU_NUM_SESSION_MODE_CQS`: CQs of each TNI that this process reserves for session mode VCQs (§4.3.2.2).
     pub session_cqs: usize,
     /// `UTOFU_NUM_MRQ_ENTRIES` (§4.3.2.3).
     pub mrq_entries: usize,
-    /// `UTOFU_NUM_MRQ_ENTRIES_SESSION` (§4.3.2.4, whose text also calls it `UTOFU_NUM_MRQ_ENTRIES_ENTRIES`).
+    /// `UTOFU_NUM_MRQ_ENTRIES_SESSION` (§4.3.2.4, which also calls it `UTOFU_NUM_MRQ_ENTRIES_ENTRIES`).
     pub mrq_entries_session: usize,
-    /// `UTOFU_SWAP_PROTECT`: registered memory is kept from being swapped out (§4.3.2.5).
+    /// `UTOFU_SWAP_PROTECT`: registered memory is locked, so that the system does not swap it out (§4.3.2.5).
     pub swap_protect: bool,
     /// `UNIPGAS_TOFU_SHAPE`.
     pub shape: Option<Shape>,
@@ -33,7 +33,7 @@ const MRQ_ENTRIES: [(usize, &str); 6] = [
 const MRQ_DEFAULT: usize = 131_072;
 
 impl Wishes {
-    /// Errors: a line that says which variable is wrong, and what would be right.
+    /// Errors: a line with the wrong variable and its allowed values.
     pub fn from_env() -> Result<Self, String> {
         unipgas_core::variables::check().map_err(|e| e.to_string())?;
         Wishes::read(|name| std::env::var(name).ok())
@@ -98,7 +98,7 @@ impl Wishes {
     }
 }
 
-/// A number becomes the nearest of the allowed ones, of two equally near ones the greater.
+/// Rounds a number to the nearest allowed value, or to the greater of two equally near values.
 fn mrq_entries(text: &str) -> Option<usize> {
     let lower = text.to_ascii_lowercase();
     if let Some((entries, _)) = MRQ_ENTRIES.iter().find(|(_, name)| *name == lower) {

@@ -1,4 +1,4 @@
-//! Numbers and bytes of peers, and what the environment says: for tests and libFuzzer.
+//! Readers of ids and bytes from peers, and of environment variables: for tests and libFuzzer.
 
 use unipgas_core::port::{PORTS, ShortKey};
 
@@ -8,10 +8,10 @@ use crate::logical::Logical;
 use crate::process::{dealt, dealt_to};
 use crate::shape::Shape;
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, its function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("utofu-ids", ids, all_ids),
     ("utofu-shape", shape, shapes),
@@ -84,7 +84,7 @@ fn shapes() -> Vec<Vec<u8>> {
     texts.into_iter().chain([told]).collect()
 }
 
-/// Variables, a line each.
+/// Variables, one a line.
 fn variables(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter_map(|line| line.split_once('='));

@@ -1,8 +1,9 @@
-//! VCQ ids, VBG ids and path ids: 64 and 8 bits that say where something is (guide §3.1.1).
+//! VCQ ids and VBG ids (64 bits) and path ids (8 bits) of guide §3.1.1.
 //!
-//! VCQ id: bits 0-2 component, 3-6 CQ, 7-9 TNI, 10-17 Z, 18-25 Y, 26-33 X, 34 C, 35-36 B, 37 A; 40 C, 41-42 B, 43 A of the default
-//! path; 60-63 are 0101. VBG id: bits 0-5 BG, 32-39 X, 40-47 Y, 48-55 Z, 56 A, 57-58 B, 59 C, 61-63 TNI, the others are 0: as on the
-//! machines of the guide, since programs take VBG ids apart and put others together.
+//! - VCQ id: bits 0-2 component, 3-6 CQ, 7-9 TNI, 10-17 Z, 18-25 Y, 26-33 X, 34 C, 35-36 B, 37 A. The default path has bits 40 C, 41-42 B, 43 A.
+//!   Bits 60-63 are 0101, the others are 0.
+//! - VBG id: bits 0-5 BG, 32-39 X, 40-47 Y, 48-55 Z, 56 A, 57-58 B, 59 C, 61-63 TNI, the others are 0. This is the layout of the machines of the guide:
+//!   programs take VBG ids apart and build others.
 
 use crate::caps::{CMP_IDS, CQS, TNIS, VBGS};
 use crate::shape::Coords;
@@ -52,8 +53,7 @@ const fn coords(id: u64) -> Coords {
 pub struct VcqId(u64);
 
 impl VcqId {
-    /// The VCQ of component `cmp` on CQ `cq` of TNI `tni` of the node at `coords`, all of them in range; the default path is the
-    /// node's own A, B, C.
+    /// The VCQ of component `cmp` on CQ `cq` of TNI `tni` of the node at `at`. All of them are in range. The default path is the node's own A, B, C.
     #[inline]
     pub fn new(at: &Coords, tni: u16, cq: u16, cmp: u16) -> Self {
         let path = unit_bits([at[3], at[4], at[5]]);
@@ -66,7 +66,7 @@ impl VcqId {
         )
     }
 
-    /// `None` for a number that is no VCQ id.
+    /// `None`: the number is not a VCQ id.
     #[inline(always)]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let id = VcqId(bits);
@@ -79,13 +79,13 @@ impl VcqId {
         self.0
     }
 
-    /// The number without the path: equal for equal VCQs.
+    /// The bits that identify the VCQ. Ids of one VCQ with different paths have the same identity.
     #[inline(always)]
     pub fn identity(self) -> u64 {
         self.0 & WHERE
     }
 
-    /// With the node's own A, B, C as path, as notices name it (guide §3.7.6.1).
+    /// The number with the node's own A, B, C as path. Notices have this form (guide §3.7.6.1).
     #[inline(always)]
     pub fn plain(self) -> u64 {
         self.0 & !PATH | (self.0 >> 34 & 0b1111) << 40
@@ -126,7 +126,7 @@ impl VcqId {
         bits_unit(self.0 >> 40)
     }
 
-    /// With another default path.
+    /// The same VCQ with another default path.
     pub fn with_path(self, path: [u8; 3]) -> Self {
         VcqId(self.0 & !PATH | unit_bits(path) << 40)
     }
@@ -137,14 +137,14 @@ impl VcqId {
 pub struct VbgId(u64);
 
 impl VbgId {
-    /// BG `bg` of TNI `tni` of the node at `at`, all of them in range.
+    /// BG `bg` of TNI `tni` of the node at `at`. All of them are in range.
     pub fn new(at: &Coords, tni: u16, bg: u16) -> Self {
         let [x, y, z, a, b, c] = at.map(u64::from);
         let place = x | y << 8 | z << 16 | a << 24 | b << 25 | c << 27;
         VbgId(u64::from(tni) << 61 | place << 32 | u64::from(bg))
     }
 
-    /// `None` for a number that is no VBG id.
+    /// `None`: the number is not a VBG id.
     #[inline(always)]
     pub fn from_bits(bits: u64) -> Option<Self> {
         let id = VbgId(bits);
@@ -184,19 +184,19 @@ impl VbgId {
     }
 }
 
-/// The id of a path through these coordinates: never 0, which stands for "none given" among flags.
+/// The id of a path through these coordinates. It is never 0, which means "no path given" in flags.
 pub fn path_id(path: [u8; 3]) -> u8 {
     1 + (path[0] * 3 + path[1]) * 2 + path[2]
 }
 
-/// The coordinates of a path; `None` for a number that is no path id.
+/// The coordinates of a path. `None`: the number is not a path id.
 pub fn path_coords(id: u8) -> Option<[u8; 3]> {
     let index = id.checked_sub(1).filter(|index| *index < 12)?;
     Some([index / 6, index / 2 % 3, index % 2])
 }
 
 const _: () = assert!(
-    // No number is both.
+    // No number is both a VCQ id and a VBG id.
     VCQ & !VBG != 0
         && CMP_IDS == 8
         && (TNIS as usize - 1) << 7 | (CQS as usize - 1) << 3 | 7 < unipgas_core::port::PORTS

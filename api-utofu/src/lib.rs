@@ -1,7 +1,7 @@
 //! uTofu on the unipgas engine, in C ([`ffi`], the header in `include/`) and in Rust.
 //!
-//! This crate translates: compute node coordinates, VCQ and VBG ids, STADDs, flags, descriptors and return codes to the engine's
-//! places, ports, keys, commands and gates. Whatever moves bytes, waits or is shared with other processes lives in `unipgas-core`.
+//! This crate translates uTofu's terms to the engine's: node coordinates, VCQ and VBG ids, STADDs, flags, descriptors, return codes.
+//! The engine's terms are places, ports, keys, commands and gates. `unipgas-core` moves the bytes, waits, and has the state shared with other processes.
 //! "Guide" is the uTofu User's Guide (J2UL-2567-01ENZ0).
 //!
 //! ```no_run
@@ -40,7 +40,7 @@ pub use shape::{Coords, Shape};
 pub use status::{Code, Result};
 pub use vcq::Vcq;
 
-/// Whether calls of the C interface are handed to the machine's own library, and the engine has no part in them.
+/// Whether calls of the C interface go to the machine's own library instead of the engine.
 pub fn is_native() -> bool {
     native::get().is_some()
 }

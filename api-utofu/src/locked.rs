@@ -1,18 +1,18 @@
-//! `UTOFU_SWAP_PROTECT` (guide §4.3.2.5): registered memory is locked, as long as a registration of any VCQ covers it. What the
-//! program has locked itself before stays locked after that.
+//! `UTOFU_SWAP_PROTECT` (guide §4.3.2.5): memory is locked as long as a registration of any VCQ covers it. Pages that the program
+//! locked before the registration stay locked after it.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use parking_lot::{Mutex, Once};
 
-/// What the registrations of one VCQ have locked: pages by STADD, as often as it was given.
+/// Pages locked by the registrations of one VCQ, by STADD. Each registration under a STADD has one entry.
 #[derive(Default)]
 pub struct Locked {
     ranges: Mutex<HashMap<u64, Vec<Range<usize>>>>,
 }
 
-/// mlock does not count, so this does.
+/// Counts the locks of a page, because mlock does not.
 static ALL: Mutex<All> = Mutex::new(All {
     covered: Vec::new(),
     programs: Vec::new(),
@@ -21,7 +21,7 @@ static ALL: Mutex<All> = Mutex::new(All {
 struct All {
     /// The pages of all VCQs' registrations.
     covered: Vec<Range<usize>>,
-    /// Those of them that the program had locked before.
+    /// The subset that the program had locked before.
     programs: Vec<Range<usize>>,
 }
 
@@ -32,14 +32,14 @@ fn page() -> usize {
     usize::try_from(page).unwrap_or(4096)
 }
 
-/// Memory that is about to be registered, after which nobody could tell any more who has locked it.
+/// Memory that a call is about to register. It is made before the registration: afterwards the program's locks are not distinguishable from the engine's.
 pub struct Wish {
     pages: Range<usize>,
     programs: Vec<Range<usize>>,
 }
 
 impl Wish {
-    /// To lock `len` bytes at `addr`, which do not wrap.
+    /// Prepares to lock `len` bytes at `addr`. The range does not wrap.
     pub fn new(addr: *mut u8, len: usize) -> Self {
         let page = page();
         let end = (addr.addr() + len).checked_next_multiple_of(page);
@@ -55,18 +55,18 @@ impl Wish {
 }
 
 impl Locked {
-    /// Locks the pages, which have been registered under `stadd`. Where the limit does not allow it they may be swapped out, as the
-    /// guide says; a line on standard error tells so, once.
+    /// Locks the pages, which have been registered under `stadd`. If the limit does not allow this, the system may swap them out, as in the guide. The first
+    /// failure prints a warning.
     pub fn add(&self, stadd: u64, wish: Wish) {
         let Wish { pages, programs } = wish;
         let mut all = ALL.lock();
         // SAFETY:
-        // - valid memory of the program, as it has been registered; mlock changes nothing of it.
+        // - registered, so valid memory of the program. mlock does not change its contents.
         let code = unsafe { libc::mlock(std::ptr::without_provenance(pages.start), pages.len()) };
         if code != 0 {
             warn(pages.len(), &std::io::Error::last_os_error());
         }
-        // Of what others have registered meanwhile, they know.
+        // Pages that other threads have registered since `Wish::new` are left out: those threads have recorded the program's locks.
         let fresh = bare(&pages, &all.covered);
         all.programs
             .extend(programs.iter().flat_map(|part| common(part, &fresh)));
@@ -74,7 +74,7 @@ impl Locked {
         self.ranges.lock().entry(stadd).or_default().push(pages);
     }
 
-    /// Takes back one registration under `stadd`, and unlocks the pages that no other one covers.
+    /// Ends one registration under `stadd`, and unlocks the pages that no other registration covers.
     pub fn remove(&self, stadd: u64) {
         let mut ranges = self.ranges.lock();
         let Some(of_key) = ranges.get_mut(&stadd) else {
@@ -111,21 +111,21 @@ fn warn(bytes: usize, why: &std::io::Error) {
 }
 
 fn unlock(pages: &Range<usize>) {
-    // The lock is held until it is done: nobody may register what is being unlocked.
+    // Holds the lock to the end, so that no thread registers these pages meanwhile.
     let mut all = ALL.lock();
     if let Some(at) = all.covered.iter().position(|range| range == pages) {
         all.covered.swap_remove(at);
     }
     for part in bare(pages, &all.covered) {
-        // Registering and deregistering may have put other pages there, so that the lock has to be asked for again.
+        // Registration and deregistration may have replaced the pages, so this locks them again.
         for kept in all.programs.iter().filter_map(|own| overlap(own, &part)) {
             // SAFETY:
-            // - the program had it locked; if it is not mapped any more, the call has no effect.
+            // - the program had locked these pages. The call has no effect on pages that are no longer mapped.
             let _ = unsafe { libc::mlock(std::ptr::without_provenance(kept.start), kept.len()) };
         }
         for ours in bare(&part, &all.programs) {
             // SAFETY:
-            // - pages that this process has had locked; if they are not mapped any more, the call has no effect.
+            // - a registration had locked these pages. The call has no effect on pages that are no longer mapped.
             let _ = unsafe { libc::munlock(std::ptr::without_provenance(ours.start), ours.len()) };
         }
         let programs = std::mem::take(&mut all.programs);
@@ -139,7 +139,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
     (!both.is_empty()).then_some(both)
 }
 
-/// The parts of `pages` that are in one of `others` as well.
+/// The parts of `pages` that are also in one of `others`.
 fn common(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
     others
         .iter()
@@ -147,7 +147,7 @@ fn common(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The parts of `pages` that no one of `others` covers.
+/// The parts of `pages` outside of all `others`.
 fn bare(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut left = vec![pages.clone()];
     for other in others {
@@ -165,7 +165,7 @@ fn bare(pages: &Range<usize>, others: &[Range<usize>]) -> Vec<Range<usize>> {
     left
 }
 
-/// The parts of `pages` that are locked; none where the system does not tell.
+/// The locked parts of `pages`. Empty if /proc/self/smaps is not readable.
 fn locked_parts(pages: &Range<usize>) -> Vec<Range<usize>> {
     let text = unipgas_core::descriptor::read_text("/proc/self/smaps").unwrap_or_default();
     locked_in(&text, pages)

@@ -1,13 +1,13 @@
-//! Logical coordinates, as Fujitsu's MPI has them: a torus of one to three dimensions laid into the six of the network.
+//! Logical coordinates of Fujitsu's MPI: a torus of one to three dimensions, embedded in the six-dimensional network.
 
 use crate::shape::{Coords, Shape};
 
-/// How the compute nodes of a job lie in a torus of up to three dimensions.
+/// Arrangement of a job's compute nodes in a torus of up to three dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logical {
-    /// Every node of the network has processes: X and A, Y and B, Z and C make an axis each.
+    /// Every node of the network has processes. Three axes: X with A, Y with B, Z with C.
     Grid(Shape),
-    /// So many nodes, one behind the other.
+    /// One axis with this number of nodes.
     Line(u32),
 }
 
@@ -21,7 +21,7 @@ impl Logical {
         }
     }
 
-    /// Lengths of the axes, at least one; axes of one node at the end do not count.
+    /// Lengths of the axes, at least one. Trailing axes of length 1 are left out.
     pub fn lengths(&self) -> Vec<u32> {
         match self {
             Logical::Line(nodes) => vec![*nodes],
@@ -33,7 +33,7 @@ impl Logical {
         }
     }
 
-    /// Where a node is, in as many numbers as there are axes.
+    /// The coordinates of a node, one for each axis.
     pub fn coords(&self, node: u32) -> Vec<u32> {
         match self {
             Logical::Line(_) => vec![node],
@@ -51,7 +51,7 @@ impl Logical {
         }
     }
 
-    /// The node there; `None` outside. `at` has as many numbers as there are axes.
+    /// The node at these coordinates. `None`: `at` is outside, or does not have one number for each axis.
     pub fn node(&self, at: &[u32]) -> Option<u32> {
         let lengths = self.lengths();
         if at.len() != lengths.len() || at.iter().zip(&lengths).any(|(at, length)| at >= length) {
@@ -76,8 +76,8 @@ fn pairs([x, y, z, a, b, c]: [u16; 6]) -> [[u32; 2]; 3] {
     [[x, a], [y, b], [z, c]].map(|pair| pair.map(u32::from))
 }
 
-/// The place of `[at, fold]` in the ring through all points of a long axis and one of up to three: up along the first fold, and back
-/// along the others, from side to side. Each step is one to a neighbour, also the last one: folds are a ring.
+/// The place of `[at, fold]` in a ring through all points of a long axis and a short axis (`folds`, up to three). The ring goes up along the first fold.
+/// It comes back across the other folds, from side to side. Each step goes to a neighbour, also the last one: the folds are a ring.
 fn ring([long, folds]: [u32; 2], [at, fold]: [u32; 2]) -> u32 {
     if fold == 0 {
         return at;
@@ -91,7 +91,7 @@ fn ring([long, folds]: [u32; 2], [at, fold]: [u32; 2]) -> u32 {
     long + back * (folds - 1) + aside
 }
 
-/// What [`ring`] is the other way round.
+/// The inverse of [`ring`].
 fn of_ring([long, folds]: [u32; 2], place: u32) -> [u32; 2] {
     let Some(past) = place.checked_sub(long) else {
         return [place, 0];
@@ -123,7 +123,7 @@ mod tests {
                     let next = of_ring([long, folds], (place + 1) % all);
                     let along = point[0].abs_diff(next[0]);
                     let aside = point[1].abs_diff(next[1]);
-                    // One fold alone is a ring only if its axis is a torus.
+                    // A single fold is a ring only if its axis is a torus.
                     let aside = aside.min(folds - aside);
                     let closes = folds == 1 && place + 1 == all;
                     assert!(

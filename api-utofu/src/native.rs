@@ -1,5 +1,5 @@
-//! The machine's own uTofu library, where the job's processes reach each other by Tofu: calls are handed to it as they are, and its VCQ IDs, STADDs and descriptors are those of
-//! the program. So nothing of the engine stands between, and the laws of its queues are the machine's.
+//! The machine's own uTofu library, used if the job's processes reach each other by Tofu. Calls go to it unchanged, and the program gets its VCQ ids,
+//! STADDs and descriptors. The engine takes no part, so the queues follow the machine's rules.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -11,22 +11,22 @@ use unipgas_utofu_sys::{Functions, UTOFU_ERR_BUSY, UTOFU_ERR_NOT_COMPLETED, UTOF
 use crate::ffi;
 use crate::status::{Code, SUCCESS};
 
-/// Nobody has looked yet.
+/// `found` has not run yet.
 const UNDECIDED: *mut Functions = std::ptr::without_provenance_mut(1);
 
-/// Null: there is none.
+/// Null: calls go to the engine.
 static NATIVE: AtomicPtr<Functions> = AtomicPtr::new(UNDECIDED);
 
-/// Nobody has looked yet, or there is one.
+/// Undecided, or calls go to the machine's library.
 static MAY_BE: AtomicBool = AtomicBool::new(true);
 
-/// Whether calls may have to go by it; [`get`] tells, which costs more. Calls that go by the engine pay no more than this.
+/// False: calls go to the engine, which pay only for this check. True: [`get`] decides, at a higher cost.
 #[inline(always)]
 pub fn may_be() -> bool {
     MAY_BE.load(Ordering::Relaxed)
 }
 
-/// Its functions. `None`: calls go by the engine, and [`may_be`] says so from now on.
+/// The library's functions. `None`: calls go to the engine, and [`may_be`] is false.
 #[inline]
 pub fn get() -> Option<&'static Functions> {
     let mut known = NATIVE.load(Ordering::Acquire);
@@ -34,11 +34,11 @@ pub fn get() -> Option<&'static Functions> {
         known = decide();
     }
     // SAFETY:
-    // - null, or what `found` has given, which stays for good.
+    // - null, or a result of `found`, which has static lifetime.
     unsafe { known.as_ref() }
 }
 
-/// The body of a function that jumps to where a static says.
+/// The body of a naked function that jumps to the address in a static.
 macro_rules! jump {
     ($way:path) => {{
         #[cfg(target_arch = "x86_64")]
@@ -61,7 +61,7 @@ fn decide() -> *mut Functions {
     ONCE.call_once(|| {
         let found = found();
         // SAFETY:
-        // - null, or functions that stay.
+        // - null, or a result of `found`, which has static lifetime.
         if let Some(native) = unsafe { found.as_ref() } {
             ffi::take_over(native);
         }
@@ -71,7 +71,7 @@ fn decide() -> *mut Functions {
     NATIVE.load(Ordering::Acquire)
 }
 
-/// An environment that makes no sense is told of by who opens the engine.
+/// Ignores errors in the environment: opening the engine reports them.
 fn found() -> *mut Functions {
     let offered = registry::interface_below().ok().flatten();
     let functions = offered.and_then(|any| any.downcast_ref::<Functions>());
@@ -80,7 +80,7 @@ fn found() -> *mut Functions {
     })
 }
 
-/// What a call of its has returned, which is remembered as that of a call of ours.
+/// Passes on the return code of the library. Records an error for `utofu_get_last_error`.
 #[inline]
 pub fn returned(call: &'static Prototype<'static>, code: i32) -> i32 {
     match code {

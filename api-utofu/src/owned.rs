@@ -1,4 +1,4 @@
-//! The Rust interface: VCQs and circuits that free themselves, for one thread at a time by their types.
+//! The Rust interface: VCQs and circuits that free themselves when dropped. Their types allow one thread at a time.
 
 use std::marker::PhantomData;
 
@@ -33,12 +33,12 @@ use crate::{VbgId, VcqId};
 #[derive(Debug)]
 pub struct VcqHandle {
     handle: usize,
-    /// One thread at a time, which may change.
+    /// Not `Sync`: one thread at a time uses it. It may move to another thread.
     alone: PhantomData<std::cell::Cell<()>>,
 }
 
 impl VcqHandle {
-    /// Creates a VCQ, with component `cmp` if it is given (§3.3.1.1, §3.3.1.2). Errors: those of [`Process::create_vcq`].
+    /// Creates a VCQ, with component `cmp` if it is given (§3.3.1.1, §3.3.1.2). Errors: as [`Process::create_vcq`].
     pub fn create(tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<Self> {
         let handle = current()?.for_changes()?.create_vcq(tni, cmp, flags)?;
         Ok(VcqHandle {
@@ -56,18 +56,17 @@ impl VcqHandle {
         self.vcq().id()
     }
 
-    /// Registers memory; gives its STADD (§3.6.1.1). Errors: those of [`Vcq::reg_mem`].
+    /// Registers memory, and returns its STADD (§3.6.1.1). Errors: as [`Vcq::reg_mem`].
     ///
     /// # Safety
-    /// `len` bytes at `addr` stay valid until [`VcqHandle::dereg_mem`] or the drop of the handle, and the program expects that peers
-    /// change them.
+    /// `len` bytes at `addr` stay valid until [`VcqHandle::dereg_mem`] or the drop of the handle. The program expects peers to change them.
     pub unsafe fn reg_mem(&mut self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid until its deregistration.
         unsafe { self.vcq().reg_mem(addr, len, read_only) }
     }
 
-    /// Registers memory under a STag (§3.6.1.2). Errors: those of [`Vcq::reg_mem_with_stag`].
+    /// Registers memory under a STag (§3.6.1.2). Errors: as [`Vcq::reg_mem_with_stag`].
     ///
     /// # Safety
     /// As [`VcqHandle::reg_mem`].
@@ -79,34 +78,34 @@ impl VcqHandle {
         read_only: bool,
     ) -> Result<u64> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid until its deregistration.
         unsafe { self.vcq().reg_mem_with_stag(addr, len, stag, read_only) }
     }
 
-    /// Takes a registration back (§3.6.1.4). Errors: [`Code::InvalidStadd`].
+    /// Deregisters memory (§3.6.1.4). Errors: [`Code::InvalidStadd`].
     pub fn dereg_mem(&mut self, stadd: u64) -> Result<()> {
         self.vcq().dereg_mem(stadd)
     }
 
     fn post_one(&mut self, command: Result<Command>, cbdata: u64) -> Result<()> {
         // SAFETY:
-        // - this thread alone has the handle.
+        // - in a call, and this thread alone has the handle.
         unsafe { self.vcq().post(&command?, false, cbdata) }
     }
 
-    /// Puts `len` bytes from STADD `local` (§3.7.1.1). Errors: [`Code::Busy`]: poll the TCQ; those of the arguments.
+    /// Puts `len` bytes from STADD `local` (§3.7.1.1). Errors: [`Code::Busy`]: poll the TCQ; as [`Vcq::transfer`].
     pub fn put(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
         let command = self.vcq().transfer(CommandKind::Put, target, local, len);
         self.post_one(command, cbdata)
     }
 
-    /// Gets `len` bytes to STADD `local` (§3.7.1.7).
+    /// Gets `len` bytes to STADD `local` (§3.7.1.7). Errors: as [`VcqHandle::put`].
     pub fn get(&mut self, target: &Target, local: u64, len: usize, cbdata: u64) -> Result<()> {
         let command = self.vcq().transfer(CommandKind::Get, target, local, len);
         self.post_one(command, cbdata)
     }
 
-    /// Puts up to 32 bytes (§3.7.1.5). Errors: also [`Code::InvalidSize`].
+    /// Puts up to 32 bytes (§3.7.1.5). Errors: as [`VcqHandle::put`].
     pub fn put_piggyback(&mut self, target: &Target, bytes: &[u8], cbdata: u64) -> Result<()> {
         let mut data = [0u8; 32];
         data.get_mut(..bytes.len())
@@ -119,7 +118,7 @@ impl VcqHandle {
         self.post_one(command, cbdata)
     }
 
-    /// ARMW on 8 bytes, or on 4 (§3.7.1.11 to §3.7.1.14). `compare` is used by [`Rmw::CompareSwap`] only.
+    /// ARMW on 8 bytes (`wide`) or 4 bytes (§3.7.1.11 to §3.7.1.14). Only [`Rmw::CompareSwap`] uses `compare`. Errors: as [`VcqHandle::put`].
     pub fn armw(
         &mut self,
         target: &Target,
@@ -133,20 +132,20 @@ impl VcqHandle {
         self.post_one(command, cbdata)
     }
 
-    /// Posts commands that were made with [`Vcq::transfer`] and its like, or none of them (§3.7.3.1).
+    /// Posts all commands, or none of them (§3.7.3.1). [`VcqHandle::maker`] makes commands. Errors: as [`Vcq::post_descriptors`].
     pub fn post(&mut self, commands: &[Command], cbdata: u64) -> Result<()> {
         // SAFETY:
-        // - this thread alone has the handle.
+        // - in a call, and this thread alone has the handle.
         unsafe { self.vcq().post_descriptors(commands, cbdata) }
     }
 
-    /// What commands are made with.
+    /// The VCQ, to make commands: see [`Vcq::transfer`], [`Vcq::piggyback`], [`Vcq::armw`], [`Vcq::nop`].
     pub fn maker(&self) -> &Vcq {
-        // It lives as long as the handle, which this borrows.
+        // The VCQ lives as long as the handle, which the result borrows.
         self.vcq().outside()
     }
 
-    /// The next completion's context (§3.7.4.1): `None` for none. Errors: `UTOFU_ERR_TCQ_*` of the command.
+    /// The context of the next completion (§3.7.4.1). `None`: no completion. Errors: `UTOFU_ERR_TCQ_*` of the command.
     pub fn poll_tcq(&mut self) -> Result<Option<u64>> {
         let vcq = self.vcq();
         // SAFETY:
@@ -161,11 +160,11 @@ impl VcqHandle {
         }
     }
 
-    /// The next notice (§3.7.4.2): `None` for none; why the operation failed is in the notice. An overflow ends the program, as in C.
+    /// The next notice (§3.7.4.2). `None`: no notice. The notice has the fault of a failed operation. An overflow ends the program, as in C.
     pub fn poll_mrq(&mut self) -> Result<Option<PortNotice>> {
         let vcq = self.vcq();
         // SAFETY:
-        // - this thread alone has the handle.
+        // - in a call, and this thread alone has the handle.
         let mut queues = unsafe { vcq.port().hold() };
         match vcq.port().poll_notice(&mut queues) {
             Ok(notice) => Ok(notice),
@@ -182,14 +181,14 @@ impl Drop for VcqHandle {
     }
 }
 
-/// VBGs of one allocation, and the part of a circuit that is set on them (guide §3.4). Freed when dropped.
+/// VBGs of one allocation, and this process's part of a circuit (guide §3.4). Freed when dropped.
 #[derive(Debug)]
 pub struct Gates {
     ids: Vec<u64>,
 }
 
 impl Gates {
-    /// Allocates `number` VBGs, the first of them to start and end a circuit (§3.4.1.1). Errors: those of [`Process::alloc_vbg`].
+    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: as [`Process::alloc_vbg`].
     pub fn alloc(tni: u16, number: usize) -> Result<Self> {
         Ok(Gates {
             ids: current()?.for_changes()?.alloc_vbg(tni, number)?,
@@ -208,18 +207,18 @@ impl Gates {
         current()
     }
 
-    /// Sets the circuit (§3.4.2.1). Errors: those of [`Process::set_vbg`].
+    /// Sets the circuit (§3.4.2.1). Errors: as [`Process::set_vbg`].
     pub fn set(&mut self, settings: &[VbgSetting]) -> Result<()> {
         self.process()?.set_vbg(settings)
     }
 
-    /// Starts a barrier (§3.8.1.1). Errors: [`Code::Busy`].
+    /// Starts a barrier (§3.8.1.1). Errors: as [`Process::start_barrier`].
     pub fn barrier(&mut self) -> Result<()> {
         let payload = Payload::barrier(0);
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// Whether it has ended (§3.8.2.1). Errors: [`Code::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
+    /// Whether the barrier has ended (§3.8.2.1). Errors: [`Code::Busy`] if none was started, `UTOFU_ERR_BARRIER_*`.
     pub fn poll_barrier(&mut self) -> Result<bool> {
         self.poll(Kind::Barrier, |_| ())
             .map(|ended| ended.is_some())
@@ -231,7 +230,7 @@ impl Gates {
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// Its result, once it has ended (§3.8.2.2).
+    /// The result of the reduction (§3.8.2.2). `None`: it has not ended. Errors: as [`Gates::poll_barrier`].
     pub fn poll_reduce_uint64(&mut self) -> Result<Option<Vec<u64>>> {
         self.poll(Kind::Uint64, |result| result.as_integers().to_vec())
     }
@@ -242,7 +241,7 @@ impl Gates {
         self.process()?.start_barrier(self.ids[0], &payload)
     }
 
-    /// Its result, once it has ended (§3.8.2.3).
+    /// The result of the reduction (§3.8.2.3). `None`: it has not ended. Errors: as [`Gates::poll_barrier`].
     pub fn poll_reduce_double(&mut self) -> Result<Option<Vec<f64>>> {
         self.poll(Kind::Double, |result| {
             (0..result.count())

@@ -1,5 +1,5 @@
-//! This process in the virtual network: its node, its share of the node's resources, its VCQs. Set up by the first call that
-//! needs it; uTofu has no initialisation.
+//! This process in the virtual network: its node, its share of the node's resources, its VCQs. The first call that needs it sets it
+//! up, because uTofu has no initialisation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,16 @@ use crate::status::{Code, Result, from_engine};
 use crate::vbg::Vbgs;
 use crate::vcq::{InCall, Vcq, VcqFlags, vcq, vcqs_of};
 
-/// Nodes of a network whose job does not say how many processes it has.
+/// Nodes of the network if the number of the job's processes is unknown.
 const BY_HAND: u32 = 6144;
 
-/// That of the environment, or the smallest with room for a job.
+/// The shape that the environment sets, or a shape with room for `size` processes.
 fn shape_of(wishes: &Wishes, size: Option<u32>) -> Shape {
     let nodes = || size.map_or(BY_HAND, |size| size.div_ceil(wishes.processes_per_node));
     wishes.shape.unwrap_or_else(|| Shape::for_nodes(nodes()))
 }
 
-/// The shape of a network of this process's job on this host, and how many processes share a node, by the environment alone. Errors: what is wrong in it.
+/// The network's shape and the number of processes on a node, from the environment alone, for a job on this host. Errors: a line with the wrong variable.
 pub fn wished() -> std::result::Result<(Shape, u32), String> {
     let wishes = Wishes::from_env()?;
     let job = JobName::from_env().map_err(|error| error.to_string())?;
@@ -51,14 +51,14 @@ pub struct Process {
     vbgs: Vbgs,
 }
 
-/// A CQ that this process has.
+/// A CQ of this process.
 pub(crate) struct Cq {
     tni: u16,
     cq: u16,
     kind: CqKind,
-    /// Components in use, a bit each.
+    /// Components in use, one bit each.
     used: u8,
-    /// By an exclusive VCQ.
+    /// In use by an exclusive VCQ.
     exclusive: bool,
 }
 
@@ -69,13 +69,13 @@ pub(crate) enum CqKind {
     Session,
 }
 
-/// Where the job's properties say whether its processes map each other's memory: gates and session mode work in one way or the other.
+/// Index of the property that is 1 if the job's processes map each other's memory. All must agree: gates and session mode depend on it.
 const MAPPED: usize = 12;
 
 static PROCESS: OnceLock<Result<Process>> = OnceLock::new();
 
-/// The process. Errors: [`Code::Fatal`] if it could not join its network (why is said on standard error, once);
-/// [`Code::NotAvailable`] in the child of a fork (guide §4.1.2).
+/// The process. Errors: [`Code::Fatal`] if it could not join its network. The first call then writes the reason to standard error. In the child of a fork
+/// it returns the parent's process: see [`Process::for_changes`].
 #[inline]
 pub fn current() -> Result<&'static Process> {
     let process = PROCESS.get_or_init(|| {
@@ -165,8 +165,7 @@ impl Process {
         })
     }
 
-    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in a child, also one that came about
-    /// without fork handlers.
+    /// The process, for a call that makes or changes something. Errors: [`Code::NotAvailable`] in a child process (guide §4.1.2), even if no fork handler ran.
     pub fn for_changes(&'static self) -> Result<&'static Process> {
         if std::process::id() == self.pid {
             Ok(self)
@@ -185,7 +184,7 @@ impl Process {
         &self.shape
     }
 
-    /// Its place in the rendezvous: node times processes a node, and which of them.
+    /// Its place in the rendezvous: its node's number times the processes on a node, plus its index on the node.
     pub fn place(&self) -> u32 {
         self.place
     }
@@ -225,7 +224,7 @@ impl Process {
         self.shape.node(coords).ok_or(Code::InvalidCoords)
     }
 
-    /// The place of the process that has the CQ of this VCQ.
+    /// The place of the process that owns the VCQ's CQ. `None`: no such node.
     #[inline]
     pub fn place_of(&self, id: VcqId) -> Option<u16> {
         let node = self.shape.node(&id.coords())?;
@@ -236,7 +235,7 @@ impl Process {
         u16::try_from(node * self.per_node + sharer).ok()
     }
 
-    /// Creates a VCQ (§3.3.1.1, §3.3.1.2); gives its handle. Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
+    /// Creates a VCQ, and returns its handle (§3.3.1.1, §3.3.1.2). Errors: [`Code::InvalidTniId`], [`Code::InvalidFlags`],
     /// [`Code::InvalidCmpId`], [`Code::Full`], [`Code::NotAvailable`], [`Code::Used`], [`Code::OutOfMemory`].
     pub fn create_vcq(&'static self, tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<usize> {
         if tni >= TNIS {
@@ -293,7 +292,7 @@ impl Process {
         Ok(())
     }
 
-    /// Commands of all VCQs of a VCQ's CQ whose completions have not been looked at (§3.7.5.1).
+    /// Number of commands with unread completions, in all VCQs of the VCQ's CQ (§3.7.5.1).
     pub fn unread(&self, vcq: &InCall) -> usize {
         let id = vcq.id();
         let all = (0..CMP_IDS).map(|cmp| VcqId::new(&self.coords, id.tni(), id.cq(), cmp));
@@ -301,7 +300,7 @@ impl Process {
     }
 }
 
-/// Which of the `sharers` of a node has a CQ: each some of every TNI, as long as that goes round; else some of some TNIs.
+/// The owner of a CQ among the `sharers` of a node. Up to 9 sharers (the CQs of a TNI), each one has CQs of every TNI. More sharers have CQs of some TNIs.
 pub(crate) fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
     if sharers <= u32::from(CQS) {
         u32::from(cq) % sharers
@@ -310,8 +309,8 @@ pub(crate) fn dealt_to(tni: u16, cq: u16, sharers: u32) -> u32 {
     }
 }
 
-/// The CQs of sharer `me` of a node. The first ones of a TNI are free mode; then come those kept for session mode, then those kept
-/// for exclusive VCQs, which have priority (§4.3.2.2).
+/// The CQs of sharer `me` of a node. The order in each TNI: free mode, session mode, exclusive VCQs. Free mode has at least one CQ. Exclusive VCQs have
+/// priority over session mode (§4.3.2.2).
 pub(crate) fn dealt(me: u32, sharers: u32, wishes: &Wishes) -> Vec<Cq> {
     let mut all = Vec::new();
     for tni in 0..TNIS {
@@ -356,12 +355,12 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
             Err(Code::Used)
         };
     }
-    // Programs name low components themselves: the others get high ones.
+    // Programs often name low components themselves, so this takes high ones.
     let component = |cq: &Cq| (0..CMP_IDS).rev().find(|cmp| cq.used & 1 << cmp == 0);
     if flags.contains(VcqFlags::EXCLUSIVE) {
         return of(CqKind::ForExclusive)
             .find(|(_, cq)| cq.used == 0)
-            // The first one is for VCQs with components that programs name.
+            // The first one is for VCQs with components that the program names.
             .or_else(|| {
                 of(CqKind::Free)
                     .skip(1)
@@ -382,17 +381,17 @@ fn choose(cqs: &[Cq], tni: u16, cmp: Option<u16>, flags: VcqFlags) -> Result<(us
         .ok_or(none)
 }
 
-/// Several times what the heap needs for a VCQ, in bytes.
+/// Several times the heap memory of a VCQ, in bytes.
 const VCQ_MEMORY: usize = 4 << 20;
 
-/// An allocation that fails ends the program, so that is asked before. Errors: [`Code::OutOfMemory`].
+/// Checks for memory before the creation of a VCQ, because a failed allocation ends the program. Errors: [`Code::OutOfMemory`].
 fn check_memory() -> Result<()> {
     let (rights, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     );
     // SAFETY:
-    // - a new mapping, which nobody knows and which goes at once.
+    // - a new mapping, which no other code uses. It is unmapped at once.
     let mapped = unsafe {
         let place = libc::mmap(std::ptr::null_mut(), VCQ_MEMORY, rights, flags, -1, 0);
         place != libc::MAP_FAILED && libc::munmap(place, VCQ_MEMORY) == 0
@@ -404,11 +403,11 @@ fn check_memory() -> Result<()> {
     }
 }
 
-/// The place is given up, and the job's file removed by the last one, when the program ends.
+/// Registers the exit handler, which gives up the place, and the fork handler. The last process to leave removes the job's file.
 fn leave_at_exit(network: &Arc<Network>) {
     static LEAVING: OnceLock<Arc<Network>> = OnceLock::new();
     extern "C" fn leave() {
-        // A child that ends takes nothing of its parent's with it.
+        // A child that ends must not give up its parent's place.
         if let Some(network) = LEAVING.get()
             && !is_child()
         {
@@ -420,7 +419,7 @@ fn leave_at_exit(network: &Arc<Network>) {
     }
     if LEAVING.set(network.clone()).is_ok() {
         // SAFETY:
-        // - the handlers take no argument, and what they use is never freed; the second one does nothing but store to atomics.
+        // - the handlers take no argument, and use objects that are never freed. The fork handler only stores to atomics.
         unsafe {
             libc::atexit(leave);
             libc::pthread_atfork(None, None, Some(disinherit));
@@ -430,12 +429,12 @@ fn leave_at_exit(network: &Arc<Network>) {
 
 static CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process was forked from one that used uTofu, and so cannot use it (guide §4.1.2).
+/// Whether a process that used uTofu has forked this one, which cannot use uTofu (guide §4.1.2).
 pub(crate) fn is_child() -> bool {
     CHILD.load(Ordering::Relaxed)
 }
 
-/// In the child of a fork: handles and VBGs are the parent's, whose queues it would take from.
+/// In the child of a fork: invalidates handles and VBGs. They belong to the parent, and the child would take entries from its queues.
 extern "C" fn disinherit() {
     CHILD.store(true, Ordering::Relaxed);
     crate::vcq::disinherit();

@@ -1,4 +1,4 @@
-//! The virtual six-dimensional mesh/torus: which nodes there are, and where processes are in it (guide §1.1.2).
+//! The virtual six-dimensional mesh/torus: its nodes and their coordinates (guide §1.1.2).
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct Shape {
 
 impl Shape {
     /// Axes of these lengths: X, Y, Z from 1 to 255, A, B, C up to 2, 3, 2; at most [`MAX_NODES`] nodes.
-    /// Errors: a line that says what is wrong.
+    /// Errors: a line with the wrong value and the allowed ones.
     pub fn new(lengths: [u16; 6]) -> Result<Self, String> {
         let most = [255, 255, 255, UNIT[0], UNIT[1], UNIT[2]];
         for ((length, most), axis) in lengths.iter().zip(most).zip("XYZABC".chars()) {
@@ -38,13 +38,13 @@ impl Shape {
         Ok(Shape { lengths })
     }
 
-    /// A network for `nodes` nodes: units of 2 x 3 x 2, as nearly a cube of them as possible.
+    /// A network of units of 2 x 3 x 2 nodes, in a shape near a cube. It has room for `nodes` nodes, up to 16380.
     pub fn for_nodes(nodes: u32) -> Self {
         let units = nodes.clamp(1, MAX_NODES / 12 * 12).div_ceil(12);
         let x = (1..).find(|x| x * x * x >= units).unwrap_or(1);
         let y = (1..).find(|y| x * y * y >= units).unwrap_or(1);
         let z = units.div_ceil(x * y);
-        // Near the most that there can be, what a cube has too much is too much: then a plane that fits.
+        // Near the maximum, the cube can have more than MAX_NODES nodes. A plane then fits.
         let fits = |x: u32, z: u32| z <= 255 && 12 * x * z <= MAX_NODES;
         let (x, y, z) = if 12 * x * y * z <= MAX_NODES {
             (x, y, z)
@@ -59,7 +59,7 @@ impl Shape {
         }
     }
 
-    /// Of the axes X, Y, Z, A, B, C.
+    /// Lengths of the axes X, Y, Z, A, B, C.
     pub fn lengths(&self) -> [u16; 6] {
         self.lengths
     }
@@ -69,7 +69,7 @@ impl Shape {
         self.lengths.iter().map(|l| u32::from(*l)).product()
     }
 
-    /// The number of the node at `coords`: C counts fastest, X slowest. `None` outside of the network.
+    /// The number of the node at `coords`. C counts fastest, X slowest. `None`: outside of the network.
     #[inline]
     pub fn node(&self, coords: &Coords) -> Option<u32> {
         let mut node = 0;
@@ -100,7 +100,7 @@ impl Shape {
             .all(|(at, length)| u16::from(*at) < *length)
     }
 
-    /// Twelve bytes that say it all.
+    /// The lengths as 12 bytes, little-endian.
     pub fn to_bytes(&self) -> [u8; 12] {
         let mut bytes = [0; 12];
         for (place, length) in bytes.chunks_exact_mut(2).zip(self.lengths) {

@@ -17,7 +17,7 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &'static [Code] = &[$(Code::$name),*];
 
-            /// What it means, in a few words.
+            /// Its meaning, in a few words.
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$name => $meaning.trim(),)* }
             }
@@ -130,7 +130,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether it says no more than that there is nothing yet, or no room yet.
+    /// Whether the caller should retry: no result yet, or no room yet.
     #[inline]
     pub fn asks_for_patience(self) -> bool {
         self as i32 >= Code::Busy as i32
@@ -138,7 +138,7 @@ impl Code {
 }
 
 impl Code {
-    /// What to look at in a call that gives it.
+    /// Likely causes of the code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
         let (suspects, remedy): (&[&str], _) = match self {
             Code::NotFound | Code::NotCompleted | Code::NotProcessed | Code::Busy => {
@@ -300,7 +300,7 @@ impl Code {
 /// Success, or a code.
 pub type Result<T> = std::result::Result<T, Code>;
 
-/// The engine's errors, where no function knows better. What the system has refused is told in a line, too.
+/// The code of an engine error, unless the function has a more exact one. A refusal of the system also prints a line.
 #[cold]
 pub fn from_engine(error: Error) -> Code {
     tell_refusal(&error);
@@ -326,7 +326,7 @@ pub fn from_engine(error: Error) -> Code {
     }
 }
 
-/// What became of a command.
+/// The code of a command's fault.
 #[cold]
 #[inline(never)]
 pub fn from_fault(fault: Fault) -> Code {
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(named, Code::ALL.len());
     }
 
-    /// Each function of the header, with the codes that name an argument: some function has an argument that the reason suspects.
+    /// Each suspect of a reason is part of an argument's name in the header.
     #[test]
     fn reasons_name_arguments_of_the_header() {
         let header = include_str!("../include/utofu.h");

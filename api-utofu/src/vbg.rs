@@ -25,10 +25,10 @@ pub use unipgas_utofu_sys::UTOFU_VBG_ID_NULL as NULL;
 /// §3.4.4.1.
 pub use unipgas_utofu_sys::utofu_vbg_setting as VbgSetting;
 
-/// How often somebody who polls in vain looks who has died.
+/// Interval of liveness checks in unsuccessful polls.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What was started, as the functions that look for its end are named.
+/// Kind of barrier communication. Each kind has its own start and poll functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `utofu_barrier`.
@@ -50,51 +50,52 @@ impl Kind {
     }
 }
 
-/// What one call of `utofu_alloc_vbg` has allocated.
+/// The VBGs of one call of `utofu_alloc_vbg`.
 struct Set {
     ids: Vec<VbgId>,
-    /// Polls in vain since the core was offered to others, and whether one has not been in vain.
+    /// Unsuccessful polls since the last yield of the core.
     idle: AtomicU32,
+    /// Whether a poll has been successful since the last yield.
     came: AtomicBool,
     looks: Mutex<Looks>,
 }
 
-/// A set in a call of this thread: it is freed after the end of the call.
+/// A set in a call of this thread. It is not freed before the call ends.
 struct InCall<'a> {
     set: &'a Set,
     id: VbgId,
     _call: Call,
 }
 
-/// What somebody who polls in vain has looked at.
+/// State of the liveness checks.
 struct Looks {
-    /// When to look again.
+    /// Time of the next check.
     next: Instant,
-    /// The place to go on at.
+    /// Place of the next process to check.
     place: u32,
-    /// Deaths that were known when the circuit was followed.
+    /// Number of known deaths at the last walk along the circuit.
     deaths: u64,
 }
 
 /// The VBGs of this process.
 #[derive(Default)]
 pub struct Vbgs {
-    /// The gates, made when the first is allocated.
+    /// The gates, made at the first allocation.
     region: OnceLock<Region>,
-    /// Where peers do not map them.
+    /// Set if peers do not map the gates.
     unmapped: OnceLock<Arc<Gates<Nodes>>>,
-    /// By the start/end VBG.
+    /// Sets by their start/end VBG.
     sets: OnceLock<Box<[AtomicPtr<Set>]>>,
     changes: Mutex<()>,
 }
 
-/// The number of a VBG among those of its node.
+/// Index of a VBG on its node.
 fn word(id: VbgId) -> u32 {
     u32::from(id.tni() * VBGS + id.bg())
 }
 
 impl Vbgs {
-    /// In the child of a fork: no VBG starts anything any more.
+    /// In the child of a fork: makes all VBGs invalid.
     pub(crate) fn disinherit(&self) {
         for set in self.sets.get().into_iter().flatten() {
             set.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -115,14 +116,14 @@ impl Vbgs {
 }
 
 impl Process {
-    /// The set that begins with this VBG. Errors: [`Code::InvalidVbgId`].
+    /// The set with this start/end VBG. Errors: [`Code::InvalidVbgId`]; [`Code::NotAvailable`] in the child of a fork.
     #[inline(always)]
     fn set(&self, bits: u64) -> Result<InCall<'_>> {
         let id = VbgId::from_bits(bits).ok_or(Code::InvalidVbgId)?;
         let place = self.vbgs().place(id).ok_or(Code::InvalidVbgId)?;
         let call = Call::begin(|| {});
         // SAFETY:
-        // - null, or made by Box::into_raw in `alloc_vbg`; `free_vbg` waits for the end of this call before it frees the set.
+        // - null, or made by Box::into_raw in `alloc_vbg`. `free_vbg` waits for the end of this call before it frees the set.
         match unsafe { place.load(Ordering::Acquire).as_ref() } {
             Some(set) if set.ids[0] == id => Ok(InCall {
                 set,
@@ -154,14 +155,14 @@ impl Process {
         self.directory().list_gates(&key)
     }
 
-    /// Waits until what the VBGs have sent has come, where that takes time.
+    /// Waits until all packets of the VBGs have arrived or are lost. Returns at once if peers map the gates.
     pub(crate) fn drain_gates(&self) {
         if let Some(gates) = self.vbgs().unmapped.get() {
             gates.drain();
         }
     }
 
-    /// Allocates `number` VBGs, the first of them to start and end a circuit (§3.4.1.1). Errors: [`Code::InvalidTniId`],
+    /// Allocates `number` VBGs. The first of them starts and ends a circuit (§3.4.1.1). Errors: [`Code::InvalidTniId`],
     /// [`Code::InvalidNumber`], [`Code::Full`].
     pub fn alloc_vbg(&self, tni: u16, number: usize) -> Result<Vec<u64>> {
         if tni >= TNIS {
@@ -215,7 +216,7 @@ impl Process {
             came: AtomicBool::new(false),
             looks: Mutex::new(Looks {
                 next: Instant::now() + LOOK,
-                // Each begins with another one.
+                // Each process begins its checks with a different place.
                 place: self.place(),
                 deaths: 0,
             }),
@@ -224,8 +225,8 @@ impl Process {
         Ok(bits)
     }
 
-    /// Frees what one call has allocated (§3.4.1.2). Errors: [`Code::InvalidVbgId`], [`Code::InvalidNumber`] if these are not all
-    /// of one call's; [`Code::Busy`] in a signal handler that has interrupted a call.
+    /// Frees the VBGs of one allocation (§3.4.1.2). Errors: [`Code::InvalidVbgId`]; [`Code::InvalidNumber`] if there are fewer or more of them than the
+    /// allocation has; [`Code::Busy`] in a signal handler that has interrupted a call.
     pub fn free_vbg(&self, ids: &[u64]) -> Result<()> {
         if Call::is_under_way() {
             return Err(Code::Busy);
@@ -243,17 +244,17 @@ impl Process {
             gate::clear(self.own_gate(id)?);
             here.release(self.own_node(), word(id)).map_err(from_engine)
         });
-        // Else it stays: a call may be using it.
+        // Otherwise the set leaks, because a call may still use it.
         if alone {
             // SAFETY:
-            // - made by Box::into_raw in `alloc_vbg`; the swap, under the lock, gave it to this thread alone, and the calls that had found it
-            //   before have ended.
+            // - made by Box::into_raw in `alloc_vbg`. The swap under the lock gave it to this thread alone.
+            // - calls that had found it before the swap have ended.
             drop(unsafe { Box::from_raw(set) });
         }
         released
     }
 
-    /// Whether these are all of one allocation; the first. Errors: those of [`free_vbg`](Self::free_vbg).
+    /// Checks that these are the VBGs of one allocation, and returns the first. Errors: as [`free_vbg`](Self::free_vbg).
     fn check_ids(&self, ids: &[u64]) -> Result<VbgId> {
         let InCall { set, id, .. } = &self.set(*ids.first().ok_or(Code::InvalidNumber)?)?;
         if ids.len() != set.ids.len() {
@@ -266,7 +267,7 @@ impl Process {
     }
 
     /// Builds this process's part of a circuit (§3.4.2.1). Errors: [`Code::InvalidNumber`], [`Code::InvalidVbgId`],
-    /// [`Code::InvalidPath`]; then nothing is set.
+    /// [`Code::InvalidPath`]. After an error, no setting has changed.
     pub fn set_vbg(&self, settings: &[VbgSetting]) -> Result<()> {
         let InCall { set, .. } = &self.set(settings.first().ok_or(Code::InvalidNumber)?.vbg_id)?;
         if settings.len() > set.ids.len() {
@@ -310,12 +311,12 @@ impl Process {
         for (gate, settings) in gates {
             gate::configure(gate, &settings);
         }
-        // The circuit may have others in it now.
+        // The circuit may have other processes now, so the next check walks along it.
         set.looks.lock().deaths = 0;
         Ok(())
     }
 
-    /// A VBG that a setting names; one of the same TNI if `beside` is given.
+    /// The VBG of a setting, which `NULL` leaves out. With `beside`, it must be on the same node and TNI. Errors: [`Code::InvalidVbgId`].
     fn neighbour_gate(&self, bits: u64, beside: Option<VbgId>) -> Result<Option<u64>> {
         if bits == NULL {
             return Ok(None);
@@ -339,8 +340,8 @@ impl Process {
         Ok(())
     }
 
-    /// Looks whether it has ended (§3.8.2). Errors: [`Code::NotCompleted`]; [`Code::Busy`] if nothing of this kind was started;
-    /// [`Code::BarrierMismatch`], [`Code::BarrierOther`].
+    /// Takes the result of a barrier communication that has ended (§3.8.2). Errors: [`Code::NotCompleted`]; [`Code::Busy`] if none of this kind was started;
+    /// [`Code::InvalidVbgId`], [`Code::BarrierMismatch`], [`Code::BarrierOther`].
     pub fn poll_barrier(&self, vbg: u64, kind: Kind, result: &mut Payload) -> Result<()> {
         let InCall { set, id, .. } = &self.set(vbg)?;
         match gate::poll_for(self.own_gate(*id)?, |op| Kind::of(op) == kind, result) {
@@ -356,7 +357,7 @@ impl Process {
         }
     }
 
-    /// A gate that could not keep what came to it ends the program, as chapter 7 says.
+    /// Ends the program if a gate has dropped an input (guide, chapter 7).
     #[cold]
     fn end_if_input_lost(&self, set: &Set) -> Result<()> {
         for id in &set.ids {
@@ -381,7 +382,7 @@ impl Process {
         Err(Code::NotCompleted)
     }
 
-    /// Lets others have the core, and looks now and then whether this can still end well.
+    /// Yields the core. At intervals, checks that the circuit is intact and its processes are alive. Errors: [`Code::BarrierOther`] if not.
     #[cold]
     fn wait_for_gates(&self, set: &Set) -> Result<()> {
         set.idle.store(0, Ordering::Relaxed);
@@ -404,7 +405,7 @@ impl Process {
         }
         looks.place = self.network().look_at_some(looks.place);
         let deaths = self.network().job().deaths();
-        // To follow the circuit takes a connection to each of its processes: only when it may tell something.
+        // A walk along the circuit needs a connection to each of its processes, so only a new death causes one.
         if deaths != looks.deaths {
             if self.a_participant_died(set) {
                 return Err(Code::BarrierOther);
@@ -415,7 +416,7 @@ impl Process {
         Ok(())
     }
 
-    /// Those whose inputs the gates of the set lack.
+    /// Places of the processes from which the set's gates still lack inputs.
     fn awaited(&self, set: &Set) -> Vec<u32> {
         let gates = set.ids.iter().filter_map(|id| self.own_gate(*id).ok());
         let sources = gates.flat_map(gate::awaited).filter_map(VbgId::from_bits);
@@ -426,7 +427,8 @@ impl Process {
         places
     }
 
-    /// A process that dies stops the whole circuit, which is followed from gate to gate. Under the lock of looks, in a call.
+    /// Whether a process of the circuit has died, which stops the whole circuit. Walks from gate to gate. The caller is in a call, and holds
+    /// the lock of `looks`.
     fn a_participant_died(&self, set: &Set) -> bool {
         let mut names: Vec<u64> = set.ids.iter().map(|id| id.bits()).collect();
         let mut seen: HashSet<u64> = names.iter().copied().collect();
@@ -440,7 +442,7 @@ impl Process {
                 return true;
             }
             // SAFETY:
-            // - in a call, by which the set has been found.
+            // - this thread is in the call that found the set.
             let neighbours = unsafe { self.gate_neighbours(name) };
             let neighbours = neighbours.unwrap_or_default().into_iter();
             names.extend(neighbours.filter(|other| seen.insert(*other)));
@@ -460,25 +462,26 @@ impl Process {
         dealt.or_else(|| self.network().job().here().owner(node, word))
     }
 
-    /// Which of the processes of a node has one of its VBGs, where the claims of other hosts are not seen here: all have an equal part.
+    /// The process of a node that owns one of its VBGs, in a job with several hosts. Claims on other hosts are not visible here, so the VBG's index
+    /// decides. `None`: all processes are on this host.
     fn dealt_vbg(&self, word: u32) -> Option<u32> {
         let job = self.network().job();
         (!job.are_all_here()).then(|| word % self.processes_per_node())
     }
 
-    /// The VBGs that one is set to get inputs from and to send outputs to.
+    /// The configured sources and destinations of a VBG.
     ///
     /// # Safety
     /// As for [`gate`](Self::gate).
     unsafe fn gate_neighbours(&self, name: u64) -> unipgas_core::Result<Vec<u64>> {
         let unknown = unipgas_core::Error::StaleRegion;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `gate`.
         match unsafe { self.gate(name) } {
             Err(unipgas_core::Error::Unsupported) => {
                 let (place, index) = self.find_gate(name).ok_or(unknown)?;
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: see `gate`.
                 unsafe { self.network().gate_neighbours(place, index) }
             }
             gate => gate.map(|gate| gate::neighbours(gate).collect()),
@@ -502,12 +505,12 @@ impl Process {
         };
         let place = u16::try_from(place).map_err(|_| unipgas_core::Error::StaleRegion)?;
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `Network::gate`.
         unsafe { self.network().gate(place, word as usize) }
     }
 }
 
-/// The network's nodes, whose processes have the gates.
+/// Looks up gates by VBG id.
 struct Nodes(&'static Process);
 
 impl Names for Nodes {
@@ -516,14 +519,14 @@ impl Names for Nodes {
     }
 }
 
-/// The gates that a round leads to, in the call that starts it.
+/// Looks up the gates of a round, in the call that starts the round.
 struct Circuit<'a>(&'a Process);
 
 impl Resolve for Circuit<'_> {
     #[inline]
     fn gate(&self, name: u64) -> unipgas_core::Result<&Gate> {
         // SAFETY:
-        // - in a call.
+        // - this thread is in the call that starts the round.
         unsafe { self.0.gate(name) }
     }
 
@@ -537,7 +540,7 @@ impl Resolve for Circuit<'_> {
         unsafe { gates.send(packet, sender) }
     }
 
-    /// Nobody sleeps: uTofu knows no waiting.
+    /// Does nothing: uTofu has no function that waits, so no thread sleeps.
     fn wake(&self, _name: u64) {}
 }
 
@@ -568,7 +571,7 @@ pub fn integers(op: u32, data: &[u64]) -> Result<Payload> {
     Payload::integers(operation, data, 0).map_err(from_gate)
 }
 
-/// The same for floating-point numbers.
+/// [`integers`] for floating-point numbers.
 pub fn doubles(op: u32, data: &[f64]) -> Result<Payload> {
     if op != UTOFU_REDUCE_OP_BFPSUM {
         return Err(Code::InvalidOp);

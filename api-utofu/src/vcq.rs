@@ -1,4 +1,4 @@
-//! VCQs (guide §2.2.1, §3.3): handles, and the memory registered with them.
+//! VCQs (guide §2.2.1, §3.3): their handles and memory registrations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -24,9 +24,9 @@ pub struct VcqFlags(u64);
 impl VcqFlags {
     /// Several threads may use the VCQ at the same time.
     pub const THREAD_SAFE: Self = VcqFlags(UTOFU_VCQ_FLAG_THREAD_SAFE);
-    /// The VCQ has a CQ of its own.
+    /// No other VCQ shares its CQ.
     pub const EXCLUSIVE: Self = VcqFlags(UTOFU_VCQ_FLAG_EXCLUSIVE);
-    /// What is posted to the VCQ waits for puts that arrive (§2.2.8).
+    /// Posted commands wait for puts that arrive at the VCQ (§2.2.8).
     pub const SESSION_MODE: Self = VcqFlags(UTOFU_VCQ_FLAG_SESSION_MODE);
 
     /// None.
@@ -68,32 +68,32 @@ pub struct Vcq {
     id: VcqId,
     process: &'static Process,
     port: Arc<Port>,
-    /// Memory kept from being swapped out, if that is asked for.
+    /// Locked memory, with `UTOFU_SWAP_PROTECT`.
     locked: Option<Locked>,
-    /// Remote VCQs that were used lately.
+    /// Cache of remote VCQs.
     known: RecentPorts,
 }
 
 static VCQS: [AtomicPtr<Vcq>; PORTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PORTS];
 
-/// A VCQ in a call of this thread, one at a time: it is freed after the end of the call.
+/// A VCQ in a call of this thread. A thread has at most one. The VCQ is not freed before the call ends.
 pub struct InCall {
     vcq: &'static Vcq,
     _call: Call,
 }
 
 impl InCall {
-    /// The VCQ, for the thread that alone may free it, also after this call.
+    /// The VCQ beyond this call. For the only thread that may free it.
     pub(crate) fn outside(&self) -> &'static Vcq {
         self.vcq
     }
 
-    /// Takes a registration back (§3.6.1.4), and waits for calls of this process that may be using the memory: the program may unmap it. Errors:
+    /// Deregisters memory (§3.6.1.4). Waits for calls of this process that may be using the memory, so that the program can unmap it. Errors:
     /// [`Code::InvalidStadd`].
     pub fn dereg_mem(self, stadd: u64) -> Result<()> {
         self.release(stadd)?;
         drop(self);
-        // In a handler of a signal that has interrupted a call it would wait for that.
+        // In a signal handler that has interrupted a call, the wait would never end.
         if !Call::is_under_way() {
             calls::wait_for_others();
         }
@@ -116,7 +116,7 @@ pub fn vcq(handle: usize) -> Result<InCall> {
     if let Some(place) = VCQS.get(handle & 0xffff) {
         let vcq = place.load(Ordering::Acquire);
         // SAFETY:
-        // - null, or made by Box::into_raw in `enter`; `remove` waits for the end of this call before it frees the VCQ.
+        // - null, or made by Box::into_raw in `enter`. `remove` waits for the end of this call before it frees the VCQ.
         if let Some(vcq) = unsafe { vcq.as_ref() }
             && vcq.handle == handle
         {
@@ -135,21 +135,21 @@ fn no_vcq() -> Code {
     }
 }
 
-/// In the child of a fork: handles lead nowhere any more.
+/// In the child of a fork: makes all handles invalid.
 pub(crate) fn disinherit() {
     for vcq in &VCQS {
         vcq.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 }
 
-/// Those of these VCQs that there are, in the call in which `_vcq` is used.
+/// The existing VCQs with these ids. `_vcq` keeps them valid: its call is in progress.
 pub(crate) fn vcqs_of(
     _vcq: &InCall,
     ids: impl Iterator<Item = VcqId>,
 ) -> impl Iterator<Item = &Vcq> {
     ids.filter_map(|id| {
         // SAFETY:
-        // - null, or a VCQ that is not freed before the end of the call.
+        // - null, or a VCQ that is not freed before the call of `_vcq` ends.
         unsafe {
             VCQS[usize::from(id.port())]
                 .load(Ordering::Acquire)
@@ -165,7 +165,7 @@ impl Vcq {
         port: Arc<Port>,
         swap_protect: bool,
     ) -> Self {
-        // A handle that has been freed stays wrong when the port's place is used again.
+        // The number makes old handles invalid after the port's place is used again.
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed).wrapping_add(1) as usize;
         Vcq {
@@ -178,13 +178,13 @@ impl Vcq {
         }
     }
 
-    /// Lets handles lead to it.
+    /// Makes its handle valid.
     pub(crate) fn enter(self) {
         let index = usize::from(self.id.port());
         VCQS[index].store(Box::into_raw(Box::new(self)), Ordering::Release);
     }
 
-    /// Takes it away, and frees it when calls of other threads have left it. Errors: [`Code::InvalidVcqHdl`].
+    /// Makes its handle invalid, waits for calls of other threads, and frees it. Errors: [`Code::InvalidVcqHdl`].
     pub(crate) fn remove(id: VcqId) -> Result<()> {
         let vcq = VCQS[usize::from(id.port())].swap(std::ptr::null_mut(), Ordering::AcqRel);
         if vcq.is_null() {
@@ -192,14 +192,15 @@ impl Vcq {
         }
         if calls::wait_for_others() {
             // SAFETY:
-            // - made by Box::into_raw in `enter`; the swap gave it to this thread alone, and the calls that had found it before have ended.
+            // - made by Box::into_raw in `enter`. The swap gave it to this thread alone.
+            // - calls that had found it before the swap have ended.
             let vcq = unsafe { Box::from_raw(vcq) };
             vcq.port.close();
-            // Nor does a call with another VCQ use memory that was registered with this one.
+            // A call with another VCQ may still use memory that was registered with this one.
             calls::wait_for_others();
         } else {
             // SAFETY:
-            // - as above, and it stays for good: calls may be using it.
+            // - as above. The VCQ is never freed, because calls may still use it.
             unsafe { (*vcq).port.clone() }.leave_behind();
         }
         Ok(())
@@ -217,32 +218,32 @@ impl Vcq {
         self.id
     }
 
-    /// What carries out its commands.
+    /// The port, which executes the commands.
     #[inline(always)]
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// Where a VCQ is. Errors: [`Code::InvalidVcqId`].
+    /// The place of a VCQ's process. Errors: [`Code::InvalidVcqId`].
     pub(crate) fn place_of(&self, remote: VcqId) -> Result<u16> {
         self.process.place_of(remote).ok_or(Code::InvalidVcqId)
     }
 
-    /// The port of a remote VCQ that was used lately, and what notices call it.
+    /// The cached port of a remote VCQ, and its id in notices.
     ///
     /// # Safety
     /// As [`RecentPorts::get`].
     #[inline(always)]
     pub(crate) unsafe fn port_fast(&self, bits: u64) -> Option<(&RemotePort, u64)> {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: see `RecentPorts::get`.
         unsafe { self.known.get(bits) }
     }
 
-    /// Remembers a remote VCQ, if it is there.
+    /// Caches the port of a remote VCQ, if it exists.
     ///
     /// # Safety
-    /// `queues` are those of this VCQ's port; otherwise as [`RecentPorts::keep`].
+    /// `queues` are the queues of this VCQ's port. Otherwise as [`RecentPorts::keep`].
     #[cold]
     pub(crate) unsafe fn remember(&self, queues: &Queues, bits: u64) {
         let found = VcqId::from_bits(bits).and_then(|id| {
@@ -251,7 +252,7 @@ impl Vcq {
         });
         if let Some((id, port)) = found {
             // SAFETY:
-            // - the caller's word.
+            // - contract of this call: see `RecentPorts::keep`.
             unsafe { self.known.keep(bits, id.plain(), port) };
         }
     }
@@ -260,18 +261,18 @@ impl Vcq {
     /// [`Code::OutOfResource`].
     ///
     /// # Safety
-    /// `len` bytes at `addr` stay valid until they have been deregistered as often as they were registered.
+    /// `len` bytes at `addr` stay valid until they are deregistered as often as they were registered, or the VCQ is freed.
     pub unsafe fn reg_mem(&self, addr: *mut u8, len: usize, read_only: bool) -> Result<u64> {
         check_range(addr, len)?;
         let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid until its deregistration.
         let key = unsafe { self.port.register(addr, len, rights(read_only)) };
         self.registered(key, wish)
     }
 
-    /// Registers memory under a STag of the program's choice (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
-    /// [`Code::InvalidSize`] for what is no multiple of 256, [`Code::InvalidStag`], [`Code::Used`], [`Code::OutOfResource`].
+    /// Registers memory under a STag that the program chooses (§3.6.1.2). Errors: [`Code::InvalidAddress`] and
+    /// [`Code::InvalidSize`], also if the address or size is not a multiple of 256; [`Code::InvalidStag`], [`Code::Used`], [`Code::OutOfResource`].
     ///
     /// # Safety
     /// As [`Vcq::reg_mem`].
@@ -295,16 +296,16 @@ impl Vcq {
         let rights = rights(read_only);
         let wish = self.locked.as_ref().map(|_| Wish::new(addr, len));
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory is valid until its deregistration.
         let key = unsafe { self.port.register_reserved(addr, len, stag, rights) };
         self.registered(key, wish)
     }
 
     fn registered(&self, key: unipgas_core::Result<ShortKey>, wish: Option<Wish>) -> Result<u64> {
         let key = key.map_err(|error| match error {
-            // Of a range that is one, the engine refuses what is not mapped, or not mapped so.
+            // The range itself is valid, so its pages are not mapped, or not with these rights.
             Error::InvalidArgument(_) => Code::InvalidAddress,
-            // Descriptors, mostly: it has to look at the program's mappings.
+            // Most often file descriptors, which the engine needs to read the program's mappings.
             Error::Os(_) => Code::OutOfResource,
             error => from_engine(error),
         })?;
@@ -331,7 +332,7 @@ fn rights(read_only: bool) -> Rights {
     }
 }
 
-/// The longest memory under one STADD.
+/// Maximum length of memory under one STADD, in bytes.
 const MAX_LEN: usize = 1 << 40;
 
 fn check_range(addr: *mut u8, len: usize) -> Result<()> {
@@ -348,7 +349,7 @@ fn check_range(addr: *mut u8, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The STADD of memory registered under a STag with this VCQ, whosever it is (§3.6.1.3). Errors: [`Code::InvalidStag`].
+/// The STADD of memory registered under a STag with this VCQ, local or remote (§3.6.1.3). Errors: [`Code::InvalidStag`].
 pub fn query_stadd(vcq: VcqId, stag: u32) -> Result<u64> {
     if stag < RESERVED_STAGS {
         Ok(ShortKey::reserved(vcq.port(), stag).0)

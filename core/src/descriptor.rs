@@ -1,8 +1,8 @@
 //! File descriptors of the library: none is below 3.
 //!
-//! A program may run with its standard input, output or error closed. The next file that is opened gets that number, and what the
-//! program prints goes into it: into shared memory, if the file is that. So whatever opens one does it here, or under a [`Reserved`].
-//! That holds for files which are open for microseconds, too: another thread may print meanwhile.
+//! A program may run with its standard input, output or error closed. The next open file gets that number, and the program's output
+//! goes into it: into shared memory, for example. So the library opens files only by this module or under a [`Reserved`]. This includes
+//! files that are open for microseconds: another thread may print at the same time.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -17,27 +17,27 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit};
 
 use crate::{Error, Result};
 
-/// The first number that is free for us.
+/// Lowest number for descriptors of the library.
 const FIRST: i32 = 3;
 
-/// While this lives, what is opened in this process gets a number above 2. Numbers that were free are taken by descriptors that can
-/// neither be read nor written: to whoever uses them they look closed.
+/// While this exists, new descriptors of this process get numbers above 2. Placeholders take the free numbers. A placeholder can
+/// neither be read nor written, so it looks closed.
 #[derive(Debug, Default)]
 pub struct Reserved {
     taken: [Option<OwnedFd>; FIRST as usize],
 }
 
 impl Reserved {
-    /// Takes those of 0, 1 and 2 that are free. Three quick system calls where none is.
+    /// Takes the free numbers among 0, 1 and 2. Three fast system calls if all are in use.
     pub fn take() -> Self {
         let mut reserved = Reserved::default();
         for number in 0..FIRST {
             // SAFETY:
-            // - asks about a number; nothing is changed.
+            // - the call only queries a descriptor number.
             if unsafe { libc::fcntl(number, libc::F_GETFD) } != -1 {
                 continue;
             }
-            // Gets the lowest free number. Where it cannot be opened, `above` still moves what comes after it.
+            // This gets the lowest free number. If it fails, `above` still moves the next descriptor.
             let placeholder =
                 rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
             reserved.taken[number as usize] = placeholder.filter(|fd| fd.as_raw_fd() < FIRST);
@@ -46,21 +46,21 @@ impl Reserved {
     }
 }
 
-/// What `open` opens, at a number above 2. Errors: those of `open`, and no free descriptor.
+/// Calls `open`, and returns its descriptor at a number above 2. Errors: as `open`, or no free descriptor.
 pub fn above(open: impl FnOnce() -> rustix::io::Result<OwnedFd>) -> rustix::io::Result<OwnedFd> {
     let _reserved = Reserved::take();
     let fd = open()?;
     if fd.as_raw_fd() >= FIRST {
         return Ok(fd);
     }
-    // A thread of the program has closed its standard descriptor just now.
+    // Another thread has closed a standard descriptor concurrently.
     fcntl_dupfd_cloexec(&fd, FIRST)
 }
 
-/// How sockets of ours are: calls do not wait at them, and other programs do not get them.
+/// Flags of the library's sockets: nonblocking and close-on-exec.
 pub const SOCKET: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-/// A socket for TCP that calls do not wait at, close-on-exec, for addresses like this one. Errors: as socket(2).
+/// A nonblocking TCP socket, close-on-exec, of the address family of `like`. Errors: as socket(2).
 pub fn tcp_socket(like: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     let family = match like {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -79,39 +79,39 @@ pub fn memory(name: &str, flags: MemfdFlags) -> rustix::io::Result<OwnedFd> {
     above(|| rustix::fs::memfd_create(name, flags | MemfdFlags::CLOEXEC))
 }
 
-/// The ends of a pipe, to read from and to write to, close-on-exec; neither blocks. Errors: as pipe2(2).
+/// The read end and the write end of a pipe, close-on-exec and nonblocking. Errors: as pipe2(2).
 pub fn pipe() -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let _reserved = Reserved::take();
     let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     Ok((above(|| Ok(out))?, above(|| Ok(into))?))
 }
 
-/// The marks of those that an epoll instance watches, and that are ready now: as many as there is room for.
+/// The tags of descriptors in an epoll instance that are ready now, `room.len()` at most.
 pub fn ready<'a, E: AsFd>(
     epoll: &E,
     room: &'a mut [libc::epoll_event],
 ) -> impl Iterator<Item = u64> + use<'a, E> {
     let (fd, most) = (epoll.as_fd().as_raw_fd(), room.len() as libc::c_int);
     // SAFETY:
-    // - `room` has space for so many events, and outlives the call.
+    // - `room` has space for `most` events, and outlives the call.
     let count = unsafe { libc::epoll_wait(fd, room.as_mut_ptr(), most, 0) };
     let count = usize::try_from(count).unwrap_or(0);
     room[..count].iter().map(|event| event.u64)
 }
 
-/// A descriptor of the process `pid`. Errors: as pidfd_open(2).
+/// A pidfd of the process `pid`. Errors: as pidfd_open(2).
 pub fn process(pid: Pid) -> rustix::io::Result<OwnedFd> {
     above(|| rustix::process::pidfd_open(pid, PidfdFlags::empty()))
 }
 
-/// The text of a small file, such as those of /proc. Errors: as open(2) and read(2); [`Errno::ILSEQ`] for what is no text.
+/// The text of a small file, such as one in /proc. Errors: as open(2) and read(2); [`Errno::ILSEQ`] if it is not UTF-8.
 pub fn read_text(path: impl AsRef<Path>) -> rustix::io::Result<String> {
     String::from_utf8(read_bytes(path)?).map_err(|_| Errno::ILSEQ)
 }
 
 fn read_bytes(path: impl AsRef<Path>) -> rustix::io::Result<Vec<u8>> {
     let file = open(path, OFlags::RDONLY, Mode::empty())?;
-    // Files of /proc do not say how long they are: most are read at once so.
+    // Files of /proc have no length. This size holds most of them at once.
     let mut bytes = Vec::with_capacity(1024);
     std::fs::File::from(file)
         .read_to_end(&mut bytes)
@@ -119,17 +119,18 @@ fn read_bytes(path: impl AsRef<Path>) -> rustix::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What /proc/PID/stat says. Errors: [`Error::PeerDead`] where there is no such process; [`Error::Os`] where /proc does not tell.
+/// The text of /proc/PID/stat. Errors: [`Error::PeerDead`] if the process does not exist; [`Error::Os`] if /proc cannot be read.
 pub fn stat_of(pid: u32) -> Result<String> {
     proc_text(&format!("/proc/{pid}/stat"))?.ok_or(Error::PeerDead)
 }
 
-/// The state in what /proc/PID/stat says.
+/// The process state in the text of /proc/PID/stat.
 pub fn state_in(stat: &str) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// The text of a file of /proc, if there is such a one; the kernel cuts names of programs within a character, perhaps. Errors: [`Error::Os`] where it cannot be read, with the remedy.
+/// The text of a file of /proc, or `None` without such a file. The kernel may cut a program's name within a character, so the
+/// conversion is lossy. Errors: [`Error::Os`] with the remedy if it cannot be read.
 pub fn proc_text(name: &str) -> Result<Option<String>> {
     match read_bytes(name) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -144,13 +145,13 @@ pub fn proc_text(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// Whether files may grow to any length; if not, what ends a process that makes one longer (SIGXFSZ).
+/// The limit on file size in bytes, or `None`. SIGXFSZ ends a process that exceeds it.
 pub fn file_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// Gives `file`, which is empty, its length; `what` it is stands in the error. Errors: [`Error::Exhausted`] where files may not be that
-/// long, [`Error::Os`].
+/// Sets the length of the empty `file`. `what` names it in the error. Errors: [`Error::Exhausted`] if `len` exceeds the limit on file
+/// size, [`Error::Os`].
 pub fn set_len(file: impl AsFd, len: u64, what: &str) -> Result<()> {
     if let Some(limit) = file_limit().filter(|limit| *limit < len) {
         return Err(Error::Exhausted(format!(
@@ -172,7 +173,7 @@ mod tests {
     fn names_that_are_no_text_are_read() {
         let named = std::thread::spawn(|| {
             // SAFETY:
-            // - a C string, which is copied.
+            // - the argument is a C string, and the kernel copies it.
             unsafe { libc::prctl(libc::PR_SET_NAME, c"cut\xc3".as_ptr()) };
             proc_text("/proc/thread-self/stat")
         });
@@ -180,7 +181,7 @@ mod tests {
         assert!(text.contains("(cut\u{fffd})"), "{text}");
     }
 
-    /// The numbers that the others of this process's threads do not care for are those of a child.
+    /// The test runs in a child: the other threads of this process need their standard descriptors.
     #[test]
     #[cfg_attr(miri, ignore = "forks")]
     fn whatever_is_closed_stays_free_and_is_not_used() {
@@ -195,7 +196,7 @@ mod tests {
             }
             let mut status = 0;
             // SAFETY:
-            // - waits for the child that was just made.
+            // - the call waits for the child above.
             unsafe { libc::waitpid(child, &mut status, 0) };
             assert_eq!(status, 0, "subset {subset}");
         }
@@ -204,7 +205,7 @@ mod tests {
     fn keeps_clear(subset: i32) -> bool {
         let closed = |number: i32| subset >> number & 1 == 1;
         // SAFETY:
-        // - asks about a number.
+        // - the call only queries a descriptor number.
         let is_open = |number: i32| unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
         for number in 0..FIRST {
             if closed(number) {

@@ -1,55 +1,57 @@
-//! Libraries that are loaded when they are first needed, so that nothing depends on them before.
+//! Libraries that are loaded at their first use, so the program has no load-time dependency on them.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use parking_lot::Mutex;
 
-/// A library; it stays for good.
+/// A loaded library. It is never unloaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(*mut c_void);
 
 // SAFETY:
-// - a handle of the loader's, which any thread may ask for names.
+// - a handle of the loader, which any thread may use for lookups.
 unsafe impl Send for Library {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Library {}
 
-/// Whether others that are loaded later find its functions.
+/// Visibility of the library's functions to libraries that are loaded later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
-    /// Yes.
+    /// Visible (`RTLD_GLOBAL`).
     ToAll,
-    /// To nobody but who asks this handle.
+    /// Visible through this handle only (`RTLD_LOCAL`).
     ToNobody,
-    /// To nobody, and the library takes its own functions where the program has some of the same names: it may be another copy of one of the program's.
+    /// As `ToNobody`; the library prefers its own functions to the program's of the same name (`RTLD_DEEPBIND`). For a second copy of
+    /// a library that the program contains.
     ToItselfFirst,
 }
 
-/// What a thread needs before it calls a library that is [apart](Library::load_apart): that one's libc has not begun the thread, which so lacks its tables of
-/// characters.
+/// Prepares threads for a library that is loaded [apart](Library::load_apart). Its libc has not started the thread, so the thread lacks
+/// that libc's tables of character classes.
 #[derive(Debug, Clone, Copy)]
 pub struct Enter(unsafe extern "C" fn());
 
 impl Enter {
-    /// This thread may call then. Once for each thread; more often does no harm.
+    /// Required once in each thread before it calls the library. Further calls do no harm.
     pub fn enter(self) {
         // SAFETY:
-        // - sets pointers that this thread alone has.
+        // - the function only sets thread-local pointers of this thread.
         unsafe { (self.0)() };
     }
 }
 
 type Load = unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type LoadInto = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
-/// Another namespace of the loader's.
+/// Asks dlmopen for a new namespace.
 const LM_ID_NEWLM: c_long = -1;
 
-/// A function of the loader's. It is looked up, since linkers warn of it in static programs, which have none. Errors: there is none.
+/// A function of the loader, by lookup: linkers warn about a direct reference in static programs, which have no loader. Errors: the
+/// program is static.
 fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
     // SAFETY:
-    // - a C string.
+    // - the argument is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, function.as_ptr()) };
     match found.is_null() {
         true => Err(format!(
@@ -60,13 +62,13 @@ fn loader(function: &CStr, library: &CStr) -> Result<*mut c_void, String> {
     }
 }
 
-/// An environment as libc wants it, which stays for good.
+/// An environment in libc's form. It is never freed.
 struct Environment {
     strings: Vec<CString>,
     array: AtomicPtr<*mut c_char>,
 }
 
-/// One array for equal environments: a process may begin and end many times.
+/// Returns a permanent array. Equal environments share one array, since a process may initialise the library many times.
 fn for_good(environment: Vec<CString>) -> *mut *mut c_char {
     static KEPT: Mutex<Vec<Environment>> = Mutex::new(Vec::new());
     let mut kept = KEPT.lock();
@@ -83,16 +85,16 @@ fn for_good(environment: Vec<CString>) -> *mut *mut c_char {
     array
 }
 
-/// Calls `what`, during which `environment` (`NAME=value` each) is all that getenv(3) finds. Other threads may read variables meanwhile; where one sets
-/// a variable, this environment stays.
+/// Calls `what` with `environment` (`NAME=value` each) as the process's environment. Other threads may read variables at the same time,
+/// and see this environment. If a thread sets a variable during the call, this environment stays in place.
 pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) -> T {
     unsafe extern "C" {
         static mut environ: *mut *mut c_char;
     }
     // SAFETY:
-    // - libc's variable, aligned and there for good; libc reads the pointer as a whole.
+    // - libc's variable is aligned and permanent; libc reads the pointer as a whole.
     let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
-    // Whoever reads the array after it has been put away finds it there.
+    // The array is permanent: threads may read it after the call.
     let ours = for_good(environment);
     let before = place.swap(ours, Ordering::AcqRel);
     let result = what();
@@ -101,7 +103,7 @@ pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) 
 }
 
 impl Library {
-    /// Loads it. Errors: why not, as part of a sentence.
+    /// Loads a library. Errors: the reason, as part of a sentence.
     pub fn load(name: &CStr, shown: Shown) -> Result<Self, String> {
         let shown = match shown {
             Shown::ToAll => libc::RTLD_GLOBAL,
@@ -110,15 +112,15 @@ impl Library {
         };
         let loader = loader(c"dlopen", name)?;
         // SAFETY:
-        // - names are C strings; the function of the loader's name has the loader's type.
+        // - the name is a C string; the type is that of the loader's function.
         let handle = unsafe {
             std::mem::transmute::<*mut c_void, Load>(loader)(name.as_ptr(), libc::RTLD_NOW | shown)
         };
         Library::of(handle, name)
     }
 
-    /// Loads it another time, with all that it needs down to a libc of its own, which finds `environment` (`NAME=value` each) and no other variables:
-    /// a library that the program has for itself then has nothing to do with this one. Errors: why not, as part of a sentence.
+    /// Loads a further copy of a library and its dependencies, down to libc, in a new namespace. The copy sees `environment` (`NAME=value`
+    /// each) and no other variables, and shares no state with the program's copy. Errors: the reason, as part of a sentence.
     pub fn load_apart(name: &CStr, environment: Vec<CString>) -> Result<(Self, Enter), String> {
         let loader = loader(c"dlmopen", name)?;
         // SAFETY:
@@ -133,22 +135,22 @@ impl Library {
         let library = Library::of(handle, name)?;
         let theirs = library.find(c"environ")?.cast::<*mut *mut c_char>();
         // SAFETY:
-        // - the variable of a libc that nobody else uses yet; the array and its strings stay for good.
+        // - this libc has no other users yet; the array and its strings are permanent.
         unsafe { theirs.write(for_good(environment)) };
         let begin = library.find(c"__ctype_init")?;
         // SAFETY:
-        // - the function of this name has this type.
+        // - the type is that of libc's function.
         let begin = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(begin) };
         Ok((library, Enter(begin)))
     }
 
-    /// Whether this process has loaded it.
+    /// Whether this process has loaded the library.
     pub fn is_loaded(name: &CStr) -> bool {
         let Ok(loader) = loader(c"dlopen", name) else {
             return false;
         };
         // SAFETY:
-        // - as for `load`; a library that is there gets one more user, who stays.
+        // - as for `load`; the call increments the reference count of a loaded library, which then stays loaded.
         let handle = unsafe {
             std::mem::transmute::<*mut c_void, Load>(loader)(
                 name.as_ptr(),
@@ -168,10 +170,10 @@ impl Library {
         }
     }
 
-    /// A function, or a variable. Errors: it has none of this name, as part of a sentence.
+    /// Address of a function or a variable. Errors: the library has none of this name, as part of a sentence.
     pub fn find(&self, name: &CStr) -> Result<*mut c_void, String> {
         // SAFETY:
-        // - a handle that stays, and a C string.
+        // - the handle is permanent, and the name is a C string.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         match found.is_null() {
             true => Err(format!("the library has no {}", name.to_string_lossy())),
@@ -180,7 +182,7 @@ impl Library {
     }
 }
 
-/// A structure with functions of a library, and `find`, which looks all of them up; its error says which is missing.
+/// Defines a structure of library functions with a method `find` that looks up all of them. Its error names the missing function.
 #[macro_export]
 macro_rules! functions_of_library {
     ($(#[$meta:meta])* $vis:vis struct $name:ident {
@@ -198,7 +200,7 @@ macro_rules! functions_of_library {
                     $($field: {
                         let found = library.find($symbol)?;
                         // SAFETY:
-                        // - the function of this name has this type: the word of who wrote the list.
+                        // - contract of this macro: the list has the type of the library's function.
                         unsafe {
                             std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($argument),*) -> $result>(found)
                         }
@@ -232,7 +234,7 @@ mod tests {
         }
         let some = Some::find(&own).unwrap();
         // SAFETY:
-        // - takes nothing, and changes nothing.
+        // - the function takes no arguments and has no side effects.
         assert_eq!(unsafe { (some.pid)() } as u32, std::process::id());
     }
 
@@ -248,7 +250,7 @@ mod tests {
     fn variables_are_others_for_the_time_of_a_call() {
         use std::os::unix::ffi::OsStrExt;
         const NAME: &str = "UNIPGAS_TEST_OF_THE_ENVIRONMENT";
-        // With those that other tests look at meanwhile.
+        // Includes all variables, since other tests read some at the same time.
         let same = std::env::vars_os().map(|(name, value)| {
             CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).unwrap()
         });
@@ -279,14 +281,14 @@ mod tests {
         let theirs = Some::find(&apart).unwrap();
         let ours = Some::find(&Library::load(c"libc.so.6", Shown::ToNobody).unwrap()).unwrap();
         // SAFETY:
-        // - names and values are C strings; nobody changes a variable meanwhile.
+        // - names and values are C strings; no thread changes a variable at the same time.
         unsafe {
             assert_eq!(CStr::from_ptr((theirs.getenv)(c"ONLY".as_ptr())), c"this");
             assert!((theirs.getenv)(c"PATH".as_ptr()).is_null());
             assert!((ours.getenv)(c"ONLY".as_ptr()).is_null());
             assert!(!(ours.getenv)(c"PATH".as_ptr()).is_null());
         }
-        // A thread that the other libc has not begun.
+        // The other libc has not started this thread.
         let tables = move || {
             enter.enter();
             functions_of_library! {
@@ -297,7 +299,7 @@ mod tests {
             }
             let theirs = Some::find(&apart).unwrap();
             // SAFETY:
-            // - tolower takes any letter; the table's place is this thread's.
+            // - tolower takes any letter; the table pointer is thread-local.
             unsafe {
                 (
                     (theirs.lower)(i32::from(b'A')),

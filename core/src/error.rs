@@ -1,7 +1,6 @@
-//! The one error type of the engine; each interface maps it to its own codes in one table.
+//! The error type of the engine. Each interface maps it to its own codes in one table.
 
-/// What can go wrong in the engine. Nothing has been written anywhere when an operation returns one of these,
-/// unless the variant says otherwise.
+/// Errors of the engine. An operation that returns one has written nothing, unless the variant says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A range leaves its region: `offset + len > region_len` (bytes).
@@ -14,60 +13,60 @@ pub enum Error {
         /// Length of the region, in bytes.
         region_len: usize,
     },
-    /// The region was released by its owner, or never existed.
+    /// The owner has released the region, or never registered it.
     #[error("the region is not (or no longer) registered by its owner")]
     StaleRegion,
     /// The region does not grant the right that the operation needs.
     #[error("the region does not grant this access")]
     AccessDenied,
-    /// The offset is not a multiple of what the operation needs.
+    /// The offset is not a multiple of the required number of bytes.
     #[error("the offset must be a multiple of {0} bytes")]
     Misaligned(usize),
-    /// The process that the operation is for has died, or has left the job.
+    /// The peer has died or has left the job.
     #[error("the peer process has died or left")]
     PeerDead,
-    /// One or more processes that a wait depends on have died.
+    /// A process that a wait depends on has died or left; its rank.
     #[error("rank {0} has died or left")]
     RankDead(u32),
-    /// The address does not lead to a process that this process can reach.
+    /// No path leads from this process to the address.
     #[error("the peer cannot be reached: {0}")]
     Unreachable(String),
-    /// The deadline has passed; the operation can be continued by calling again.
+    /// The deadline has passed. Another call continues the operation.
     #[error("the deadline has passed")]
     Timeout,
-    /// The endpoint's queue has no free place.
+    /// The endpoint's queue has no free entry.
     #[error("the queue is full")]
     QueueFull,
-    /// A channel has as many operations to the peer under way as its network takes: the same call may succeed when one of them has ended.
-    /// Given by [channels](crate::transport::Channel) alone; what comes through an [`Endpoint`](crate::Endpoint) waits there.
+    /// The operations in flight to the peer have reached the network's limit. A retry may succeed after a completion.
+    /// Only [channels](crate::transport::Channel) return it; an [`Endpoint`](crate::Endpoint) queues the operation instead.
     #[error("the network takes no more operations now")]
     NotNow,
-    /// Memory of this process that the network would read or write is not registered with it. Given by
-    /// [channels](crate::transport::Channel) alone; what comes through an [`Endpoint`](crate::Endpoint) is registered there.
+    /// The network would access memory of this process that is not registered with it.
+    /// Only [channels](crate::transport::Channel) return it; an [`Endpoint`](crate::Endpoint) registers the memory instead.
     #[error("memory of an operation is not registered with the network")]
     NotRegistered,
-    /// The target's inbox has no free place; the record was not delivered.
+    /// The target's inbox has no free entry; the record was not delivered.
     #[error("the target's inbox is full")]
     InboxFull,
-    /// The peer's [handler](crate::transport::Handler) has refused the message; the number is its own.
+    /// The peer's [handler](crate::transport::Handler) has refused the message. The handler defines the number.
     #[error("the peer has refused the message ({0})")]
     Refused(u32),
     /// The combination of operation and type is not defined.
     #[error("this operation is not defined for this type")]
     Unsupported,
-    /// An argument has no meaning; the text says what would be right.
+    /// An argument is invalid; the text says which values are valid.
     #[error("{0}")]
     InvalidArgument(String),
-    /// A limit of the engine or of the machine is reached; the text says which.
+    /// A limit of the engine or of the machine is reached; the text names it.
     #[error("out of {0}")]
     Exhausted(String),
-    /// The name or place belongs to somebody else; the text says which.
+    /// The name or place is in use by another process or object; the text names it.
     #[error("{0} is taken")]
     Taken(String),
-    /// Another thread has ended the process's part in the job, or the object that the wait was for.
+    /// Another thread has ended this process's part in the job, or the object of the wait.
     #[error("another thread has ended it during the call")]
     Ended,
-    /// The same collective operation is already running on the group, in another thread.
+    /// Another thread is already running the same collective operation on the group.
     #[error("a collective operation is already active on this group")]
     Busy,
     /// The operating system refused; the text names the call and its error.
@@ -76,7 +75,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating-system error with the name of what was attempted.
+    /// Wraps an operating-system error with the name of the attempt.
     #[cold]
     pub fn os(what: &str, error: impl std::fmt::Display) -> Self {
         Error::Os(format!("{what}: {error}"))

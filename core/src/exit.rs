@@ -1,7 +1,7 @@
-//! The library's work at the exit of its process.
+//! The library's work at process exit.
 //!
-//! A handler of a signal may call `exit` while its thread is inside a call, and holds locks of the library for ever. Then another thread does
-//! the work, and the exit waits for it a moment only: peers take the process for dead if its leave is not done.
+//! A signal handler may call `exit` while its thread is inside a library call and holds locks for ever. Then another thread does the
+//! work, and the exit waits for it for a limited time. If the work does not finish, peers treat the process as dead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crate::own_thread;
 
-/// For the work beside an interrupted call.
+/// Time limit for the work if the exit has interrupted a library call.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// Does `work`, for a handler of `atexit`. A panic in it ends it.
+/// Runs `work` for an `atexit` handler. A panic ends the work only.
 pub fn run(work: impl FnOnce() + Send + 'static) {
     if !is_in_signal_handler() {
         let _ = catch_unwind(AssertUnwindSafe(work));
@@ -26,12 +26,12 @@ pub fn run(work: impl FnOnce() + Send + 'static) {
         }
     });
     if beside.is_ok() {
-        // The sender goes with the work.
+        // The other thread drops the sender after the work.
         let _ = end.recv_timeout(MOMENT);
     }
 }
 
-/// Whether this thread runs a handler of a signal, as far as unwind tables tell.
+/// Whether this thread runs a signal handler, according to unwind tables.
 #[cfg(not(any(miri, loom)))]
 pub fn is_in_signal_handler() -> bool {
     use std::ffi::{c_int, c_void};
@@ -48,7 +48,7 @@ pub fn is_in_signal_handler() -> bool {
     unsafe extern "C" fn visit(context: *mut c_void, found: *mut c_void) -> c_int {
         let mut interrupted = 0;
         // SAFETY:
-        // - the context that the unwinder gives, and a place for a number; `found` is that of the caller below.
+        // - the unwinder provides the context; `found` points to the caller's number below.
         unsafe {
             _Unwind_GetIPInfo(context, &mut interrupted);
             found.cast::<c_int>().write(interrupted);
@@ -58,12 +58,12 @@ pub fn is_in_signal_handler() -> bool {
 
     let mut found: c_int = 0;
     // SAFETY:
-    // - the function above, which does not unwind, and the number that it writes to.
+    // - the callback above does not unwind, and its argument is the number that it writes.
     unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
     found != 0
 }
 
-/// Neither has signals.
+/// Miri and loom have no signals.
 #[cfg(any(miri, loom))]
 pub fn is_in_signal_handler() -> bool {
     false
@@ -88,7 +88,7 @@ mod tests {
     fn a_handler_of_a_signal_is_known() {
         assert!(!is_in_signal_handler());
         // SAFETY:
-        // - a handler that stores a word, and a signal that nothing else uses here.
+        // - the handler stores a word, and no other test uses the signal.
         unsafe {
             let handler = handler as extern "C" fn(libc::c_int);
             libc::signal(libc::SIGUSR2, handler as libc::sighandler_t);
@@ -112,7 +112,7 @@ mod tests {
         let before = Instant::now();
         let _held = HELD.lock();
         // SAFETY:
-        // - as above: what the handler does takes no lock of this thread but the one above.
+        // - as above; the handler takes only one lock of this thread, the one above.
         unsafe {
             let handler = exits as extern "C" fn(libc::c_int);
             libc::signal(libc::SIGUSR1, handler as libc::sighandler_t);

@@ -1,14 +1,14 @@
-//! What reads bytes that other processes, users' files or the network bring: for tests and libFuzzer, which call it with what nobody should send.
-//! A reader is right if it comes back, and has touched nothing that was not meant (`packaging/fuzz`, and the crate `unipgas-fuzz`).
+//! Readers of bytes from other processes, users' files or the network: tests and libFuzzer call them with malformed input.
+//! A correct reader returns, and touches only its own memory (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
 use crate::bundle::{BUNDLE_LEN, Bundle, Tag};
 use crate::cache::PAIR;
 use crate::{fabric, gate, launch, message, queues, ranked};
 
-/// A reader: its name, the function, and bytes that make sense to it.
+/// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
-/// All of this crate.
+/// All readers of this crate.
 pub const READERS: &[Reader] = &[
     ("bundle", bundle, bundles),
     ("packet", packet, packets),
@@ -89,18 +89,18 @@ pub const READERS: &[Reader] = &[
     ("proc", launch::fuzz::proc, launch::fuzz::files_of_proc),
 ];
 
-/// Memory around which nothing may be written.
+/// Memory between fences, which detect writes outside it.
 pub(crate) struct Fenced {
     bytes: Vec<u64>,
     len: usize,
 }
 
 impl Fenced {
-    /// Words before and behind.
+    /// Words of a fence on each side, at least.
     const FENCE: usize = PAIR / 8;
     const MARK: u64 = 0x5afe_5afe_5afe_5afe;
 
-    /// `len` zeros, aligned as what has a [`PAIR`] of lines for itself.
+    /// `len` zeros, aligned to a [`PAIR`] of lines.
     pub fn new(len: usize) -> Self {
         let words = len.div_ceil(8) + 3 * Self::FENCE;
         let mut fenced = Fenced {
@@ -108,32 +108,32 @@ impl Fenced {
             len,
         };
         // SAFETY:
-        // - so many bytes behind the first fence, in the vector.
+        // - the vector has `len` bytes after the first fence.
         unsafe { fenced.base().write_bytes(0, len) };
         fenced
     }
 
-    /// Where they begin.
+    /// Address of the first byte.
     pub fn base(&mut self) -> *mut u8 {
         let begin = self.bytes.as_mut_ptr().cast::<u8>();
         let first = begin.wrapping_add(8 * Self::FENCE);
         first.wrapping_add(first.align_offset(8 * Self::FENCE))
     }
 
-    /// How many.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Writes as many of `bytes` as there is room for.
+    /// Writes as much of `bytes` as fits.
     pub fn fill(&mut self, bytes: &[u8]) {
         let len = bytes.len().min(self.len);
         // SAFETY:
-        // - no more than there is room for.
+        // - `len` is at most the room.
         unsafe { self.base().copy_from_nonoverlapping(bytes.as_ptr(), len) };
     }
 
-    /// Panics where something has been written beside it.
+    /// Panics if a fence has changed.
     pub fn check(&mut self) {
         let (base, len) = (self.base(), self.len);
         let begin = self.bytes.as_ptr().cast::<u8>();
@@ -141,7 +141,7 @@ impl Fenced {
         let inside = base.addr() - begin.addr()..base.addr() - begin.addr() + len;
         for at in (0..all).filter(|at| !inside.contains(at)) {
             // SAFETY:
-            // - in the vector.
+            // - the byte is in the vector.
             let found = unsafe { begin.wrapping_add(at).read() };
             let mark = Self::MARK.to_ne_bytes()[at % 8];
             assert_eq!(
@@ -187,7 +187,7 @@ fn bundles() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The settings of a gate, then a packet to it.
+/// Input: the settings of a gate, then a packet to it.
 fn packet(bytes: &[u8]) {
     let (settings, rest) = bytes.split_at(bytes.len().min(gate::SETTINGS));
     if let Ok(settings) = settings.try_into() {
@@ -264,7 +264,7 @@ mod tests {
         let mut fenced = super::Fenced::new(10);
         let beside = fenced.base().wrapping_add(10);
         // SAFETY:
-        // - in the fence.
+        // - the byte is in the fence.
         unsafe { beside.write(1) };
         fenced.check();
     }

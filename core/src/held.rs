@@ -1,32 +1,32 @@
-//! Descriptors that children of a fork do not keep: locks of files, and ports, which tell others that this process lives, would outlive it.
+//! Descriptors that a fork does not pass to the child. File locks and ports signal that this process lives; a copy would outlive it.
 
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// A descriptor that children made by fork do not keep.
+/// A descriptor that the child of a fork closes.
 #[derive(Debug)]
 pub struct Held(&'static Node);
 
 #[derive(Debug)]
 struct Node {
-    /// The descriptor, or one of the two below.
+    /// The descriptor, or one of the two values below.
     fd: AtomicI32,
     next: AtomicPtr<Node>,
 }
 
-/// Nobody's: may be taken.
+/// Without an owner: available.
 const FREE: RawFd = -2;
-/// Somebody's, in the child of a fork.
+/// In the child of a fork: owned, but closed.
 const CLOSED: RawFd = -1;
 
-/// All nodes that there ever were. None is freed: a fork may come at any time, and its child may take no lock.
+/// All nodes ever made. They are never freed: a fork may come at any time, and the child may not take a lock.
 static NODES: AtomicPtr<Node> = AtomicPtr::new(std::ptr::null_mut());
 
 fn nodes() -> impl Iterator<Item = &'static Node> {
     let mut next = NODES.load(Ordering::Acquire);
     std::iter::from_fn(move || {
         // SAFETY:
-        // - null or a leaked node, published by a release store.
+        // - the pointer is null or a leaked node, published by a release store.
         let node: &'static Node = unsafe { next.as_ref() }?;
         next = node.next.load(Ordering::Acquire);
         Some(node)
@@ -39,21 +39,21 @@ extern "C" fn close_all() {
         if fd >= 0 {
             node.fd.store(CLOSED, Ordering::Relaxed);
             // SAFETY:
-            // - the child's copy of a descriptor that its `Held` owns, which finds it closed from now on;
-            // - close is allowed in the child of a process with threads.
+            // - the descriptor is the child's copy; its `Held` in the child finds `CLOSED`;
+            // - close is async-signal-safe: allowed in the child of a multithreaded process.
             unsafe { libc::close(fd) };
         }
     }
 }
 
 impl Held {
-    /// From now on.
+    /// Takes ownership of `fd`. Forks after this call close it in the child.
     pub fn new(fd: OwnedFd) -> Self {
         static REGISTERED: AtomicBool = AtomicBool::new(false);
-        // Not a `Once`, which a fork in another thread would leave locked; to register twice does no harm.
+        // Not a `Once`: a fork in another thread could leave it locked in the child. A second registration does no harm.
         if !REGISTERED.load(Ordering::Relaxed) {
             // SAFETY:
-            // - the handler walks a list of atomics and closes descriptors, which the child of a process with threads may.
+            // - the handler only walks a list of atomics and closes descriptors, as the child of a multithreaded process may.
             let failed = unsafe { libc::pthread_atfork(None, None, Some(close_all)) };
             assert_eq!(failed, 0, "no memory for a fork handler");
             REGISTERED.store(true, Ordering::Relaxed);
@@ -81,11 +81,11 @@ impl Held {
         }))
     }
 
-    /// The descriptor, or nothing in the child of a fork.
+    /// The descriptor, or `None` in the child of a fork.
     pub fn get(&self) -> Option<BorrowedFd<'_>> {
         let fd = self.0.fd.load(Ordering::Relaxed);
         // SAFETY:
-        // - open as long as `self`, whose it is; a fork closes it only where the thread that has called this is not.
+        // - `self` owns the descriptor and keeps it open; a fork closes it only in the child, where the calling thread does not run.
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
@@ -95,7 +95,7 @@ impl Drop for Held {
         let fd = self.0.fd.swap(FREE, Ordering::Relaxed);
         if fd >= 0 {
             // SAFETY:
-            // - put there by `new`, which owned it, and taken out just now.
+            // - `new` stored the descriptor that it owned, and this call has just taken it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         if child == 0 {
             let gone = held.get().is_none();
             // SAFETY:
-            // - asks about a number; then another descriptor gets it, which dropping must leave open.
+            // - the call only queries a number; then another descriptor gets that number, and the drop must leave it open.
             let right = unsafe {
                 let closed = libc::fcntl(number, libc::F_GETFD) == -1;
                 let other = libc::dup2(out.as_raw_fd(), number);
@@ -128,12 +128,12 @@ mod tests {
                 gone && closed && other == number && libc::fcntl(number, libc::F_GETFD) != -1
             };
             // SAFETY:
-            // - ends the child.
+            // - the call ends the child.
             unsafe { libc::_exit(i32::from(!right)) };
         }
         let mut status = 0;
         // SAFETY:
-        // - waits for the child that was just made.
+        // - the call waits for the child above.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0);
         assert!(held.get().is_some());

@@ -1,9 +1,9 @@
 //! The engine of unipgas: registered regions, ordered queues, remote-completion notifications, atomics and
 //! collective schedules over any [`transport`].
 //!
-//! An [`Engine`] is one process's place. It allocates and registers [`Region`]s, connects to other processes by their
-//! [`Address`] and opens [`Endpoint`]s, whose operations move bytes between regions. A [`World`] adds what programs
-//! with ranks need.
+//! An [`Engine`] represents one process. It allocates and registers [`Region`]s, connects to other processes by their
+//! [`Address`] and opens [`Endpoint`]s. Operations of an endpoint move bytes between regions. A [`World`] adds the needs of
+//! programs with ranks.
 //!
 //! ```
 //! use std::sync::Arc;

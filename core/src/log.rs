@@ -1,5 +1,5 @@
-//! What the library tells of its choices, for who asks: events of `tracing`. A program in Rust listens by a subscriber of its own; for all others
-//! UNIPGAS_LOG says what is told, and UNIPGAS_LOG_FILE where.
+//! Log events about the library's choices, through `tracing`. A Rust program subscribes by itself. For other programs UNIPGAS_LOG
+//! selects the events, and UNIPGAS_LOG_FILE the destination.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,55 +12,55 @@ use crate::rendezvous::JobName;
 use crate::variables::wrong;
 use crate::{Result, descriptor, variables};
 
-/// What was chosen to communicate by, and why.
+/// The choice of the backend, and its reason.
 pub const BACKEND: &str = "unipgas::backend";
-/// The job, as this process sees it.
+/// This process's view of the job.
 pub const JOB: &str = "unipgas::job";
-/// By what each other process is reached.
+/// The route to each other process.
 pub const ROUTE: &str = "unipgas::route";
-/// Memory of the program that is shared in place, or is not.
+/// Program memory that is shared in place, or is not.
 pub const MEMORY: &str = "unipgas::memory";
 
-/// Somebody else who writes lines: libfabric, for its providers.
+/// A further writer of lines: libfabric's log, for its providers.
 #[derive(Clone, Copy)]
 pub struct Sink {
-    /// How much it wants to be told; nothing changes that later.
+    /// The level that it wants. The library reads it once, at the start.
     pub level: fn() -> Option<Level>,
-    /// Writes a line. The target begins with the crate, or is one of those above.
+    /// Writes a line. The target begins with the crate's name, or is one of the constants above.
     pub write: fn(level: Level, target: &str, line: &str),
 }
 
-/// Who is told what.
+/// Destinations of log lines and their filters.
 pub struct Wishes {
-    /// What UNIPGAS_LOG says, if anything.
+    /// The value of UNIPGAS_LOG, if set.
     pub filter: Option<String>,
-    /// The file that UNIPGAS_LOG_FILE names. Without one, lines go to standard error.
+    /// The file of UNIPGAS_LOG_FILE. Without one, lines go to standard error.
     pub file: Option<File>,
-    /// This process, as lines of a job name it.
+    /// The name of this process in log lines.
     pub who: String,
-    /// Somebody else, and how much of it.
+    /// A further writer, and its level.
     pub sink: Option<(Level, Sink)>,
 }
 
-/// Has events written from now on. Errors: a line.
+/// Starts to write events. Errors: one line of text.
 pub type Listener = fn(Wishes) -> Result<()>;
 
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Has events written by this when UNIPGAS_LOG asks for that. The library that links all brings it: the engine has no need of it.
+/// Sets the writer of events for UNIPGAS_LOG. The top-level library provides it, since the engine itself does not need it.
 pub fn listen_by(listener: Listener) {
     *LISTENER.lock() = Some(listener);
 }
 
-/// Has events written by this, too, if it is said before the library begins.
+/// Adds a further writer of events. It has an effect only before the library begins.
 pub fn tell_also(sink: Sink) {
     *SINK.lock() = Some(sink);
 }
 
-/// Begins to tell, if the environment asks for that; more often does nothing. Errors: [`Error::InvalidArgument`](crate::Error::InvalidArgument) for a value
-/// that is no filter.
+/// Starts the log if the environment or a sink asks for it. Further calls have no effect.
+/// Errors: [`Error::InvalidArgument`](crate::Error::InvalidArgument) for an invalid value.
 pub fn begin() -> Result<()> {
     if HAS_BEGUN.load(Ordering::Acquire) {
         return Ok(());
@@ -86,7 +86,7 @@ pub fn begin() -> Result<()> {
     Ok(())
 }
 
-/// The file of UNIPGAS_LOG_FILE: several processes append lines to it, so the position is always the end. Errors: the file cannot be opened.
+/// Opens the file of UNIPGAS_LOG_FILE for append, since several processes write to it. Errors: the file cannot be opened.
 fn file() -> Result<Option<File>> {
     const NAME: &str = "UNIPGAS_LOG_FILE";
     let Some(path) = variables::get(NAME)? else {
@@ -103,7 +103,7 @@ fn file() -> Result<Option<File>> {
     }
 }
 
-/// This process, as lines of a job name it.
+/// The name of this process in log lines.
 fn who() -> String {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();

@@ -1,16 +1,16 @@
-//! What a panic, which would be a defect of ours, leaves in being: everything but the call that it ended.
+//! Recovery from a panic, which is a defect of the library: only the call in which it occurs fails.
 //!
-//! Locks are `parking_lot`'s: a panic under one releases it, and whoever comes next finds what was there. That is sound because
-//! nothing relies on what a lock guards being finished: unsafe code checks what it takes from there, or it was complete before it
-//! was entered. What a panic may leave is memory, a slot or a name that nobody uses any more. Destructors do not panic: they do what
-//! cannot fail, or pass over what fails. C entry points catch a panic and return their interface's error.
+//! Locks are `parking_lot`'s: a panic releases them, and the next holder finds the state as it was. This is sound because no code
+//! relies on a guarded update being finished: unsafe code checks the values that it takes, unless they were complete before their
+//! insertion. A panic may leak memory, a slot or a name. Destructors do not panic: they only do infallible work, or ignore errors.
+//! C entry points catch a panic and return their interface's error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::bell::SLICE;
 
-/// Runs a thread that others rely on, until `body` returns: a panic in it begins it anew, after a pause, so that a panic which comes
-/// again and again does not keep a core busy.
+/// Runs the body of a service thread until it returns. After a panic it restarts `body` after a pause, so repeated panics do not
+/// keep a core busy.
 pub fn keep_going(mut body: impl FnMut()) {
     while catch_unwind(AssertUnwindSafe(&mut body)).is_err() {
         std::thread::sleep(SLICE);

@@ -1,26 +1,26 @@
-//! The id of this process without a system call each time; ids of others, as shared memory has them.
+//! The cached id of this process, and checks of process ids from shared memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use rustix::process::Pid;
 
-/// The process that a number names which somebody else has written. `None`: it names none. The kernel takes a negative one for a group, or for all processes
-/// of the user.
+/// The process with an `id` that another process has written. `None`: the number cannot be a process id. The kernel takes a negative
+/// id for a group, or for all processes of the user.
 pub fn named(id: u32) -> Option<Pid> {
     i32::try_from(id).ok().and_then(Pid::from_raw)
 }
 
-/// Whether there is no such process any more, nor anybody who has to wait for it.
+/// Whether the process is gone, and no longer a zombie either. True for a number that cannot be a process id.
 pub fn has_ended(id: u32) -> bool {
     named(id).is_none_or(|process| {
         rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH)
     })
 }
 
-/// 0 if not known yet in this process.
+/// 0 before the first look-up in this process.
 static ID: AtomicU32 = AtomicU32::new(0);
 
-/// As [`std::process::id`], also in the child of a fork.
+/// As [`std::process::id`], without a system call each time. Correct in the child of a fork, too.
 #[inline]
 pub fn id() -> u32 {
     match ID.load(Relaxed) {
@@ -36,10 +36,10 @@ extern "C" fn forget() {
 #[cold]
 fn look_up() -> u32 {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
-    // Not a `Once`, which a fork in another thread would leave locked; to register twice does no harm.
+    // Not a `Once`: a fork in another thread could leave it locked in the child. A second registration does no harm.
     if !REGISTERED.load(Relaxed) {
         // SAFETY:
-        // - the handler only stores to an atomic, which is allowed in the child of a process with threads.
+        // - the handler only stores to an atomic, which is allowed in the child of a multithreaded process.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(forget)) };
         assert_eq!(failed, 0, "no memory for a fork handler");
         REGISTERED.store(true, Relaxed);

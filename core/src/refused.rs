@@ -1,14 +1,14 @@
-//! What `UNIPGAS_CHECK=1` tells: a line for each call that is refused, with the argument, the reason and the remedy. It is told when the code is known, so calls
-//! that succeed pay nothing.
+//! The lines of `UNIPGAS_CHECK=1`: one for each refused call, with the argument, the reason and the remedy. The library writes it when
+//! it has the error code, so successful calls cost nothing.
 
 use std::sync::OnceLock;
 
 use crate::{tell, variables};
 
-/// A call as its prototype has it.
+/// The prototype of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Prototype<'a> {
-    /// Its name.
+    /// Name of the function.
     pub name: &'a str,
     /// Names and types of its arguments.
     pub arguments: &'a [(&'a str, &'a str)],
@@ -27,25 +27,25 @@ macro_rules! prototype {
     };
 }
 
-/// Why a code refuses a call.
+/// The reason for which an error code refuses a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Reason {
-    /// Parts of the names of arguments that may be wrong; [`POINTERS`]: arguments that are pointers.
+    /// Parts of the names of arguments that may be wrong; [`POINTERS`] selects all pointers.
     pub suspects: &'static [&'static str],
-    /// What makes the call right.
+    /// How to correct the call.
     pub remedy: &'static str,
 }
 
-/// As a suspect: each argument that is a pointer.
+/// A suspect that selects each argument of pointer type.
 pub const POINTERS: &str = "*";
 
-/// Whether refused calls are explained.
+/// Whether the library explains refused calls.
 pub fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| variables::switch("UNIPGAS_CHECK", false).unwrap_or(false))
 }
 
-/// Tells of a call that is refused, if that is asked for.
+/// Writes a line about a refused call if `UNIPGAS_CHECK` is on.
 #[cold]
 pub fn explain(call: &Prototype<'_>, code: &str, meaning: &str, reason: Reason) {
     if is_on() {

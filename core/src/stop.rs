@@ -1,19 +1,19 @@
-//! Signals that ask a command to end, and that let it first tell what it has found out.
+//! Signals that end a command, held back so that the command can first report its results.
 //!
-//! Such a signal is never taken: it stays pending, where every thread sees it at any time. Ctrl-C reaches the processes of jobs as well; whoever
-//! finds that one has ended by it finds it pending here, and takes nothing for failed.
+//! The command never accepts such a signal: it stays pending, and each thread can query it at any time. Ctrl-C also reaches the
+//! processes of jobs. If one of them ends by it, the command finds the signal pending here and reports no failure.
 
 use std::ptr::null_mut;
 
 /// Ctrl-C, `kill`, and a terminal that is gone.
 const SIGNALS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// While there is one, these signals wait.
+/// Proof that these signals are blocked.
 #[derive(Debug)]
 pub struct Stop(());
 
 impl Stop {
-    /// To be called while the process has one thread: others inherit what it blocks. What this process was told to ignore (nohup) stays ignored.
+    /// Blocks the signals. Call it while the process has one thread: new threads inherit the mask. Ignored signals (nohup) stay ignored.
     pub fn hold() -> Stop {
         let mut set = empty();
         for signal in SIGNALS.into_iter().filter(|signal| !is_ignored(*signal)) {
@@ -25,16 +25,16 @@ impl Stop {
         Stop(())
     }
 
-    /// Whether one has come.
+    /// Whether a signal has arrived.
     pub fn is_asked(&self) -> bool {
         Stop::is_pending()
     }
 
-    /// The same for who does not hold them. False where nobody does.
+    /// [`is_asked`](Stop::is_asked) without a `Stop`. False unless the signals are blocked.
     pub fn is_pending() -> bool {
         let mut pending = empty();
         // SAFETY:
-        // - `pending` is an initialised set, which the call fills.
+        // - `pending` is an initialised set, and the call fills it.
         unsafe { libc::sigpending(&mut pending) };
         // SAFETY:
         // - as above.
@@ -42,12 +42,12 @@ impl Stop {
         SIGNALS.into_iter().any(is_in)
     }
 
-    /// Ends this process by what has come.
+    /// Ends this process by the pending signal.
     pub fn obey(self) {
         Stop::let_through();
     }
 
-    /// In a process that has inherited what another one holds. May be called between fork and exec.
+    /// Unblocks the signals in a process that inherits the mask. Async-signal-safe: allowed between fork and exec.
     pub fn let_through() {
         let mut set = empty();
         for signal in SIGNALS {
@@ -61,7 +61,7 @@ impl Stop {
 
 fn empty() -> libc::sigset_t {
     // SAFETY:
-    // - a set of zero bytes is a valid value of the type, and sigemptyset initialises it.
+    // - zero bytes are a valid value of the type, and sigemptyset initialises the set.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -71,14 +71,14 @@ fn empty() -> libc::sigset_t {
 
 fn change(how: i32, set: &libc::sigset_t) {
     // SAFETY:
-    // - `set` is initialised, and the old one is not asked for.
+    // - `set` is initialised; a null pointer requests no old mask.
     unsafe { libc::pthread_sigmask(how, set, null_mut()) };
 }
 
-/// Blocked, it would be pending all the same.
+/// An ignored signal must not be blocked: blocked, it would become pending.
 fn is_ignored(signal: i32) -> bool {
     // SAFETY:
-    // - a null new action changes nothing; zero bytes are a valid value of the structure, which the call fills.
+    // - a null new action changes nothing; zero bytes are a valid structure, which the call fills.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut action) == 0

@@ -1,4 +1,4 @@
-//! Text for people.
+//! Messages for users on standard error, and output on standard output.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// Writes `unipgas: `, the text and the end of the line in one piece, as other processes write there, too. Where nobody can be told,
-/// nobody is: this never fails.
+/// Writes a line `unipgas: <text>` on standard error, in a single write since other processes write there, too. Write errors are
+/// ignored.
 #[cold]
 pub fn tell(text: &str) {
     tell_lines(&format!("unipgas: {text}\n"));
 }
 
-/// What ranks have written on standard error ends within a line.
+/// Whether the ranks' output on standard error ends in an unfinished line.
 static UNFINISHED: AtomicBool = AtomicBool::new(false);
 
-/// What is told next begins a line of its own.
+/// Makes the next message begin on a new line.
 pub fn leave_unfinished() {
     UNFINISHED.store(true, Ordering::Relaxed);
 }
 
-/// Writes whole lines on standard error as they are, in one piece. As [`tell`], it never fails.
+/// Writes whole lines on standard error, unchanged, in a single write. Write errors are ignored.
 #[cold]
 pub fn tell_lines(text: &str) {
     let before = match UNFINISHED.swap(false, Ordering::Relaxed) {
@@ -32,8 +32,8 @@ pub fn tell_lines(text: &str) {
     let _ = std::io::stderr().write_all(format!("{before}{text}").as_bytes());
 }
 
-/// [`tell`]s what the system has refused ([`Error::Os`], [`Error::Unreachable`]), which the codes of most interfaces cannot say;
-/// unless it was the last thing told so.
+/// [`tell`]s the text of an [`Error::Os`] or [`Error::Unreachable`], which most interfaces' error codes cannot carry. Does not repeat
+/// the previous text.
 #[cold]
 pub fn tell_refusal(error: &Error) {
     static LAST: Mutex<String> = Mutex::new(String::new());
@@ -46,10 +46,10 @@ pub fn tell_refusal(error: &Error) {
     }
 }
 
-/// Writes `text` on standard output, all of it before this returns.
+/// Writes and flushes `text` on standard output.
 ///
 /// # Errors
-/// [`Error::Os`] where it cannot be written, such as on a device that is full.
+/// [`Error::Os`] if the write fails, for example on a full device.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())

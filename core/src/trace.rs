@@ -1,5 +1,5 @@
-//! The timeline of a job: what its processes did when, as events of the Trace Event Format, which Perfetto, Chrome and speedscope show. Each process appends
-//! to the file that UNIPGAS_TRACE names. Where nothing names one, a look at a flag is all that it costs.
+//! The timeline of a job: events of its processes in the Trace Event Format, for Perfetto, Chrome and speedscope. Each process appends
+//! to the file of UNIPGAS_TRACE. Without UNIPGAS_TRACE the cost is one test of a flag.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -14,36 +14,36 @@ use crate::sync::caller::calling;
 use crate::sync::polls;
 use crate::{exit, process, tell, variables};
 
-/// Copies and transfers of so many bytes are told.
+/// Least size of a copy or transfer that is recorded, in bytes.
 pub const LARGE: usize = 64 << 10;
-/// Waits are told that have lasted so long.
+/// Least duration of a wait that is recorded.
 const LONG: Duration = Duration::from_micros(10);
-/// What has been told stays in memory for so long, or until there is so much of it.
+/// Events stay in memory for this time, or until they have `MUCH` bytes.
 const KEPT: Duration = Duration::from_millis(500);
 const MUCH: usize = 64 << 10;
 
-/// Made by a process for itself, and never freed: what a fork leaves locked is the parent's.
+/// The recorder of this process. Never freed. The child of a fork makes its own: the parent's may be locked.
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Where the events of a process go.
+/// The state of one process's timeline.
 struct Recorder {
     pid: u32,
-    /// As messages name it: the rank.
+    /// Name in messages: the rank, or the process id without one.
     name: u32,
-    /// What viewers call it; 0 is nobody's to them.
+    /// Process number for viewers: rank + 1, or the process id. Viewers take 0 for no process.
     number: u32,
     clock: (Instant, Duration),
     waiting: Mutex<Waiting>,
 }
 
-/// What is still to be written.
+/// Events that are not yet written, and their file.
 struct Waiting {
     file: File,
     text: Vec<u8>,
     written: Instant,
 }
 
-/// As the format has it; times in microseconds since 1970.
+/// An event of the format. Times are in microseconds since 1970.
 #[derive(Serialize)]
 struct Event<'a> {
     name: &'a str,
@@ -54,7 +54,7 @@ struct Event<'a> {
     dur: Option<f64>,
     pid: u32,
     tid: i32,
-    /// What joins the two ends of an arrow.
+    /// Identifies the two ends of an arrow.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,21 +62,21 @@ struct Event<'a> {
     args: Value,
 }
 
-/// Whether anything is told.
+/// Whether this process records a timeline.
 #[inline(always)]
 pub fn is_on() -> bool {
     !RECORDER.load(Ordering::Relaxed).is_null()
 }
 
-/// That of this process, and not of one that has started it by fork.
+/// The recorder of this process. A recorder inherited by fork does not count.
 fn recorder() -> Option<&'static Recorder> {
     // SAFETY:
-    // - null, or leaked by `begin`.
+    // - the pointer is null, or leaked by `begin`.
     let recorder = unsafe { RECORDER.load(Ordering::Acquire).as_ref() };
     recorder.filter(|recorder| recorder.pid == process::id())
 }
 
-/// Begins, if the environment asks for it; more often does nothing. `rank` of a job; a process without one goes by its id.
+/// Starts the timeline if UNIPGAS_TRACE is set. Further calls have no effect. A process without a `rank` uses its process id.
 pub fn begin(rank: Option<u32>) {
     let Ok(Some(path)) = variables::get("UNIPGAS_TRACE") else {
         return;
@@ -111,17 +111,17 @@ pub fn begin(rank: Option<u32>) {
     record("process_name", "M", None, None, json!({ "name": name }));
     let index = json!({ "sort_index": fresh.number });
     record("process_sort_index", "M", None, None, index);
-    // Also of a process that is ended before it has done anything.
+    // A process that is killed early appears in the timeline, too.
     flush();
-    // The child of a fork has its parent's handler.
+    // The child of a fork inherits the handler.
     if before.is_null() {
         // SAFETY:
-        // - the handler takes no argument, and all that it uses is static.
+        // - the handler takes no argument and uses only static data.
         unsafe { libc::atexit(at_exit) };
     }
 }
 
-/// The file, which others append to as well. Its first line opens the list, whose end may be missing.
+/// Opens the file, to which other processes also append. Its first line opens the list; the format allows a missing end.
 fn open(path: &str) -> std::io::Result<File> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
@@ -141,7 +141,7 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Writes what is still in memory.
+/// Writes the events in memory.
 fn flush() {
     if let Some(recorder) = recorder() {
         recorder.waiting.lock().write();
@@ -149,7 +149,7 @@ fn flush() {
 }
 
 impl Recorder {
-    /// Since 1970.
+    /// Converts to microseconds since 1970.
     fn microseconds(&self, at: Instant) -> f64 {
         let (then, time) = self.clock;
         let before = then.saturating_duration_since(at);
@@ -159,7 +159,7 @@ impl Recorder {
 }
 
 impl Waiting {
-    /// In whole lines and one piece: others append to the same file.
+    /// Appends whole lines in a single write, since other processes append to the same file. Write errors are ignored.
     fn write(&mut self) {
         let _ = self.file.write_all(&self.text);
         self.text.clear();
@@ -206,31 +206,31 @@ fn record_at(
     }
 }
 
-/// As messages name this process.
+/// The name of this process in messages; 0 without a recorder.
 fn own_name() -> u32 {
     recorder().map_or(0, |recorder| recorder.name)
 }
 
-/// Something that takes time, and is told when it ends; its name is that of the interface's call that the thread is in.
+/// The start of an event with a duration. The event is recorded at its end, under the name of the interface call in progress.
 #[must_use]
 pub struct Span(Instant);
 
-/// Something begins, if such are told.
+/// Begins a span, if the timeline is on.
 #[inline(always)]
 pub fn span() -> Option<Span> {
     is_on().then(|| Span(Instant::now()))
 }
 
-/// A transfer of `len` bytes begins, if such are told.
+/// Begins a span for a transfer of `len` bytes, if the timeline is on and `len` is at least [`LARGE`].
 #[inline(always)]
 pub fn transfer(len: usize) -> Option<Span> {
     (len >= LARGE && is_on()).then(|| Span(Instant::now()))
 }
 
 impl Span {
-    /// A transfer, which has come to an end, or is under way.
+    /// Records a transfer, which is complete or in flight.
     ///
-    /// As C's functions it never unwinds: callers on fast paths need not be prepared for that.
+    /// `extern "C"`: never unwinds, so callers on fast paths need no landing pads.
     #[cold]
     #[inline(never)]
     pub extern "C" fn transferred(&self, len: usize) {
@@ -248,7 +248,7 @@ impl Span {
     ) {
         let args = json!({ "from": from, "to": to, "bytes": bytes });
         record(what, "X", Some(self.0), None, args);
-        // Numbers of JSON are exact to 53 bits.
+        // JSON numbers are exact up to 53 bits.
         let id = (u64::from(from & 0xFFFF) << 36)
             | (u64::from(to & 0xFFFF) << 20)
             | u64::from(number & 0xF_FFFF);
@@ -256,28 +256,28 @@ impl Span {
     }
 }
 
-/// Something has happened.
+/// Records an instant event.
 pub fn happened(name: &str, args: Value) {
     if is_on() {
         record(name, "i", None, None, args);
     }
 }
 
-/// A message of so many bytes has left for `to`; `number` is the sender's: of messages under way between the two no other has it.
+/// Records the departure of a message to `to`. The sender chooses `number`: it is unique among messages in flight between the two.
 #[cold]
 pub(crate) fn message_left(span: Span, to: u32, number: u32, bytes: usize) {
     let from = own_name();
     span.end_of_message("message leaves", "s", (from, to, number), bytes);
 }
 
-/// The payload of a message is got, of which [`message_left`] has told at the sender.
+/// Records the arrival of a message's payload. The sender has recorded the departure by [`message_left`].
 #[cold]
 pub(crate) fn message_came(span: Span, from: u32, number: u32, bytes: usize) {
     let to = own_name();
     span.end_of_message("message comes", "f", (from, to, number), bytes);
 }
 
-/// A wait: told when it ends, and, if it is very long, when that is seen: the process may be ended in it.
+/// A wait. It is recorded at its end. A very long one is also recorded while it lasts: the process may be killed in it.
 pub(crate) struct Wait {
     began: Instant,
     is_open: bool,
@@ -293,7 +293,7 @@ impl Wait {
         is_on().then(began)
     }
 
-    /// It has lasted very long.
+    /// Records the start of a very long wait.
     pub fn stays(&mut self, call: &str, args: impl FnOnce() -> Value) {
         if !self.is_open {
             self.is_open = true;
@@ -310,7 +310,7 @@ impl Wait {
         }
     }
 
-    /// It is polled in vain, and has been for so long.
+    /// Reports unsuccessful polls: the wait has lasted for `lasted`.
     pub fn polls_on(&mut self, lasted: Duration, call: &str) {
         if lasted >= KEPT {
             self.stays(call, || Value::Null);

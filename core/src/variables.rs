@@ -1,6 +1,6 @@
-//! The environment variables: which there are, and reading them.
+//! The environment variables: their table, and functions that read them.
 //!
-//! One table for all interfaces, so that a misspelt name is found, and what is told of the variables is true.
+//! All interfaces share one table, so the library finds misspelt names, and `unipgas info` lists the actual variables.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,12 +10,12 @@ use parking_lot::{Mutex, Once};
 
 use crate::{Error, Result, tell};
 
-/// One that users may set or read.
+/// A variable that users may set or read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it says, in some words.
+    /// A short description.
     pub meaning: &'static str,
 }
 
@@ -23,7 +23,7 @@ const fn variable(name: &'static str, meaning: &'static str) -> Variable {
     Variable { name, meaning }
 }
 
-/// Those of a job: what the library, `unipgas run` and `unipgas cc` read.
+/// The variables of a job, for the library, `unipgas run` and `unipgas cc`.
 pub const VARIABLES: [Variable; 39] = [
     variable("UNIPGAS_JOB", "the job, set by unipgas run"),
     variable(
@@ -168,7 +168,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
 ];
 
-/// Those of building and testing the library itself.
+/// Variables for builds and tests of the library itself.
 pub const OF_TESTS: [Variable; 2] = [
     variable(
         "UNIPGAS_LIB",
@@ -181,22 +181,22 @@ pub const OF_TESTS: [Variable; 2] = [
 ];
 
 const PREFIX: &str = "UNIPGAS_";
-/// What the library's own tests tell their processes begins so.
+/// Prefix of variables that the library's tests pass to their processes.
 const TEST_PREFIX: &str = "UNIPGAS_TEST_";
-/// Another spelling in the uTofu User's Guide.
+/// An alternative spelling in the uTofu User's Guide.
 const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
 
 static OTHERWISE: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
 
-/// The value of a variable where the environment has none: who loads this library may have a way of its own to set it.
+/// Sets the value of a variable that is missing in the environment, for callers with other means of configuration.
 pub fn set_otherwise(name: &'static str, value: &str) {
     OTHERWISE.lock().insert(name, value.to_owned());
 }
 
-/// The value of a variable without blanks around it; none if it is not set or empty.
+/// The value of a variable without surrounding blanks; `None` if it is unset or empty.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] for what is not UTF-8.
+/// [`Error::InvalidArgument`] if the value is not UTF-8.
 pub fn get(name: &str) -> Result<Option<String>> {
     let otherwise = || OTHERWISE.lock().get(name).map(OsString::from);
     let value = std::env::var_os(name).or_else(otherwise);
@@ -216,13 +216,13 @@ fn text(name: &str, value: Option<&OsStr>) -> Result<Option<String>> {
     }
 }
 
-/// One line that names the variable and its value. `must`: what would be right.
+/// An error of one line with the variable, its value, and in `must` the valid values.
 #[cold]
 pub fn wrong(name: &str, value: &str, must: &str) -> Error {
     Error::InvalidArgument(format!("{name}={}: {must}", value.escape_debug()))
 }
 
-/// A switch: 1 for on, 0 for off, `default` without it. Errors: as [`get`], and any other value.
+/// Reads a switch: 1 is on, 0 is off, `default` if unset. Errors: as [`get`], or another value.
 pub fn switch(name: &str, default: bool) -> Result<bool> {
     match get(name)?.as_deref() {
         None => Ok(default),
@@ -232,7 +232,7 @@ pub fn switch(name: &str, default: bool) -> Result<bool> {
     }
 }
 
-/// A number from 0 on. Errors: as [`get`], and what is no such number.
+/// Reads an unsigned number, decimal or hexadecimal after `0x`. Errors: as [`get`], or not such a number.
 pub fn number(name: &str) -> Result<Option<u64>> {
     get(name)?
         .map(|value| {
@@ -245,7 +245,7 @@ pub fn number(name: &str) -> Result<Option<u64>> {
         .transpose()
 }
 
-/// Reads all that the library reads, so that what is no text is found before anything is done. Errors: as [`get`].
+/// Reads all variables, so that a value that is not UTF-8 is found before any work starts. Errors: as [`get`].
 pub fn check() -> Result<()> {
     VARIABLES
         .iter()
@@ -254,8 +254,8 @@ pub fn check() -> Result<()> {
         .try_for_each(|name| get(name).map(drop))
 }
 
-/// Says in a line which variables begin as ours do and are none: they are misspelt, or of another version. Once per process; for all
-/// processes of a job, whoever starts them does it.
+/// Warns in one line about unknown variables with the library's prefix: they are misspelt, or from another version. Once per process;
+/// for all processes of a job their launcher does it.
 pub fn tell_of_unknown() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

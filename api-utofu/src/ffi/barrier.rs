@@ -11,7 +11,7 @@ use crate::process::current;
 use crate::status::{Code, Result};
 use crate::vbg::{Kind, VbgSetting, doubles, integers};
 
-/// An array of a caller. Errors: [`Code::InvalidPointer`], [`Code::InvalidNumber`] for none or more than `most`.
+/// The caller's array. Errors: [`Code::InvalidPointer`]; [`Code::InvalidNumber`] for 0 elements or more than `most`.
 ///
 /// # Safety
 /// `first` is null or has `number` elements.
@@ -21,7 +21,7 @@ unsafe fn slice<'a, T>(first: *const T, number: usize, most: usize) -> Result<&'
         return Err(Code::InvalidNumber);
     }
     // SAFETY:
-    // - not null, so `number` elements by the caller's word, which stay while its call lasts.
+    // - contract of this call: a pointer that is not null has `number` elements. They stay valid until the C call returns.
     Ok(unsafe { std::slice::from_raw_parts(first, number) })
 }
 
@@ -36,7 +36,7 @@ fn no_flags(flags: c_ulong) -> Result<()> {
 functions! {
     fn utofu_alloc_vbg(tni_id: u16, num_vbgs: usize, flags: c_ulong, vbg_ids: *mut u64) {
         given(vbg_ids)?;
-        // The one flag there is asks for what all VBGs are here: thread-safe.
+        // The only flag has no effect: all VBGs are thread-safe.
         no_flags(flags & !UTOFU_VBG_FLAG_THREAD_SAFE)?;
         let ids = current()?.for_changes()?.alloc_vbg(tni_id, num_vbgs)?;
         // SAFETY:
@@ -115,7 +115,7 @@ functions! {
         current()?.poll_barrier(vbg_id, Kind::Uint64, &mut result)?;
         let values = result.as_integers();
         // SAFETY:
-        // - not null, so room for as many elements as were given, by the C contract: the result has as many.
+        // - not null, so the C contract gives room for the number of elements of the reduction. The result has the same number.
         unsafe { data.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         Ok(())
     }

@@ -60,10 +60,10 @@ functions! {
             Ok(None) => return Err(Code::NotFound),
             Err(_) => vcq.overflow(),
         };
-        // By comparisons: a jump through a table would cost more than all the rest.
+        // Comparisons, not a match: a jump through a table would cost more than the rest of the function.
         let is_get = (taken.kind == NoticeKind::LocalGet) | (taken.kind == NoticeKind::RemoteGet);
         let only = |given: bool, value: u64| if given { value } else { 0 };
-        // The guide leaves open what the target finds there; programs expect the STADD.
+        // The guide does not define the value at the target of an ARMW. Programs expect the STADD.
         let rmt_value = only(taken.kind == NoticeKind::LocalAtomic, taken.value)
             | only(taken.kind == NoticeKind::RemoteAtomic, taken.remote);
         let lcl_stadd = only(is_get, taken.value);

@@ -1,4 +1,4 @@
-//! `utofu_get_last_error`: in no guide, but in the systems' library, and used by programs.
+//! `utofu_get_last_error`: the guide does not describe it, but the systems' library has it and programs use it.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -13,16 +13,16 @@ thread_local! {
     static LAST: Cell<Option<(&'static Prototype<'static>, Code)>> = const { Cell::new(None) };
 }
 
-/// Keeps what a function has returned, and explains it where that is asked for. Not on the way of calls that succeed or have to be repeated.
+/// Keeps the error of a function, and explains it if the user has enabled this. Calls that succeed or need a retry do not come here.
 #[cold]
 #[inline(never)]
 pub(crate) fn remember(call: &'static Prototype<'static>, code: Code) {
-    // While the thread ends there is no place for it.
+    // Fails while the thread ends: its thread-local storage is gone.
     let _ = LAST.try_with(|last| last.set(Some((call, code))));
     refused::explain(call, code.c_name(), code.meaning(), code.reason());
 }
 
-/// Bytes that programs have room for at least, with the zero at the end; the header tells them.
+/// Size of the caller's buffer in bytes, with the final zero. The header states it.
 const ROOM: usize = 256;
 
 fn text() -> String {
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn utofu_get_last_error(message: *mut c_char) {
     }
     let text = text();
     // SAFETY:
-    // - room for `ROOM` bytes by the C contract, and the text with its zero is no longer.
+    // - the C contract gives room for `ROOM` bytes. The text with its zero has at most `ROOM` bytes.
     unsafe {
         message
             .cast::<u8>()

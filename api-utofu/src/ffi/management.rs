@@ -11,7 +11,7 @@ use crate::status::{Code, Result};
 use crate::vcq::{VcqFlags, vcq};
 use unipgas_utofu_sys::{utofu_barrier_caps, utofu_onesided_caps};
 
-/// An array that the caller frees by free(); null where it is empty.
+/// Gives the caller an array, which it frees with free(). An empty array is null.
 ///
 /// # Safety
 /// Both places are null or valid.
@@ -21,7 +21,7 @@ unsafe fn hand_over(tnis: &[u16], ids: *mut *mut u16, number: *mut usize) -> Res
     let mut array = std::ptr::null_mut::<u16>();
     if !tnis.is_empty() {
         // SAFETY:
-        // - malloc has no preconditions; what it gives has room for the elements, or is null.
+        // - malloc has no preconditions. Its result has room for the elements, or is null.
         unsafe {
             array = libc::malloc(size_of_val(tnis)).cast();
             if array.is_null() {
@@ -31,7 +31,7 @@ unsafe fn hand_over(tnis: &[u16], ids: *mut *mut u16, number: *mut usize) -> Res
         }
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: pointers that are not null are valid.
     unsafe {
         put(ids, array)?;
         put(number, tnis.len())
@@ -54,7 +54,7 @@ fn vcq_id(bits: u64) -> Result<VcqId> {
     Ok(id)
 }
 
-/// The path that a program names, or the target node's own coordinates where it leaves the choice.
+/// The path that the program names. Null: the target node's own A, B, C. Errors: [`Code::InvalidPath`].
 ///
 /// # Safety
 /// `coords` is null or has 3 elements.
@@ -64,7 +64,7 @@ unsafe fn chosen_path(id: VcqId, coords: *const u8) -> Result<[u8; 3]> {
         return Ok([a, b, c]);
     }
     // SAFETY:
-    // - not null, so 3 elements by the caller's word.
+    // - contract of this call: a pointer that is not null has 3 elements.
     let path = unsafe { array(coords) }?;
     if current()?.shape().has_path(&path) {
         Ok(path)
@@ -208,7 +208,7 @@ functions! {
 /// Both places are null or valid.
 unsafe fn put_version((major, minor): (i32, i32), major_ver: *mut i32, minor_ver: *mut i32) {
     // SAFETY:
-    // - the caller's word. There is no code to return: a null pointer gets nothing.
+    // - contract of this call: null or valid. The function has no return code, so it ignores null pointers.
     unsafe {
         let _ = put(major_ver, major);
         let _ = put(minor_ver, minor);
@@ -219,7 +219,7 @@ unsafe fn put_version((major, minor): (i32, i32), major_ver: *mut i32, minor_ver
 pub unsafe extern "C" fn utofu_query_tofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
     if let Some(native) = native::get() {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the C contract of the machine's function.
         return unsafe { (native.utofu_query_tofu_version)(major_ver, minor_ver) };
     }
     // SAFETY:
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn utofu_query_tofu_version(major_ver: *mut i32, minor_ver
 pub unsafe extern "C" fn utofu_query_utofu_version(major_ver: *mut i32, minor_ver: *mut i32) {
     if let Some(native) = native::get() {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the C contract of the machine's function.
         return unsafe { (native.utofu_query_utofu_version)(major_ver, minor_ver) };
     }
     // SAFETY:

@@ -1,8 +1,7 @@
-//! The C interface. The prototypes are those of the header `utofu.h`, where each function is described; those of MPI's topology are in
-//! `fjmpi/mpi-ext.h`.
+//! The C interface. The header `utofu.h` has the prototypes and describes each function. `fjmpi/mpi-ext.h` does the same for MPI's topology functions.
 //!
 //! No function unwinds, and none crashes on null pointers, wrong handles, ids, flags, sizes or numbers: they return the codes of
-//! guide §3.1.2. Pointers that are not null must be valid as C requires; STADDs are checked where they are used.
+//! guide §3.1.2. Pointers that are not null must be valid as C requires. The operation that uses a STADD checks it.
 #![allow(missing_docs)]
 #![allow(clippy::missing_safety_doc)]
 
@@ -30,7 +29,7 @@ pub use onesided::*;
 pub use stadd::*;
 pub use topology::*;
 
-/// Defines C functions whose bodies give a `Result<()>`.
+/// Defines C functions. Each body returns a `Result<()>`.
 macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
@@ -39,7 +38,7 @@ macro_rules! functions {
             #[inline(never)]
             unsafe extern "C" fn by_native($($arg: $ty),*) -> i32 {
                 // SAFETY:
-                // - the caller's word: it is the same function, but for the names of types.
+                // - contract of this call: the same C contract. The machine's function differs in the names of types only.
                 unsafe {
                     match $crate::native::get() {
                         None => $name($($arg),*),
@@ -52,7 +51,7 @@ macro_rules! functions {
             }
             if $crate::native::may_be() {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: the same C contract.
                 return unsafe { by_native($($arg),*) };
             }
             $crate::ffi::code(unipgas_core::prototype!($name($($arg: $ty),*)), || $body)
@@ -61,7 +60,7 @@ macro_rules! functions {
 }
 use functions;
 
-/// Runs a function; a panic (which would be a defect of the library) becomes `UTOFU_ERR_FATAL`.
+/// Runs a function. A panic, which is a defect of the library, becomes `UTOFU_ERR_FATAL`.
 #[inline(always)]
 fn code(call: &'static Prototype<'static>, function: impl FnOnce() -> Result<()>) -> i32 {
     let code = match catch_unwind(AssertUnwindSafe(function)) {
@@ -85,12 +84,12 @@ unsafe fn put<T>(place: *mut T, value: T) -> Result<()> {
         return Err(Code::InvalidPointer);
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: a pointer that is not null is valid.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Refuses a null pointer before anything has an effect.
+/// Checks a pointer, before the call has any effect. Errors: [`Code::InvalidPointer`] if it is null.
 #[inline(always)]
 fn given<T>(place: *const T) -> Result<()> {
     if place.is_null() {
@@ -107,7 +106,7 @@ fn given<T>(place: *const T) -> Result<()> {
 unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
     given(place)?;
     // SAFETY:
-    // - not null, so `N` elements by the caller's word; an array has the alignment of its elements.
+    // - contract of this call: a pointer that is not null has `N` elements. An array has the alignment of its elements.
     Ok(unsafe { place.cast::<[T; N]>().read() })
 }
 
@@ -117,6 +116,6 @@ unsafe fn array<T: Copy, const N: usize>(place: *const T) -> Result<[T; N]> {
 /// `place` is null or has room for `N` elements.
 unsafe fn put_array<T: Copy, const N: usize>(place: *mut T, values: [T; N]) -> Result<()> {
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call: null or room for `N` elements.
     unsafe { put(place.cast::<[T; N]>(), values) }
 }

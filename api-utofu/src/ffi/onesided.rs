@@ -1,5 +1,5 @@
-//! §3.7.1 one-sided communication start, §3.7.2 preparation, §3.7.3 batch start: each function twice, to post what it makes or to
-//! write it down.
+//! §3.7.1 one-sided communication start, §3.7.2 preparation, §3.7.3 batch start. Each operation has two functions: one posts its commands, the other
+//! writes them as descriptors.
 
 use libc::{c_ulong, c_void};
 use unipgas_core::port::{Command, CommandKind, DEPTH, Rmw};
@@ -38,13 +38,13 @@ unsafe fn carried(data: *const u8, len: usize) -> Result<[u64; 4]> {
     if len > 0 {
         given(data)?;
         // SAFETY:
-        // - not null, so `len` bytes by the caller's word; they fit, as just checked.
+        // - contract of this call: a pointer that is not null has `len` bytes. They fit, as checked above.
         unsafe { data.copy_to_nonoverlapping(bytes.as_mut_ptr().cast(), len) };
     }
     Ok(bytes)
 }
 
-/// Writes descriptors down. Errors: [`Code::InvalidPointer`] for a place that is null or not aligned to 8 bytes.
+/// Writes descriptors. Errors: [`Code::InvalidPointer`] for a pointer that is null, or for a `desc` that is not aligned to 8 bytes.
 ///
 /// # Safety
 /// `desc` is null or has room for them; `desc_size` is null or valid.
@@ -62,22 +62,22 @@ unsafe fn write(
     let mut written = 0;
     for command in commands {
         // SAFETY:
-        // - room by the caller's word.
+        // - contract of this call: `desc` has room for all commands.
         unsafe { desc.add(written).write(command) };
         written += 1;
     }
     // SAFETY:
-    // - not null, so valid by the caller's word.
+    // - contract of this call: a pointer that is not null is valid.
     unsafe { super::put(desc_size, written * Command::SIZE) }
 }
 
-/// `name` posts what `$make` gives, unless `$now` has done it; `prepare` writes it down.
+/// `$name` first tries the fast path `$now`, then posts the command of `$make`. `$prepare` writes the command as a descriptor.
 macro_rules! both {
     ($(
         fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $flags:ident: |$vcq:ident| $make:block
         $(now |$context:ident| $now:block)?
     )*) => {$(
-        /// By the engine or by the machine's library: a jump, so that neither costs more for the other.
+        /// Jumps to the engine or to the machine's library, so that the choice costs neither of them a call.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
@@ -88,13 +88,14 @@ macro_rules! both {
             use super::*;
 
             pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
-            /// Where the call goes. Changed once, before anybody has a handle.
+            /// Destination of the jump. It changes at most once, before the program has a handle.
             pub static mut WAY: Function = by_engine;
 
-            /// The machine's from now on.
+            /// Sends all later calls to the machine's library.
             pub fn take_over(native: &Functions) {
                 // SAFETY:
-                // - a pointer, aligned, which is read as a whole; it is the same function, but for the names of types.
+                // - an aligned pointer, which readers load at once.
+                // - the machine's function differs in the names of types only.
                 unsafe {
                     let theirs = std::mem::transmute::<*const (), Function>(native.$name as *const ());
                     (&raw mut WAY).write_volatile(theirs);
@@ -112,7 +113,7 @@ macro_rules! both {
                         return done;
                     }
                 )?
-                // Moved: arguments that something points to would be kept in memory.
+                // `move`: references to the arguments would force them into memory.
                 long_way(stringify!($name), move || {
                     let command: Command = $make?;
                     // SAFETY:
@@ -132,7 +133,7 @@ macro_rules! both {
             );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
-                // - as above.
+                // - contract of this call: the same C contract.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
                 return $crate::native::returned(call, code);
             }
@@ -155,10 +156,10 @@ fn long_way(name: &'static str, way: impl FnOnce() -> Result<()>) -> Result<()> 
     way()
 }
 
-/// The same for functions that make a descriptor a block.
+/// `both` for functions that make one descriptor for each block.
 macro_rules! both_strided {
     ($(fn $name:ident | $prepare:ident ($($arg:ident: $ty:ty),* $(,)?) by $stride:expr; |$vcq:ident| $make:block)*) => {$(
-        /// By the engine or by the machine's library: a jump, so that neither costs more for the other.
+        /// Jumps to the engine or to the machine's library, so that the choice costs neither of them a call.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         pub unsafe extern "C" fn $name(vcq_hdl: usize, $($arg: $ty,)* cbdata: *mut c_void) -> i32 {
@@ -169,13 +170,14 @@ macro_rules! both_strided {
             use super::*;
 
             pub type Function = unsafe extern "C" fn(usize, $($ty,)* *mut c_void) -> i32;
-            /// Where the call goes. Changed once, before anybody has a handle.
+            /// Destination of the jump. It changes at most once, before the program has a handle.
             pub static mut WAY: Function = by_engine;
 
-            /// The machine's from now on.
+            /// Sends all later calls to the machine's library.
             pub fn take_over(native: &Functions) {
                 // SAFETY:
-                // - a pointer, aligned, which is read as a whole; it is the same function, but for the names of types.
+                // - an aligned pointer, which readers load at once.
+                // - the machine's function differs in the names of types only.
                 unsafe {
                     let theirs = std::mem::transmute::<*const (), Function>(native.$name as *const ());
                     (&raw mut WAY).write_volatile(theirs);
@@ -204,7 +206,7 @@ macro_rules! both_strided {
             );
             if let Some(native) = $crate::native::get() {
                 // SAFETY:
-                // - as above.
+                // - contract of this call: the same C contract.
                 let code = unsafe { (native.$prepare)(vcq_hdl, $($arg as _,)* desc, desc_size) };
                 return $crate::native::returned(call, code);
             }
@@ -213,7 +215,7 @@ macro_rules! both_strided {
                 let $vcq: &Vcq = &held;
                 let first: Command = $make?;
                 // SAFETY:
-                // - room for a descriptor a block, by the C contract.
+                // - room for one descriptor for each block, by the C contract.
                 unsafe { write(blocks(&first, $stride)?, desc, desc_size) }
             })
         }
@@ -279,7 +281,8 @@ both! {
             let bytes = word.to_ne_bytes();
             let data = bytes.as_ptr();
             // SAFETY:
-            // - threads: the C contract; eight bytes, of which `length` are used.
+            // - threads: the C contract.
+            // - the array has 8 bytes, and `length` is at most 8.
             unsafe {
                 vcq.piggyback_fast(&target(rmt_vcq_id, rmt_stadd, edata, flags), data, length, context)
             }
@@ -398,12 +401,12 @@ functions! {
             if !desc.is_aligned() {
                 return Err(Code::InvalidPointer);
             }
-            // More than there is ever room for is a mistake, and not looked at.
+            // The queue never has room for more, so the size is wrong. No descriptor is read.
             if !desc_size.is_multiple_of(Command::SIZE) || desc_size > DEPTH * Command::SIZE {
                 return Err(Code::InvalidSize);
             }
             // SAFETY:
-            // - not null, aligned, and `desc_size` bytes by the C contract; any bytes are a command.
+            // - not null, aligned, and `desc_size` bytes by the C contract. All byte values are valid in a command.
             unsafe { std::slice::from_raw_parts(desc, desc_size / Command::SIZE) }
         };
         // SAFETY:
@@ -412,7 +415,7 @@ functions! {
     }
 }
 
-/// Those that start communication are the machine's from now on.
+/// Sends all later calls that start communication to the machine's library.
 pub(crate) fn take_over(native: &Functions) {
     macro_rules! all {
         ($($name:ident)*) => { $($name::take_over(native);)* };

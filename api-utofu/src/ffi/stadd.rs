@@ -24,7 +24,7 @@ functions! {
         given(stadd)?;
         let vcq = current()?.for_changes().and_then(|_| vcq(vcq_hdl))?;
         // SAFETY:
-        // - the memory is valid until it is deregistered, and the place is not null, so valid, by the C contract.
+        // - the C contract: the memory is valid until its deregistration. `stadd` is not null, so valid.
         unsafe { put(stadd, vcq.reg_mem(addr, size, is_read_only(flags)?)?) }
     }
 

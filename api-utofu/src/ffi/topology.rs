@@ -1,4 +1,4 @@
-//! What `fjmpi/mpi-ext.h` is made of: where ranks of MPI are in the network. That header has the types of MPI, so this needs none.
+//! Functions under `fjmpi/mpi-ext.h`: the places of MPI ranks in the network. Only the header uses MPI's types, so this file needs no MPI.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -15,7 +15,7 @@ const INVALID_DIMS: i32 = 1005;
 const INVALID_COORDS: i32 = 1006;
 const INVALID_POINTER: i32 = 1007;
 
-/// Kinds of coordinates.
+/// Views: kinds of coordinates.
 const LOGICAL: i32 = 0;
 const TOFU_SYS: i32 = 1;
 const TOFU_REL: i32 = 2;
@@ -31,7 +31,8 @@ fn answer(function: impl FnOnce() -> Answer) -> i32 {
     }
 }
 
-/// The process, if MPI and the network count alike.
+/// The process, its logical coordinates and the number of ranks. Errors: [`INVALID_RANK`]; [`INVALID_COMM`] if the network
+/// is not available, or its places are not the MPI ranks.
 fn process(me: i32, size: i32) -> Result<(&'static Process, Logical, u32), i32> {
     let process = current().map_err(|_| INVALID_COMM)?;
     let (me, size) = match (u32::try_from(me), u32::try_from(size)) {
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn unipgas_fjmpi_ranks(
             _ => return Err(INVALID_VIEW),
         };
         // SAFETY:
-        // - not null, so as many numbers as the view has, by the C contract.
+        // - not null, so `dimensions` numbers by the C contract.
         let at: Option<Vec<u32>> = unsafe { slice::from_raw_parts(coords, dimensions) }
             .iter()
             .map(|at| u32::try_from(*at).ok())

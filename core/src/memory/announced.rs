@@ -1,15 +1,15 @@
-//! Lines of eight words, whose last word announces the others: one process writes a line, another one polls its end.
+//! Lines of eight words. The writer stores the last word after the others; the reader polls it.
 
 use std::sync::atomic::Ordering;
 
 /// Words of a line.
 pub const WORDS: usize = 8;
 
-/// A word that both sides see: in memory that processes share one of `std`, in models the model's.
+/// A shared word: an atomic of `std` in memory that processes share, or of loom in models.
 pub trait Word {
-    /// As of atomics.
+    /// As for atomics.
     fn load(&self, order: Ordering) -> u64;
-    /// As of atomics.
+    /// As for atomics.
     fn store(&self, value: u64, order: Ordering);
 }
 
@@ -33,7 +33,7 @@ words!(std::sync::atomic::AtomicU64);
 #[cfg(loom)]
 words!(loom::sync::atomic::AtomicU64);
 
-/// Writes a line. Whoever sees its last word sees all of it, and what was written before.
+/// Writes a line. A reader that sees its last word sees the other words and all earlier writes.
 #[inline(always)]
 pub fn publish(to: &[impl Word; WORDS], line: &[u64; WORDS]) {
     let (last, others) = line.split_last().expect("eight");
@@ -43,13 +43,13 @@ pub fn publish(to: &[impl Word; WORDS], line: &[u64; WORDS]) {
     to[WORDS - 1].store(*last, Ordering::Release);
 }
 
-/// The last word as it is now.
+/// The current last word.
 #[inline(always)]
 pub fn end(from: &[impl Word; WORDS]) -> u64 {
     from[WORDS - 1].load(Ordering::Acquire)
 }
 
-/// The line whose [`end`] was `last`. Nobody writes it anew before it is told that this has been done.
+/// Reads the line after [`end`] has returned `last`. The writer may overwrite the line only after the reader has confirmed it.
 #[inline(always)]
 pub fn read(from: &[impl Word; WORDS], last: u64) -> [u64; WORDS] {
     let mut line = [last; WORDS];

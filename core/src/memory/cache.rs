@@ -1,19 +1,18 @@
-//! Cache lines: what processors pass to each other as one. Whoever keeps words apart that different threads or processes write takes the
-//! distance from here.
+//! Cache lines, the unit of transfer between processors. Words that different threads or processes write keep this distance.
 
 use std::ops::Deref;
 
-/// Bytes of a cache line, at the most, on this kind of machine: on aarch64 most processors have lines of 64 bytes, the A64FX of 256.
+/// Longest cache line of this architecture, in bytes. Most aarch64 processors have lines of 64 bytes, the A64FX of 256.
 pub const LINE: usize = if cfg!(target_arch = "aarch64") {
     256
 } else {
     64
 };
 
-/// Bytes that two writers have to be apart to leave each other alone: other processors than the A64FX fetch lines in pairs.
+/// Distance in bytes that prevents false sharing. Processors other than the A64FX fetch lines in pairs.
 pub const PAIR: usize = if LINE > 128 { LINE } else { 128 };
 
-/// Aligns a type to a [`LINE`](crate::cache::LINE), which it has for itself then.
+/// Aligns a type to a [`LINE`](crate::cache::LINE), which it shares with no other value.
 #[macro_export]
 macro_rules! on_line {
     ($($item:tt)*) => {
@@ -34,14 +33,14 @@ macro_rules! on_pair {
 }
 
 on_line! {
-    /// A value that has a line for itself.
+    /// A value with its own line.
     #[repr(C)]
     #[derive(Debug, Default)]
     pub(crate) struct OwnLine<T>(pub T);
 }
 
 on_pair! {
-    /// A value that has a pair of lines for itself.
+    /// A value with its own pair of lines.
     #[repr(C)]
     #[derive(Debug, Default)]
     pub(crate) struct OwnPair<T>(pub T);
@@ -65,14 +64,14 @@ impl<T> Deref for OwnPair<T> {
     }
 }
 
-// Literals are all that `repr` takes.
+// `repr` takes only literals.
 const _: () = assert!(align_of::<OwnLine<u8>>() == LINE && align_of::<OwnPair<u8>>() == PAIR);
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
-    /// Of this machine, as far as its kernel tells.
+    /// Checks this machine's lines, as its kernel reports them.
     #[test]
     fn no_line_is_longer() {
         for index in 0..8 {

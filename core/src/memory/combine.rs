@@ -1,6 +1,6 @@
 //! Reductions: elements of one type combined one by one.
 
-/// How two elements become one. Integers wrap; with floating point a NaN loses against a number in `Min` and `Max`.
+/// The operation on two elements. Integers wrap. In `Min` and `Max` of a NaN and a number, the number wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Combination {
@@ -32,7 +32,7 @@ impl Element {
     }
 }
 
-/// Combines `held` and `other`, in this order, element by element into `held`, as far as both go.
+/// Combines `held` and `other`, in this order, element by element into `held`. The shorter slice sets the number of elements.
 pub fn combine(how: Combination, element: Element, held: &mut [u8], other: &[u8]) {
     macro_rules! run {
         ($ty:ty, $sum:expr, $product:expr) => {{

@@ -1,4 +1,4 @@
-//! Copies between memory that other processes may be using at the same time.
+//! Copies between memory that other processes may access at the same time.
 
 #[cfg(target_arch = "x86_64")]
 mod askew;
@@ -7,24 +7,24 @@ mod large;
 
 use crate::trace;
 
-/// The widest register of every machine of this kind.
+/// The widest register of all machines of this architecture.
 #[cfg(target_arch = "x86_64")]
 type Piece = std::arch::x86_64::__m128i;
 #[cfg(not(target_arch = "x86_64"))]
 type Piece = u128;
 
-/// The longest copy made in line. memmove is called indirectly: if that call is not predicted, it costs more than a whole
-/// copy of this length; beyond, memmove's wider registers pay.
+/// Longest inline copy, in bytes. The call of memmove is indirect: a misprediction costs more than a copy of this length.
+/// Longer copies gain from memmove's wider registers.
 pub(crate) const SHORT: usize = 128;
 
-// Elsewhere than on x86-64 the C library's memmove does all of it. On aarch64 that is one made for the processor (of the A64FX's, `DC ZVA` spares
-// the reads of lines that are written whole), and stores around the cache (`STNP`) are a hint there, which need no fence of their own.
+// Other architectures use the C library's memmove for all lengths. On aarch64 it is specific to the processor: on the A64FX, `DC ZVA`
+// saves the reads of lines that are written whole. Non-temporal stores (`STNP`) are only a hint there and need no fence.
 
-/// From this many bytes on `spread` may be faster than memmove: the two ends no longer fit into the caches of a core.
+/// Least length for which `spread` may be faster than memmove: source and destination no longer fit into a core's caches.
 #[cfg(any(test, target_arch = "x86_64"))]
 const SPREAD: usize = 4 << 20;
 
-/// From this many bytes on it is worth a call to look how they are copied. Shorter ones are memmove's: it is ahead of `askew` at 2 KiB.
+/// Least length for a call of `copy_large`. Shorter copies use memmove, which beats `askew` at 2 KiB.
 const CHOSEN: usize = match cfg!(target_arch = "x86_64") {
     true => 4096,
     false => trace::LARGE,
@@ -33,12 +33,12 @@ const CHOSEN: usize = match cfg!(target_arch = "x86_64") {
 /// Copies `len` bytes as memmove does; the ranges may overlap.
 ///
 /// # Safety
-/// `len` bytes are valid at both ends. Concurrent writers make the copied bytes an undefined mixture (as the interfaces say:
-/// GASPI 17.1 §8.2.1), not more: the copy treats them as raw bytes.
+/// `len` bytes are valid at both ends. With concurrent writers the copied bytes are an undefined mixture (GASPI 17.1 §8.2.1),
+/// but nothing else is undefined: the copy treats them as raw bytes.
 #[inline]
 pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY:
-    // - the caller's word; each branch tests the lengths which its callee wants.
+    // - contract of this call; each branch tests the lengths that its callee needs.
     unsafe {
         if len.wrapping_sub(8) <= SHORT - 8 {
             copy_short(src, dst, len)
@@ -52,14 +52,14 @@ pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// As [`copy_short`] below.
+/// As [`copy_short`], for less than 8 bytes.
 ///
 /// # Safety
 /// As for `copy`; `len` < 8.
 #[inline]
 unsafe fn copy_bytes(src: *const u8, dst: *mut u8, len: usize) {
     // SAFETY:
-    // - each branch has at least as many bytes as it reads and writes; accesses are unaligned.
+    // - no branch reads or writes more than `len` bytes; accesses are unaligned.
     unsafe {
         if len >= 4 {
             let (src, dst, last) = (src.cast::<u32>(), dst.cast::<u32>(), len - 4);
@@ -76,8 +76,8 @@ unsafe fn copy_bytes(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
-/// Copies from both ends, by pieces which meet or overlap in the middle. All is loaded before anything is stored, so that
-/// the ranges may overlap; named values stay in registers, an array would go through the stack.
+/// Copies from both ends, by pieces that meet or overlap in the middle. The ranges may overlap: all loads precede all
+/// stores. Named values stay in registers; an array would go through the stack.
 ///
 /// # Safety
 /// As for `copy`; 8 <= `len` <= `SHORT`.
@@ -85,7 +85,7 @@ unsafe fn copy_bytes(src: *const u8, dst: *mut u8, len: usize) {
 unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
     const PIECE: usize = size_of::<Piece>();
     // SAFETY:
-    // - each branch has at least as many bytes as it reads and writes from one end; accesses are unaligned.
+    // - no branch reads or writes more than `len` bytes from either end; accesses are unaligned.
     unsafe {
         let get = |at: usize| src.add(at).cast::<Piece>().read_unaligned();
         let put = |at: usize, piece: Piece| dst.add(at).cast::<Piece>().write_unaligned(piece);
@@ -122,13 +122,13 @@ unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
 
 /// # Safety
 /// As for `copy`.
-// As C's, which never unwinds: callers on fast paths need not be prepared for that.
+// `extern "C"`: never unwinds, so callers on fast paths need no landing pads.
 #[cold]
 #[inline(never)]
 unsafe extern "C" fn copy_large(src: *const u8, dst: *mut u8, len: usize) {
     let span = trace::transfer(len);
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call.
     unsafe { copy_untold(src, dst, len) };
     if let Some(span) = span {
         span.transferred(len);
@@ -147,12 +147,12 @@ unsafe fn copy_untold(src: *const u8, dst: *mut u8, len: usize) {
         }
         if askew::is_better(src, dst) {
             // SAFETY:
-            // - disjoint ranges, longer than a line, as all that are large; AVX was detected.
+            // - disjoint ranges of at least `CHOSEN` bytes, which is more than a line; AVX was detected.
             return unsafe { askew::copy(src, dst, len) };
         }
     }
     // SAFETY:
-    // - the caller's word; memmove allows overlap.
+    // - contract of this call; memmove allows overlap.
     unsafe { std::ptr::copy(src, dst, len) }
 }
 

@@ -1,18 +1,18 @@
-//! What one thread at a time works on.
+//! A value that one thread at a time may use.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
 
-/// Lets one thread in at a time; others are told instead of made to wait.
+/// Admits one thread at a time. Others get an error instead of waiting.
 pub(crate) struct Exclusive<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 // SAFETY:
-// - `with` hands the value to one thread at a time.
+// - `with` gives the value to one thread at a time.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
@@ -23,17 +23,17 @@ impl<T> Exclusive<T> {
         }
     }
 
-    /// Lets nobody in any more, unless a thread is inside: then false.
+    /// Locks out all threads. False if a thread is inside; then nothing changes.
     pub(crate) fn close(&self) -> bool {
         !self.taken.swap(true, Ordering::Acquire)
     }
 
-    /// Takes back what [`close`](Self::close) has done.
+    /// Reverts [`close`](Self::close).
     pub(crate) fn open(&self) {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Errors: [`Error::Busy`] while another thread is inside.
+    /// Runs `work` with the value. Errors: [`Error::Busy`] while a thread is inside, or after [`close`](Self::close).
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> Result<R>) -> Result<R> {
         struct Open<'a>(&'a AtomicBool);
@@ -47,7 +47,7 @@ impl<T> Exclusive<T> {
         }
         let _open = Open(&self.taken);
         // SAFETY:
-        // - `taken` was false and is ours until `_open` is dropped, so that this is the only reference.
+        // - `taken` was false, and this call owns it until `_open` is dropped: this is the only reference.
         work(unsafe { &mut *self.value.get() })
     }
 }

@@ -1,6 +1,6 @@
-//! Copies whose every cache line ends last, for readers that wait for a line by polling its last word.
+//! Copies that write the last word of each cache line last, for readers that poll this word.
 //!
-//! A line is that of the interfaces which let programs do so: uTofu guide §2.2.10, table 6.4.
+//! The line size is that of interfaces that allow such polling: uTofu guide §2.2.10, table 6.4.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -9,12 +9,12 @@ use crate::copy::copy;
 /// Bytes of a line.
 pub const LINE: usize = 256;
 
-/// Whether other processors see this one's stores in the order of the program (x86-64). Elsewhere only a release store comes after what
-/// was stored before it.
+/// Whether other processors see the stores of this one in program order (x86-64). On other machines only a release store is
+/// ordered after earlier stores.
 pub const IN_ORDER: bool = cfg!(target_arch = "x86_64");
 
-/// How many bytes at the end of `len` bytes at `address` are a word of 1, 2, 4 or 8 bytes that one store can write; all of them
-/// at the most.
+/// Size of the last word of `len` bytes at `address`: 1, 2, 4 or 8, or 0 if `len` is 0. One store writes it: it is aligned
+/// and lies within the `len` bytes.
 #[inline]
 pub fn last_word(address: usize, len: usize) -> usize {
     if len == 0 {
@@ -30,23 +30,23 @@ pub fn rest_of_line(address: usize) -> usize {
     LINE - address % LINE
 }
 
-/// Copies `len` bytes as memmove does; of every line of the destination, and of its part at either end, the last word becomes
-/// visible after the other bytes, and lines become visible in ascending order. Overlapping ranges whose end must be read first
-/// are the exception: of them the last word of all comes last.
+/// Copies `len` bytes as memmove does. In each line of the destination, including the parts at both ends, the last word becomes
+/// visible after the other bytes. Lines become visible in ascending order. The exception is a destination that begins within the
+/// source, which memmove copies from the end: then only the very last word comes last.
 ///
 /// # Safety
 /// As [`copy`].
 pub unsafe fn copy_lines(src: *const u8, dst: *mut u8, len: usize) {
     if dst.addr().wrapping_sub(src.addr()) < len {
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call.
         return unsafe { copy_end_last(src, dst, len) };
     }
     let head = rest_of_line(dst.addr()).min(len) % LINE;
     let lines = (len - head) / LINE;
     let body = lines * LINE;
     // SAFETY:
-    // - the caller's word, for parts of the bytes; the middle begins where a line does.
+    // - contract of this call, for parts of the bytes; the middle begins at a line.
     unsafe {
         copy_end_last(src, dst, head);
         whole_lines(src.add(head), dst.add(head), lines);
@@ -64,8 +64,8 @@ unsafe fn copy_end_last(src: *const u8, dst: *mut u8, len: usize) {
     let last = last_word(dst.addr(), len);
     let first = len - last;
     // SAFETY:
-    // - the caller's word, for parts of the bytes; the store is aligned, says `last_word`; the end is read before anything is
-    //   written, since the ranges may overlap.
+    // - contract of this call, for parts of the bytes; `last_word` ensures an aligned store;
+    // - the last word is read before the first write, since the ranges may overlap.
     unsafe {
         let (from, to) = (src.add(first), dst.add(first));
         let mut word = [0; 8];
@@ -83,22 +83,22 @@ unsafe fn copy_end_last(src: *const u8, dst: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// `lines` lines are valid at both ends; `dst` is where a line begins; nothing is read that was written before.
+/// `lines` lines are valid at both ends; a line starts at `dst`; no read follows a write to the same bytes.
 unsafe fn whole_lines(src: *const u8, dst: *mut u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {
         // SAFETY:
-        // - the caller's word; AVX was detected.
+        // - contract of this call; AVX was detected.
         return unsafe { whole_lines_avx(src, dst, lines) };
     }
     for line in 0..lines {
         // SAFETY:
-        // - a line within those of the caller's word.
+        // - contract of this call: the line is valid at both ends.
         unsafe { copy_end_last(src.add(line * LINE), dst.add(line * LINE), LINE) };
     }
 }
 
-/// Stores of this machine become visible in program order: one after the other, each line's last word by itself.
+/// x86-64 stores become visible in program order. Lines are stored in ascending order, the last word of each by a separate store.
 ///
 /// # Safety
 /// As [`whole_lines`].
@@ -112,7 +112,7 @@ unsafe fn whole_lines_avx(src: *const u8, dst: *mut u8, lines: usize) {
     for line in 0..lines {
         let (from, to) = (src.wrapping_add(line * LINE), dst.wrapping_add(line * LINE));
         // SAFETY:
-        // - within the line; stores are aligned, since the line is.
+        // - all accesses are within the line; stores are aligned, since the line is.
         unsafe {
             let a = _mm256_loadu_si256(from.cast());
             let b = _mm256_loadu_si256(from.add(WIDE).cast());
@@ -194,7 +194,7 @@ mod tests {
         );
     }
 
-    /// Who sees the last word of any line sees all of it, at any time.
+    /// A reader that sees the last word of a line sees the whole line, at any time.
     #[test]
     #[cfg_attr(
         miri,
@@ -213,7 +213,7 @@ mod tests {
                     let from = vec![round; target.len()];
                     let to = target.as_ptr().cast_mut().cast::<u8>();
                     // SAFETY:
-                    // - as many words at both ends; readers expect atomics to change under them.
+                    // - both ends have the same number of words; readers use atomics, since the words change concurrently.
                     unsafe { copy_lines(from.as_ptr().cast(), to, target.len() * 8) };
                 }
                 over.store(true, Ordering::Release);

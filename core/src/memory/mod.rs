@@ -1,4 +1,4 @@
-//! Bytes and elements of this process's memory: copies, atomic operations, what a program may have mapped.
+//! Bytes and elements of this process's memory: copies, atomic operations, the program's mappings.
 
 pub mod announced;
 pub mod atomic;

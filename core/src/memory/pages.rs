@@ -1,26 +1,26 @@
-//! Memory of whole pages, for a network's device alone: with what else is on a page of registered memory, the child of a fork may lose it (ibv_fork_init(3), uTofu guide
-//! §6.1.4.1).
+//! Memory of whole pages, for a network's device alone. After a fork the child may lose the pages of registered memory, and with them
+//! all other data there (ibv_fork_init(3), uTofu guide §6.1.4.1).
 
 use std::ptr::null_mut;
 
 use crate::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Zeroed, until it is dropped.
+/// Zeroed memory. Drop unmaps it.
 pub struct Pages {
     base: *mut u8,
     len: usize,
 }
 
 // SAFETY:
-// - who has it owns the memory.
+// - the value owns the memory.
 unsafe impl Send for Pages {}
 // SAFETY:
-// - as for Send: it only tells where it is.
+// - as for Send; a shared reference gives only the address.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// At least `len` bytes. Errors: [`Error::Exhausted`].
+    /// Maps `len` bytes, rounded up to pages. Errors: [`Error::Exhausted`] if the kernel has no memory.
     pub fn new(len: usize) -> Result<Self> {
         // SAFETY:
         // - a new mapping, placed by the kernel.
@@ -42,7 +42,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY:
-        // - mapped by `new`, and nobody else's.
+        // - `new` mapped the memory, and this value is its only owner.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of a userfaultfd, as userfaultfd(2) and ioctl_userfaultfd(2) have them.
+//! The calls of a userfaultfd: userfaultfd(2) and ioctl_userfaultfd(2).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::mm::UserfaultfdFlags;
 
 use crate::descriptor::{self, Reserved};
 
-/// `_UFFDIO` type byte.
+/// Type byte of the ioctl numbers.
 const TYPE: u8 = 0xAA;
 const API_VERSION: u64 = 0xAA;
 const WRITEPROTECT_ON: u64 = 1 << 0;
@@ -61,45 +61,45 @@ const UFFDIO_WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(TYPE, 0x0
 const USERFAULTFD_IOC_NEW: Opcode = opcode::none(TYPE, 0x00);
 
 bitflags::bitflags! {
-    /// `UFFD_FEATURE_*`: what the kernel tells and can.
+    /// `UFFD_FEATURE_*`: events and abilities of the kernel.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Features: u64 {
         /// Write protection of private memory.
         const WP = 1 << 0;
-        /// `mremap` is told.
+        /// Events for `mremap`.
         const EVENT_REMAP = 1 << 2;
-        /// `madvise` that gives pages back is told.
+        /// Events for `madvise` calls that release pages.
         const EVENT_REMOVE = 1 << 3;
-        /// `munmap` is told.
+        /// Events for `munmap`.
         const EVENT_UNMAP = 1 << 6;
         /// Write protection of shared memory (Linux 5.19).
         const WP_SHMEM = 1 << 12;
-        /// Pages never touched can be write-protected as they are (Linux 6.4).
+        /// Write protection of untouched pages, without populating them (Linux 6.4).
         const WP_UNPOPULATED = 1 << 13;
     }
 }
 
-/// What is told of a range.
+/// Kind of faults that a registered range reports.
 #[derive(Debug, Clone, Copy)]
 #[repr(u64)]
 pub enum Faults {
-    /// Accesses to pages that are not there.
+    /// Accesses to missing pages.
     Missing = 1 << 0,
-    /// Writes to protected pages.
+    /// Writes to write-protected pages.
     Protected = 1 << 1,
 }
 
-/// An open one; what is read from its descriptor does not block.
+/// An open userfaultfd. Reads from its descriptor do not block.
 #[derive(Debug)]
 pub struct Userfaultfd(OwnedFd);
 
 impl Userfaultfd {
-    /// One for faults of user code alone, which every user may open. Errors: as userfaultfd(2).
+    /// Opens one for faults of user code alone, which needs no privilege. Errors: as userfaultfd(2).
     pub fn of_user_code() -> Result<Self, Errno> {
         by_call(flags() | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY))
     }
 
-    /// One for faults of user code and of system calls alike. Errors: in words, what is missing.
+    /// Opens one for faults of user code and of system calls. Errors: a text with the cause and the remedy.
     pub fn of_all_code() -> Result<Self, String> {
         let errno = match by_call(flags()) {
             Ok(userfaultfd) => return Ok(userfaultfd),
@@ -116,7 +116,7 @@ impl Userfaultfd {
         })
     }
 
-    /// The first call: asks for features, and gives those that the kernel has; a second one is refused. Errors: as UFFDIO_API.
+    /// The mandatory first call: requests features, returns the features of the kernel. A second call fails. Errors: as UFFDIO_API.
     pub fn handshake(&self, features: Features) -> Result<Features, Errno> {
         let mut api = Api {
             api: API_VERSION,
@@ -127,7 +127,7 @@ impl Userfaultfd {
         Ok(Features::from_bits_retain(api.features))
     }
 
-    /// Watches whole pages. Errors: as UFFDIO_REGISTER.
+    /// Reports faults in `range`, which is whole pages. Errors: as UFFDIO_REGISTER.
     pub fn register(&self, range: &Range<usize>, faults: Faults) -> Result<(), Errno> {
         self.call::<UFFDIO_REGISTER, _>(&mut Register {
             range: span(range),
@@ -136,17 +136,17 @@ impl Userfaultfd {
         })
     }
 
-    /// Forgets `range` and wakes whoever sleeps on it. Errors: as UFFDIO_UNREGISTER.
+    /// Stops the reports for `range` and wakes threads that wait there. Errors: as UFFDIO_UNREGISTER.
     pub fn unregister(&self, range: &Range<usize>) -> Result<(), Errno> {
         self.call::<UFFDIO_UNREGISTER, _>(&mut span(range))
     }
 
-    /// From its return until [`unprotect`](Userfaultfd::unprotect), every write to `range` sleeps. Errors: as UFFDIO_WRITEPROTECT.
+    /// Write-protects `range`: writes block until [`unprotect`](Userfaultfd::unprotect). Errors: as UFFDIO_WRITEPROTECT.
     pub fn protect(&self, range: &Range<usize>) -> Result<(), Errno> {
         self.write_protect(range, WRITEPROTECT_ON)
     }
 
-    /// Lets writers on again, and wakes them. Errors: as UFFDIO_WRITEPROTECT.
+    /// Ends the write protection and wakes blocked writers. Errors: as UFFDIO_WRITEPROTECT.
     pub fn unprotect(&self, range: &Range<usize>) -> Result<(), Errno> {
         self.write_protect(range, 0)
     }
@@ -158,15 +158,15 @@ impl Userfaultfd {
         })
     }
 
-    /// Wakes whoever sleeps on `range`. Errors: as UFFDIO_WAKE.
+    /// Wakes threads that wait on a fault in `range`. Errors: as UFFDIO_WAKE.
     pub fn wake(&self, range: &Range<usize>) -> Result<(), Errno> {
         self.call::<UFFDIO_WAKE, _>(&mut span(range))
     }
 
-    /// Fills missing pages. Errors come with the bytes that were filled before; `EEXIST` stands for a page that is not missing.
+    /// Fills missing pages. An error comes with the number of bytes filled before it; `EEXIST` means that a page is present.
     ///
     /// # Safety
-    /// The missing pages among the `len` bytes at `dst` are the caller's; `len` bytes at `src` are readable.
+    /// The caller owns the missing pages among the `len` bytes at `dst`; `len` bytes at `src` are readable.
     pub unsafe fn fill(&self, dst: usize, src: usize, len: usize) -> Result<(), (usize, Errno)> {
         let mut done = 0;
         while done < len {
@@ -189,8 +189,8 @@ impl Userfaultfd {
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
         // SAFETY:
-        // - each opcode above is built from the size of the structure that its caller passes, which has the kernel's layout.
-        // - the kernel writes to nothing else through this call, except the pages that `fill` names, which its caller vouches for.
+        // - each opcode has the size of the structure that its caller passes, and the structure has the kernel's layout;
+        // - the kernel writes only to the structure and to the pages that the contract of `fill` covers.
         unsafe { ioctl::ioctl(&self.0, Updater::<OPCODE, T>::new(argument)) }
     }
 }
@@ -207,7 +207,7 @@ fn flags() -> UserfaultfdFlags {
 
 fn by_call(flags: UserfaultfdFlags) -> Result<Userfaultfd, Errno> {
     // SAFETY:
-    // - pages change by the calls above only.
+    // - the call changes no memory; pages change only by the calls above.
     descriptor::above(|| unsafe { rustix::mm::userfaultfd(flags) }).map(Userfaultfd)
 }
 
@@ -227,7 +227,7 @@ fn by_device() -> Result<Userfaultfd, Errno> {
         return Err(Errno::PERM);
     }
     // SAFETY:
-    // - the ioctl returned a new descriptor that nobody else owns.
+    // - the ioctl returned a new descriptor without another owner.
     Ok(Userfaultfd(unsafe { OwnedFd::from_raw_fd(raw) }))
 }
 

@@ -1,8 +1,8 @@
-//! Elements of memory that other processes may be writing: loads and stores of whole words, by atomics.
+//! Elements of memory that other processes may write: loads and stores of whole words, by atomics.
 //!
-//! To Rust a plain access that another one races with is undefined behaviour, and `&[T]` promises that nobody writes. So elements are copied
-//! between here and memory of the program's own. A word is as long as an element's alignment, 8 bytes at most: an element of that size is
-//! read and written in one piece, and all accesses to a place have the same size.
+//! In Rust a plain access that races with a write is undefined behaviour, and `&[T]` promises the absence of writes. So the functions
+//! copy elements to and from private memory. A word is as long as an element's alignment, 8 bytes at most. An element of this size is
+//! read and written in one piece, and all accesses to an address have the same size.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -24,14 +24,14 @@ macro_rules! words {
             #[inline(always)]
             unsafe fn load(at: *const Self) -> Self {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call.
                 unsafe { <$atomic>::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
             }
 
             #[inline(always)]
             unsafe fn store(at: *mut Self, value: Self) {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call.
                 unsafe { <$atomic>::from_ptr(at) }.store(value, Ordering::Relaxed);
             }
         }
@@ -43,7 +43,7 @@ words! { u8: AtomicU8; u16: AtomicU16; u32: AtomicU32; u64: AtomicU64; }
 /// Copies elements out.
 ///
 /// # Safety
-/// `from` leads to `to.len()` elements; all concurrent accesses of this process are atomic, and of their words.
+/// `from` points to `to.len()` elements; all concurrent accesses of this process are atomic, and of whole words.
 #[inline]
 pub unsafe fn load<T: Pod>(from: *const T, to: &mut [T]) {
     #[inline(always)]
@@ -52,12 +52,12 @@ pub unsafe fn load<T: Pod>(from: *const T, to: &mut [T]) {
         let to = to.as_mut_ptr().cast::<W>();
         for at in 0..words {
             // SAFETY:
-            // - within as many bytes at both ends; aligned as the elements are; any bytes are an element.
+            // - the access is within the range at both ends, and aligned as the elements are; any bytes are a valid `Pod` element.
             unsafe { to.add(at).write(W::load(from.add(at))) };
         }
     }
     // SAFETY:
-    // - the caller's word; the size of an element is a multiple of its alignment.
+    // - contract of this call; the size of an element is a multiple of its alignment.
     unsafe {
         match align_of::<T>() {
             1 => by::<u8, T>(from, to),
@@ -71,7 +71,7 @@ pub unsafe fn load<T: Pod>(from: *const T, to: &mut [T]) {
 /// Copies elements in.
 ///
 /// # Safety
-/// As [`load`]: `to` leads to `from.len()` elements.
+/// As [`load`]: `to` points to `from.len()` elements.
 #[inline]
 pub unsafe fn store<T: Pod>(from: &[T], to: *mut T) {
     #[inline(always)]
@@ -104,7 +104,7 @@ mod tests {
         let mut place = vec![T::zeroed(); values.len()];
         let mut back = place.clone();
         // SAFETY:
-        // - as many elements, nobody else's.
+        // - `place` and `back` have as many elements as `values`, and no other thread uses them.
         unsafe {
             store(values, place.as_mut_ptr());
             load(place.as_ptr(), &mut back);

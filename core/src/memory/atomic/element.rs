@@ -3,13 +3,13 @@
 use super::long_double::LongDouble;
 use super::word::{Bits, Copied, Word};
 
-/// A value of one of the types of the table.
+/// A value of an atomic type.
 pub(super) trait Element: Copy + PartialEq {
-    /// The unsigned word of the same size, as which memory is accessed.
+    /// The unsigned word of the same size, for memory accesses.
     type Word: Word;
     /// The representation in memory.
     fn to_word(self) -> Self::Word;
-    /// The value of a representation; every bit pattern is one.
+    /// The value of a representation. Every bit pattern is valid.
     fn from_word(word: Self::Word) -> Self;
     /// The sum; integers wrap.
     fn plus(self, other: Self) -> Self;
@@ -21,13 +21,13 @@ pub(super) trait Element: Copy + PartialEq {
     fn from_truth(truth: bool) -> Self;
 }
 
-/// An element for which two values are equal exactly if their representations are.
+/// An element type for which two values are equal if and only if their words are.
 pub(super) trait Integer: Element<Word: Bits> + PartialOrd {}
 
 /// A floating-point number.
 pub(super) trait Real: Element + PartialOrd {}
 
-/// A pair of real and imaginary part; has no order.
+/// A pair of real and imaginary part, without an order.
 pub(super) trait Complex: Element {}
 
 macro_rules! integers {

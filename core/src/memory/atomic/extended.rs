@@ -1,11 +1,11 @@
-//! The 80-bit extended floating-point number that C calls `long double` on x86-64: sign and exponent above an explicit 64-bit
-//! significand, in the low 10 of 16 bytes. Arithmetic is the x87 unit's own, so that its results are the program's bit for bit.
+//! The 80-bit extended floating-point number: C's `long double` on x86-64. It uses the low 10 of 16 bytes: a 64-bit significand with an
+//! explicit leading bit, then exponent and sign. The x87 unit does the arithmetic, so results equal the program's bit for bit.
 
 use std::cmp::Ordering;
 
 pub(super) const AVAILABLE: bool = true;
 
-/// A `long double` as it lies in memory. The upper 6 bytes mean nothing; what arithmetic gives has zeroes there.
+/// A `long double` as in memory. The upper 6 bytes are padding; results of arithmetic have zeros there.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct LongDouble(pub(super) u128);
@@ -15,8 +15,8 @@ macro_rules! arithmetic {
         pub(super) fn $name(self, other: Self) -> Self {
             let mut result = 0u128;
             // SAFETY:
-            // - reads 10 bytes of each operand and writes 10 of the result, which are 16 each;
-            // - the register stack is empty before, as everything in it counts as clobbered, and is empty after.
+            // - the code reads 10 of the 16 bytes of each operand and writes 10 of the 16 bytes of the result;
+            // - all x87 registers are declared clobbered, so the register stack is empty before; it is empty after.
             unsafe {
                 std::arch::asm!(
                     "fld tbyte ptr [{a}]",
@@ -57,8 +57,8 @@ impl PartialOrd for LongDouble {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let (unordered, equal, below): (u8, u8, u8);
         // SAFETY:
-        // - reads 10 bytes of each operand, which are 16 each;
-        // - the register stack is empty before, as everything in it counts as clobbered, and is empty after.
+        // - the code reads 10 of the 16 bytes of each operand;
+        // - all x87 registers are declared clobbered, so the register stack is empty before; it is empty after.
         unsafe {
             std::arch::asm!(
                 "fld tbyte ptr [{b}]",
@@ -91,7 +91,7 @@ impl PartialOrd for LongDouble {
 mod tests {
     use super::*;
 
-    /// What a double is as a long double, by the rules of the format.
+    /// Converts a double to the format by its definition.
     fn f80(x: f64) -> LongDouble {
         let bits = x.to_bits();
         let (sign, exponent, fraction) = (bits >> 63, (bits >> 52) & 0x7ff, bits << 12 >> 1);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn sixty_four_bits_of_precision() {
-        // 1 + 2^-63, which a double cannot hold.
+        // 1 + 2^-63 does not fit in a double.
         let tiny = LongDouble(u128::from(0x3fff_u64 - 63) << 64 | 1 << 63);
         let sum = LongDouble::ONE.add(tiny);
         assert_eq!(sum.0, (0x3fff << 64) | (1 << 63) | 1);

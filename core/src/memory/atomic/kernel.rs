@@ -1,12 +1,12 @@
-//! The functions that fill the cells of the table.
+//! The functions in the cells of the operation table.
 //!
-//! Each performs one operation on the element at `args.target` and writes the value before to `args.result`, unless
-//! that is null. With `ALONE`, nobody else changes the element meanwhile, and it may have any alignment: loads and stores do.
+//! Each performs one operation on the element at `args.target`. It writes the previous value to `args.result` unless that is null.
+//! With `ALONE` no other thread or process accesses the element: plain loads and stores suffice, at any alignment.
 
 use super::element::{Element, Integer};
 use super::word::{Bits, Word};
 
-/// Where an operation works; see [`super::apply`] for what the pointers must be.
+/// The pointers of an operation; [`super::apply`] has their contract.
 #[derive(Clone, Copy)]
 pub(super) struct Args {
     pub(super) target: *mut u8,
@@ -16,10 +16,10 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The element with this number in arrays of elements of `size` bytes.
+    /// Element `index` of arrays with elements of `size` bytes.
     #[inline(always)]
     pub(super) fn nth(&self, index: usize, size: usize) -> Args {
-        // Arguments that the operation ignores may be dangling; null stays null, as it has a meaning.
+        // Unused arguments may dangle, hence `wrapping_add`. A null result stays null: it means no fetch.
         let result = if self.result.is_null() {
             self.result
         } else {
@@ -38,7 +38,7 @@ impl Args {
     #[inline(always)]
     unsafe fn operand<T: Element>(&self) -> T {
         // SAFETY:
-        // - readable, by the caller's promise; alignment is not needed; every bit pattern is a word.
+        // - contract of this call: readable; unaligned reads are allowed; every bit pattern is a word.
         T::from_word(unsafe { self.operand.cast::<T::Word>().read_unaligned() })
     }
 
@@ -47,7 +47,7 @@ impl Args {
     #[inline(always)]
     unsafe fn compare<T: Element>(&self) -> T {
         // SAFETY:
-        // - readable, by the caller's promise; alignment is not needed; every bit pattern is a word.
+        // - contract of this call: readable; unaligned reads are allowed; every bit pattern is a word.
         T::from_word(unsafe { self.compare.cast::<T::Word>().read_unaligned() })
     }
 
@@ -57,7 +57,7 @@ impl Args {
     unsafe fn give<W: Word>(&self, before: W) {
         if !self.result.is_null() {
             // SAFETY:
-            // - writable, by the caller's promise; alignment is not needed.
+            // - contract of this call: writable; unaligned writes are allowed.
             unsafe { self.result.cast::<W>().write_unaligned(before) }
         }
     }
@@ -67,7 +67,7 @@ impl Args {
 #[inline(always)]
 pub(super) fn each<T, const ALONE: bool>(args: Args, count: usize, kernel: impl Fn(Args)) {
     if ALONE && args.result.is_null() {
-        // A loop of its own: it becomes vector instructions.
+        // A separate loop: the compiler vectorises it.
         for index in 0..count {
             let result = std::ptr::null_mut();
             kernel(Args {
@@ -82,16 +82,16 @@ pub(super) fn each<T, const ALONE: bool>(args: Args, count: usize, kernel: impl 
     }
 }
 
-/// Replaces the element by `new(element)`; leaves it alone when that gives `None`.
+/// Replaces the element by `new(element)`. `None` leaves the element unchanged.
 ///
 /// # Safety
-/// As for the kernels, and `args.operand` is not looked at.
+/// As for the kernels, except that `args.operand` is not read.
 #[inline(always)]
 unsafe fn update<T: Element, const ALONE: bool>(args: Args, new: impl Fn(T) -> Option<T>) {
     let target = args.target.cast::<T::Word>();
     if ALONE {
         // SAFETY:
-        // - valid for reads and writes, by the promise of `super::dispatch`, which also says that nobody else is here.
+        // - contract of `super::dispatch`: valid for reads and writes; no other thread or process accesses the element.
         unsafe {
             let old = target.read_unaligned();
             let word = new(T::from_word(old)).map_or(old, Element::to_word);
@@ -100,7 +100,7 @@ unsafe fn update<T: Element, const ALONE: bool>(args: Args, new: impl Fn(T) -> O
         }
     }
     // SAFETY:
-    // - target and machine are as `Word` asks for, by the promise of `super::dispatch`.
+    // - contract of `super::dispatch`: target and machine satisfy `Word`.
     let mut old = unsafe { T::Word::load(target) };
     while let Some(new) = new(T::from_word(old)) {
         // SAFETY:
@@ -111,7 +111,7 @@ unsafe fn update<T: Element, const ALONE: bool>(args: Args, new: impl Fn(T) -> O
         }
     }
     // SAFETY:
-    // - `result` is null or writable, by the promise of `super::apply`.
+    // - contract of `super::apply`: `result` is null or writable.
     unsafe { args.give(old) }
 }
 
@@ -122,7 +122,7 @@ macro_rules! updates {
         #[inline(always)]
         pub(super) unsafe fn $name<T: $bound $(+ $more)*, const ALONE: bool>(args: Args) {
             // SAFETY:
-            // - the operand is readable and the rest is as `update` needs it, by the promise of `super::dispatch`.
+            // - contract of `super::dispatch`: the operand is readable and the rest satisfies `update`.
             unsafe {
                 let $b: T = args.operand();
                 update::<T, ALONE>(args, |$t: T| $new)
@@ -141,14 +141,13 @@ updates! {
     logical_xor<Element>(t, b) = Some(T::from_truth(t.truth() != b.truth()));
 }
 
-/// Kernels that replace the element by the operand if the compare value `c` and the element `t` say so.
+/// Kernels that replace the element by the operand if a condition on the compare value `c` and the element `t` holds.
 macro_rules! compares {
     ($($name:ident<$bound:ident $(+ $more:ident)*>($c:ident, $t:ident) = $condition:expr;)*) => {$(
         #[inline(always)]
         pub(super) unsafe fn $name<T: $bound $(+ $more)*, const ALONE: bool>(args: Args) {
             // SAFETY:
-            // - operand and compare value are readable and the rest is as `update` needs it, by the promise of
-            //   `super::dispatch`.
+            // - contract of `super::dispatch`: operand and compare value are readable and the rest satisfies `update`.
             unsafe {
                 let (b, $c): (T, T) = (args.operand(), args.compare());
                 update::<T, ALONE>(args, |$t: T| $condition.then_some(b))
@@ -166,14 +165,14 @@ compares! {
     cswap_gt<Element + PartialOrd>(c, t) = (c > t);
 }
 
-/// Kernels that are one instruction of the CPU, on the word.
+/// Kernels that are a single CPU instruction on the word.
 macro_rules! natives {
     ($($name:ident => $method:ident, $plain:ident, $pure:ident;)*) => {$(
         #[inline(always)]
         pub(super) unsafe fn $name<T: Integer, const ALONE: bool>(args: Args) {
             // SAFETY:
-            // - the operand is readable, target and machine are as `Word` asks for, `result` is null or writable, by the
-            //   promise of `super::dispatch`.
+            // - contract of `super::dispatch`: the operand is readable, target and machine satisfy `Word`, `result` is null or
+            //   writable.
             unsafe {
                 let (target, operand) = (args.target.cast::<T::Word>(), args.operand::<T>().to_word());
                 if ALONE {
@@ -181,7 +180,7 @@ macro_rules! natives {
                         Some(T::from_word(T::Word::$pure(old.to_word(), operand)))
                     });
                 }
-                // Two calls, since the CPU has shorter instructions when the value before is not wanted.
+                // Two cases: the CPU has shorter instructions that do not return the previous value.
                 if args.result.is_null() {
                     T::Word::$plain(target, operand);
                 } else {
@@ -199,17 +198,17 @@ natives! {
     bit_xor => fetch_xor, xor, one;
 }
 
-/// Compare-exchange by one instruction: for integers, equal values are equal words.
+/// Compare-exchange by one instruction. This is correct for integers only: equal values have equal words.
 #[inline(always)]
 pub(super) unsafe fn integer_cswap<T: Integer, const ALONE: bool>(args: Args) {
     if ALONE {
         // SAFETY:
-        // - the same promise.
+        // - contract of this call, which is that of `cswap`.
         return unsafe { cswap::<T, ALONE>(args) };
     }
     // SAFETY:
-    // - operand and compare value are readable, target and machine are as `Word` asks for, `result` is null or writable,
-    //   by the promise of `super::dispatch`.
+    // - contract of `super::dispatch`: operand and compare value are readable, target and machine satisfy `Word`, `result` is
+    //   null or writable.
     unsafe {
         let (new, current) = (args.operand::<T>().to_word(), args.compare::<T>().to_word());
         let (Ok(before) | Err(before)) =
@@ -218,11 +217,11 @@ pub(super) unsafe fn integer_cswap<T: Integer, const ALONE: bool>(args: Args) {
     }
 }
 
-/// The bits of the operand that the compare value selects.
+/// Replaces the bits of the element that the compare value selects by the operand's bits.
 #[inline(always)]
 pub(super) unsafe fn masked_swap<T: Integer, const ALONE: bool>(args: Args) {
     // SAFETY:
-    // - operand and compare value are readable and the rest is as `update` needs it, by the promise of `super::dispatch`.
+    // - contract of `super::dispatch`: operand and compare value are readable and the rest satisfies `update`.
     unsafe {
         let (new, mask) = (args.operand::<T>().to_word(), args.compare::<T>().to_word());
         update::<T, ALONE>(args, |old: T| {
@@ -231,13 +230,13 @@ pub(super) unsafe fn masked_swap<T: Integer, const ALONE: bool>(args: Args) {
     }
 }
 
-/// Fetches the element; the operand is not looked at.
+/// Fetches the element. The operand is not read.
 #[inline(always)]
 pub(super) unsafe fn read<T: Element, const ALONE: bool>(args: Args) {
     let target = args.target.cast::<T::Word>();
     // SAFETY:
-    // - target and machine are as `Word` asks for (or nobody else is here), `result` is writable, by the promise of
-    //   `super::dispatch`.
+    // - contract of `super::dispatch`: `result` is writable; target and machine satisfy `Word`, or with `ALONE` no other thread
+    //   or process accesses the element.
     unsafe {
         if ALONE {
             args.give(target.read_unaligned());
@@ -252,10 +251,10 @@ pub(super) unsafe fn read<T: Element, const ALONE: bool>(args: Args) {
 pub(super) unsafe fn write<T: Element, const ALONE: bool>(args: Args) {
     let target = args.target.cast::<T::Word>();
     // SAFETY:
-    // - the operand is readable, target and machine are as `Word` asks for (or nobody else is here), `result` is null or writable,
-    //   by the promise of `super::dispatch`.
+    // - contract of `super::dispatch`: the operand is readable and `result` is null or writable; target and machine satisfy
+    //   `Word`, or with `ALONE` no other thread or process accesses the element.
     unsafe {
-        // The word, not the value: converting a signalling NaN through a float could change it.
+        // Copies the word, not the value: a conversion through a float could change a signalling NaN.
         let word = args.operand.cast::<T::Word>().read_unaligned();
         if ALONE {
             let before = target.read_unaligned();

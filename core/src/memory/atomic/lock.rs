@@ -1,8 +1,9 @@
-//! Locks for elements that no CPU changes atomically (wider than 16 bytes, or aligned as C asks for and less than the CPU does), and for
-//! memory whose elements nobody changes by the CPU's atomics.
+//! Locks for two kinds of memory:
+//! - elements that no CPU changes atomically: wider than 16 bytes, or with C's alignment where the CPU needs more;
+//! - memory where operations use plain loads and stores under locks instead of CPU atomics.
 //!
-//! All who can reach the memory find the same lock: it lies in memory that they share with its owner, and is chosen by the element's
-//! offset in its page, which every mapping of the page agrees on.
+//! All processes that map the memory use the same lock. The owner shares the locks with them, and the element's offset in its page
+//! selects one: all mappings of a page agree on that offset.
 
 use std::time::{Duration, Instant};
 
@@ -12,32 +13,32 @@ use crate::sync::yield_now;
 use crate::{Error, Result, on_line};
 
 const LOCKS: usize = if cfg!(loom) { 2 } else { 64 };
-/// The part of an address that every mapping agrees on.
+/// Mappings of the same memory agree on addresses modulo this.
 const PAGE: usize = 4096;
-/// Looks at a lock between two looks at its holder's life.
+/// Attempts to take a lock between two checks that its holder is alive.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 1024 };
-/// How long a living holder, stopped by a debugger perhaps, is waited for.
+/// Timeout for a live holder, such as a process that a debugger has stopped.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stretches of memory that have a lock each (and share it with others).
+/// Stretches of memory. Each maps to one lock; several stretches share a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
-    /// Their length; a power of two that divides a page.
+    /// Length of a stretch: a power of two that divides a page.
     pub(super) bytes: usize,
-    /// Places from one stretch's lock to the next one's: neighbours are not to share a cache line.
+    /// Distance of the locks of adjacent stretches, in locks. A distance of 17 keeps them in different cache lines.
     step: usize,
 }
 
-/// For elements that need a lock among others that do not.
+/// For memory where some elements need a lock and the others do not.
 pub(super) const ELEMENT: Stretch = Stretch { bytes: 16, step: 1 };
-/// For memory where every element is changed under its lock.
+/// For memory where each access to an element takes its lock.
 pub(super) const STRIPE: Stretch = Stretch {
     bytes: 256,
     step: 17,
 };
 
 impl Stretch {
-    /// Which lock is that of `address`.
+    /// Number of the lock for `address`.
     #[inline(always)]
     fn index(self, address: usize) -> usize {
         address % PAGE / self.bytes * self.step % LOCKS
@@ -45,14 +46,14 @@ impl Stretch {
 }
 
 on_line! {
-    /// One process's locks. All-zero bytes are free locks. A lock holds the id of the process that has it, so that what a killed process
-    /// has held can be taken over; the element that it worked on may then be half written.
+    /// One process's locks. All-zero bytes are free locks. A lock holds the process id of its holder. If the holder is killed, another
+    /// process takes the lock over; the element may then be half written.
     #[repr(C)]
     #[derive(Debug)]
     pub struct ElementLocks([AtomicU32; LOCKS]);
 }
 
-/// A lock that this thread has, until it is dropped.
+/// A lock held by this thread. Dropping it releases the lock.
 pub(super) struct Held<'a>(&'a AtomicU32);
 
 impl ElementLocks {
@@ -68,14 +69,14 @@ impl ElementLocks {
         ElementLocks(std::array::from_fn(|_| AtomicU32::new(0)))
     }
 
-    /// For the model: as an operation on `len` bytes at `address` does, works under their locks.
+    /// For the model: runs `work` under the locks of `len` bytes at `address`, as an operation does.
     #[cfg(loom)]
     pub fn with<R>(&self, address: usize, len: usize, work: impl FnOnce() -> R) -> Result<R> {
         let _held = self.hold_both(address, len, ELEMENT)?;
         Ok(work())
     }
 
-    /// For the model: takes the lock of `address` as the process `pid`, which is killed then.
+    /// For the model: takes the lock of `address` as process `pid`, runs `work`, and keeps the lock as a killed process does.
     #[cfg(loom)]
     pub fn take_and_die(&self, address: usize, pid: u32, work: impl FnOnce()) {
         let lock = &self.0[ELEMENT.index(address)];
@@ -88,13 +89,13 @@ impl ElementLocks {
         work();
     }
 
-    /// Takes the lock of the stretch that `address` is in. Errors: [`Error::Timeout`] if its holder lives and does not give it back.
+    /// Takes the lock of the stretch that contains `address`. Errors: [`Error::Timeout`] if a live holder does not release it.
     #[inline(always)]
     pub(super) fn hold(&self, address: usize, stretch: Stretch) -> Result<Held<'_>> {
         self.take(stretch.index(address))
     }
 
-    /// Takes the locks of all that `len` bytes at `address` are in, which begin in one stretch and end there or in the next one.
+    /// Takes the locks of `len` bytes at `address`. The bytes must end in their first stretch or in the next one.
     /// Errors: as for [`hold`](Self::hold).
     #[inline(always)]
     pub(super) fn hold_both(
@@ -110,7 +111,7 @@ impl ElementLocks {
         if first == last {
             return Ok((self.take(first)?, None));
         }
-        // Everybody takes them in this order, so that nobody waits in a circle.
+        // The lower lock always comes first, which prevents deadlock.
         let lower = self.take(first.min(last))?;
         Ok((lower, Some(self.take(first.max(last))?)))
     }
@@ -177,7 +178,7 @@ mod tests {
         assert_eq!(locks.0[3].load(Ordering::Relaxed), 0);
     }
 
-    /// The last stretch of a page and the first of the next one have locks in the other order.
+    /// At a page border the order of the two locks is reversed.
     #[test]
     fn whoever_crosses_a_border_excludes_both_sides_and_nobody_waits_in_a_circle() {
         for stretch in [ELEMENT, STRIPE] {
@@ -226,7 +227,7 @@ mod tests {
                     for _ in 0..ROUNDS {
                         let _held = locks.hold(at, ELEMENT).unwrap();
                         // SAFETY:
-                        // - the variable outlives the threads, and the lock lets one in at a time.
+                        // - the variable outlives the threads, and the lock admits one thread at a time.
                         unsafe { *(at as *mut u64) += 1 };
                     }
                 });

@@ -1,14 +1,14 @@
-//! Atomic operations on one element of registered memory, done by the CPU of the initiator.
+//! Atomic operations on one element of registered memory, by the CPU of the initiator.
 //!
-//! The operations are those of libfabric 1.8 `fi_atomic(3)`; GASPI 17.1 §10 (fetch-and-add, compare-and-swap)
-//! and uTofu's ARMW operations are cells of the same table. [`supported`] and [`apply`] are made from one list, so
-//! that what a validity query promises is what runs.
+//! The table has the operations of libfabric 1.8 `fi_atomic(3)`. Its cells include the operations of GASPI 17.1 §10
+//! (fetch-and-add, compare-and-swap) and uTofu's ARMW operations. One list generates [`supported`] and [`apply`], so a validity query
+//! always agrees with the operation.
 //!
-//! Every operation is a single atomic access, or a compare-exchange loop, of the element's full width with
-//! acquire-release ordering (a read is an acquire load, a write that fetches nothing a release store). They are
-//! therefore atomic with each other and with the program's own atomics of the same width, in any process that maps
-//! the memory. Elements that no CPU changes atomically (`long double complex`, and complex numbers that are aligned as C asks for
-//! only) are atomic with each other under a [lock](ElementLocks) that all processes agree on.
+//! Each operation is one atomic access, or one compare-exchange loop, of the element's full width. It has acquire-release
+//! ordering; a read is an acquire load, a write without fetch a release store. The operations are therefore atomic with each
+//! other and with the program's own atomics of the same width, in each process that maps the memory. No CPU changes
+//! `long double complex` atomically, nor complex numbers with only C's alignment. Such elements are atomic with each other
+//! under a shared [lock](ElementLocks).
 
 mod element;
 mod kernel;
@@ -28,19 +28,19 @@ use crate::sync::statics;
 use crate::{Error, Result};
 use kernel::Args;
 
-/// Which calls an operation may be used with; see "Base", "Fetch-" and "Compare-Atomic Functions" in `fi_atomic(3)`.
+/// The calls that an operation allows; see "Base", "Fetch-" and "Compare-Atomic Functions" in `fi_atomic(3)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicForm {
     /// With or without fetching the initial value.
     Update,
-    /// Only meaningful when the initial value is fetched.
+    /// Requires a fetch of the initial value.
     FetchOnly,
-    /// Takes a compare value beside the operand; the initial value may be fetched.
+    /// Takes a compare value and an operand; the fetch of the initial value is optional.
     Compare,
 }
 
-/// Makes the enums, the validity query and the dispatch from one list. A cell names the function in `kernel` that
-/// performs the operation on a class of types; `-` means that the combination is not defined.
+/// Generates the enums, the validity query and the dispatch from one list. A cell names the function in `kernel` for the
+/// operation on a class of types; `-` marks an undefined combination.
 macro_rules! table {
     (
         types { $($(#[$type_doc:meta])* $ty:ident: $rust:ty, $alignment:literal, $class:ident;)* }
@@ -61,7 +61,7 @@ macro_rules! table {
                 match self { $(AtomicType::$ty => size_of::<$rust>(),)* }
             }
 
-            /// The alignment that a target must have: that of the type in C.
+            /// Required alignment of a target: that of the type in C.
             #[inline(always)]
             pub const fn alignment(self) -> usize {
                 match self { $(AtomicType::$ty => $alignment,)* }
@@ -78,7 +78,7 @@ macro_rules! table {
             /// Every operation, in the order of the discriminants.
             pub const ALL: &'static [AtomicOp] = &[$(AtomicOp::$op),*];
 
-            /// The calls that the operation may be used with.
+            /// The calls that the operation allows.
             #[inline]
             pub const fn form(self) -> AtomicForm {
                 match self { $(AtomicOp::$op => AtomicForm::$form,)* }
@@ -92,7 +92,7 @@ macro_rules! table {
             pub(super) const fn complex(op: AtomicOp) -> bool { match op { $(AtomicOp::$op => defined!($complex),)* } }
         }
 
-        /// Whether the cell of the table is filled, whatever this machine can do.
+        /// Whether the table defines the combination. Machine support is not considered.
         #[inline]
         pub const fn defined(op: AtomicOp, ty: AtomicType) -> bool {
             match ty { $(AtomicType::$ty => defined::$class(op),)* }
@@ -118,18 +118,18 @@ macro_rules! table {
             }
         }
 
-        /// Performs the operation on `count` elements; a combination that is not defined touches nothing.
+        /// Performs the operation on `count` elements. An undefined combination touches no memory.
         ///
         /// # Safety
-        /// As for [`apply`], for each element. Either nobody else changes them meanwhile (`ALONE`), or `args.target` is aligned to the
-        /// type's size, which the machine can access atomically.
+        /// As for [`apply`], for each element. With `ALONE` no other thread or process accesses the elements during the call. Otherwise
+        /// `args.target` is aligned to the type's size, and the machine has atomics of that size.
         #[inline(never)]
         unsafe fn dispatch<const ALONE: bool>(op: AtomicOp, ty: AtomicType, args: Args, count: usize) -> Result<()> {
             match ty {
                 $(AtomicType::$ty => {
                     // SAFETY:
-                    // - the pointers and the alignment are the caller's promise, in terms of `ty`;
-                    // - the Rust type in this arm is the one that belongs to `ty`.
+                    // - contract of this call: pointers and alignment are right for `ty`;
+                    // - the Rust type in this arm belongs to `ty`.
                     unsafe { cells::$class::<$rust, ALONE>(op, args, count) }
                 })*
             }
@@ -154,7 +154,7 @@ macro_rules! cell {
     ($kernel:ident, $t:ty, $alone:ident, $args:ident, $count:ident) => {{
         kernel::each::<$t, $alone>($args, $count, |args| {
             // SAFETY:
-            // - `cells::*` pass on the promise of `dispatch`, of which they are part.
+            // - contract of `dispatch`, which `cells::*` share.
             unsafe { kernel::$kernel::<$t, $alone>(args) }
         });
         Ok(())
@@ -239,8 +239,8 @@ table! {
     }
 }
 
-/// Whether [`apply`] performs this operation on this type, on this machine: the table has the cell and the CPU has an
-/// atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`, or aarch64).
+/// Whether [`apply`] performs this operation on this type, on this machine. The table must define it and the CPU must have
+/// an atomic access of the width (16-byte types need x86-64 with `cmpxchg16b`, or aarch64).
 #[inline]
 pub fn supported(op: AtomicOp, ty: AtomicType) -> bool {
     let long_double = matches!(ty, AtomicType::LongDouble | AtomicType::ComplexLongDouble);
@@ -249,7 +249,7 @@ pub fn supported(op: AtomicOp, ty: AtomicType) -> bool {
         && (long_double::AVAILABLE || !long_double)
 }
 
-/// Checks everything about an operation that does not depend on the memory's contents.
+/// Checks the parts of an operation that do not depend on the contents of memory.
 #[inline]
 fn check(op: AtomicOp, ty: AtomicType, target: *mut u8, result: *mut u8) -> Result<()> {
     if !supported(op, ty) || (op.form() == AtomicForm::FetchOnly && result.is_null()) {
@@ -261,37 +261,37 @@ fn check(op: AtomicOp, ty: AtomicType, target: *mut u8, result: *mut u8) -> Resu
     Ok(())
 }
 
-/// Whether the CPU changes elements of this type at `target` atomically; its neighbours in an array are like it.
+/// Whether the CPU changes elements of this type at `target` atomically. The answer holds for the whole array.
 #[inline(always)]
 fn is_word(ty: AtomicType, target: *mut u8) -> bool {
     ty.size() == ty.alignment() || ty.size() <= 16 && target.addr().is_multiple_of(ty.size())
 }
 
 statics! {
-    /// For whoever does not share its locks: no other process knows these.
+    /// Locks for callers without shared locks. Other processes do not use them.
     static OWN: ElementLocks = ElementLocks::new();
 }
 
 /// Performs `op` atomically on the one element of type `ty` at `target`.
 ///
-/// `operand` and `compare` are read, `result` receives the value that the target had immediately before; these three
-/// may be unaligned. `result` is null to fetch nothing. `compare` is read by operations of
-/// [`AtomicForm::Compare`] only, `operand` by all but [`AtomicOp::Read`]; what is not read may be null.
+/// The call reads `operand` and `compare`, and writes the target's previous value to `result`. All three may be unaligned. A
+/// null `result` means no fetch. Operations of [`AtomicForm::Compare`] alone read `compare`; all operations except
+/// [`AtomicOp::Read`] read `operand`. An argument that is not read may be null.
 ///
 /// # Errors
-/// - [`Error::Unsupported`]: [`supported`] is false, or a read has no result to go to;
+/// - [`Error::Unsupported`]: [`supported`] is false, or `result` is null for a read;
 /// - [`Error::Misaligned`]: `target` is not a multiple of [`AtomicType::alignment`] bytes;
-/// - [`Error::Timeout`]: the element needs a lock, and its holder does not give it back.
+/// - [`Error::Timeout`]: the element needs a lock, and a live holder does not release it.
 ///
-/// Nothing has been read or written then. Elements that need a lock are atomic among the threads of this process only: see
-/// [`apply_in`].
+/// After an error no memory has been accessed. Elements that need a lock are atomic only among the threads of this process:
+/// see [`apply_in`].
 ///
 /// # Safety
-/// - `target` is valid for reads and writes of `ty.size()` bytes, in memory that other threads and processes access by
-///   atomics of the same width only as long as anybody may be changing it (a page mapped read-only is not valid even for
-///   [`AtomicOp::Read`] of 16-byte types, which `cmpxchg16b` performs);
-/// - `operand` and `compare`, where the operation reads them, are valid for reads of `ty.size()` bytes, and `result`,
-///   unless null, for writes; nobody else changes them during the call and none of them overlaps the target.
+/// - `target` is valid for reads and writes of `ty.size()` bytes. While other threads or processes may change the element,
+///   all of them use atomics of the same width. A page mapped read-only is not valid even for [`AtomicOp::Read`] of 16-byte
+///   types, which `cmpxchg16b` performs;
+/// - `operand` and `compare`, if the operation reads them, are valid for reads of `ty.size()` bytes, and `result`, unless
+///   null, for writes. No other thread changes them during the call, and none of them overlaps the target.
 #[inline]
 pub unsafe fn apply(
     op: AtomicOp,
@@ -307,17 +307,17 @@ pub unsafe fn apply(
         compare,
         result,
     };
-    // The two operations that every interface has and that programs live on come before the table.
+    // Fast path for the two most common operations: no table lookup.
     if ty == AtomicType::U64 && target.addr().is_multiple_of(size_of::<u64>()) {
         if op == AtomicOp::Sum {
             // SAFETY:
-            // - the pointers are the caller's promise, the alignment has been tested.
+            // - contract of this call: the pointers are valid; the alignment was tested above.
             unsafe { kernel::integer_sum::<u64, false>(args) };
             return Ok(());
         }
         if op == AtomicOp::Cswap {
             // SAFETY:
-            // - the pointers are the caller's promise, the alignment has been tested.
+            // - contract of this call: the pointers are valid; the alignment was tested above.
             unsafe { kernel::integer_cswap::<u64, false>(args) };
             return Ok(());
         }
@@ -325,21 +325,21 @@ pub unsafe fn apply(
     check(op, ty, target, result)?;
     if !is_word(ty, target) {
         // SAFETY:
-        // - the caller's promise; and just checked.
+        // - contract of this call; `check` has passed.
         return unsafe { in_turn(&OWN, lock::ELEMENT, op, ty, args, 1) };
     }
     // SAFETY:
-    // - the pointers are the caller's promise;
-    // - `check` has tested the alignment and that the machine can access the width.
+    // - contract of this call: the pointers are valid;
+    // - `check` has tested the alignment, and that the machine can access the width.
     unsafe { dispatch::<false>(op, ty, args, 1) }
 }
 
-/// Performs `op` on each of `count` consecutive elements, in order of their addresses. Each element is updated
-/// atomically, the array as a whole is not (`fi_atomic(3)`, NOTES). `operand`, `compare` and `result` are arrays of
-/// `count` elements with the rules of [`apply`].
+/// Performs `op` on each of `count` consecutive elements, in order of their addresses. The update of each element is
+/// atomic, that of the array is not (`fi_atomic(3)`, NOTES). `operand`, `compare` and `result` are arrays of `count`
+/// elements with the rules of [`apply`].
 ///
 /// # Errors
-/// As for [`apply`]; nothing has been read or written then, of any element (but after [`Error::Timeout`], of the elements before).
+/// As for [`apply`]. No element has been accessed then, except after [`Error::Timeout`]: earlier elements are done.
 ///
 /// # Safety
 /// The obligations of [`apply`] hold for every element of the arrays.
@@ -353,7 +353,7 @@ pub unsafe fn apply_vector(
     result: *mut u8,
 ) -> Result<()> {
     // SAFETY:
-    // - the caller's promise.
+    // - contract of this call.
     unsafe {
         apply_in(
             Exclusion::Words(&OWN),
@@ -393,22 +393,22 @@ pub unsafe fn combine_alone(
         return Err(Error::Unsupported);
     }
     // SAFETY:
-    // - the contract of this call: the elements are valid, and no other thread changes them;
+    // - contract of this call: the elements are valid, and no other thread changes them;
     // - `check` has tested the alignment and the type; an update reads no compare value.
     unsafe { dispatch::<true>(op, ty, args, count) }
 }
 
-/// What keeps two from changing one element at once.
+/// How concurrent operations on one element exclude each other.
 #[derive(Debug, Clone, Copy)]
 pub enum Exclusion<'a> {
-    /// The CPU's atomics, where it has them; elsewhere these locks. Atomic with the program's own atomics, too.
+    /// CPU atomics, or these locks for elements without any. CPU atomics are also atomic with the program's own.
     Words(&'a ElementLocks),
-    /// These locks alone: arrays are changed by plain loads and stores, many elements at a time. Atomic only with others who use the
+    /// These locks only: plain loads and stores change many elements at a time. Atomic only with other operations that use the
     /// same locks in this way.
     Locks(&'a ElementLocks),
 }
 
-/// [`apply_vector`] on memory that is shared with processes that use the same exclusion.
+/// [`apply_vector`] on memory shared with processes that use the same exclusion.
 ///
 /// # Errors
 /// As for [`apply_vector`].
@@ -434,8 +434,8 @@ pub unsafe fn apply_in(
     };
     check(op, ty, target, result)?;
     // SAFETY:
-    // - the pointers are the caller's promise;
-    // - `check` has tested the alignment of the first element, which that of the others follows from, and the width.
+    // - contract of this call: the pointers are valid;
+    // - `check` has tested the alignment, and that the machine can access the width.
     unsafe {
         match exclusion {
             Exclusion::Words(_) if is_word(ty, target) => dispatch::<false>(op, ty, args, count),
@@ -445,14 +445,14 @@ pub unsafe fn apply_in(
     }
 }
 
-/// [`apply_in`] under [`Exclusion::Locks`] on elements that loads and stores do not reach. `copy` takes a buffer, an address, a length, and whether
-/// it writes to the address.
+/// [`apply_in`] under [`Exclusion::Locks`], on elements that loads and stores cannot reach. `copy` takes a buffer, an address, and
+/// whether it writes to the address. It copies as many bytes as the buffer has.
 ///
 /// # Errors
-/// As for [`apply_in`]; those of `copy`, after which the elements before have been changed.
+/// As for [`apply_in`], or an error of `copy`. Earlier elements have been changed then.
 ///
 /// # Safety
-/// As for [`apply_in`], but for the target.
+/// As for [`apply_in`], except for the target.
 #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
 pub(crate) unsafe fn apply_by_copies(
     locks: &ElementLocks,
@@ -479,7 +479,7 @@ pub(crate) unsafe fn apply_by_copies(
         copy(elements, there, false)?;
         let target = elements.as_mut_ptr();
         // SAFETY:
-        // - the buffer has as many elements, and is aligned as they are; the rest is the contract of this call.
+        // - the buffer has `many` elements and the alignment of the target; contract of this call: the other pointers are valid.
         unsafe { dispatch::<true>(op, ty, Args { target, ..now }, many) }?;
         match op {
             AtomicOp::Read => Ok(()),
@@ -488,15 +488,15 @@ pub(crate) unsafe fn apply_by_copies(
     })
 }
 
-/// Alignment of the buffer; a multiple of that of each type.
+/// Alignment of the buffer: a multiple of each type's alignment.
 const ALIGNED: usize = 64;
-/// The longest stretch, with an element that ends behind it.
+/// Size of the buffer: the misalignment, a whole stretch, and the rest of an element that crosses its end.
 const STAGED: usize = ALIGNED + lock::STRIPE.bytes + 32;
 
 #[repr(align(64))]
 struct Staged([u8; STAGED]);
 
-/// One element under [`Exclusion::Locks`], as [`apply`]. The operations that programs live on come before the table.
+/// [`apply`] to one element under [`Exclusion::Locks`]. The most common operations bypass the table.
 ///
 /// # Errors
 /// As for [`apply`].
@@ -523,7 +523,7 @@ pub unsafe fn apply_locked(
         };
         let _held = locks.hold(target.addr(), lock::STRIPE)?;
         // SAFETY:
-        // - the pointers are the caller's promise; whoever else works on the element waits for the lock.
+        // - contract of this call: the pointers are valid; the lock excludes other operations on the element.
         unsafe {
             if op == AtomicOp::Sum {
                 kernel::integer_sum::<u64, true>(args);
@@ -535,14 +535,14 @@ pub unsafe fn apply_locked(
     }
     let exclusion = Exclusion::Locks(locks);
     // SAFETY:
-    // - the caller's promise.
+    // - contract of this call.
     unsafe { apply_in(exclusion, op, ty, target, 1, operand, compare, result) }
 }
 
-/// [`dispatch`] under locks, as many elements at a time as begin in one stretch of memory.
+/// [`dispatch`] under locks, one stretch of memory at a time.
 ///
 /// # Safety
-/// As for [`apply_in`]; [`check`] has been passed.
+/// As for [`apply_in`]; [`check`] has passed.
 #[cold]
 unsafe fn in_turn(
     locks: &ElementLocks,
@@ -553,13 +553,13 @@ unsafe fn in_turn(
     count: usize,
 ) -> Result<()> {
     // SAFETY:
-    // - contract of this call; whoever else works on these elements waits for a lock.
+    // - contract of this call; the locks exclude other operations on these elements.
     in_turns(locks, stretch, ty, args, count, |now, many| unsafe {
         dispatch::<true>(op, ty, now, many)
     })
 }
 
-/// Calls `apply` for as many elements at a time as begin in one stretch of memory, under their locks.
+/// Calls `apply` for all elements that begin in one stretch of memory at a time, under their locks.
 #[inline(always)]
 fn in_turns(
     locks: &ElementLocks,
@@ -575,7 +575,7 @@ fn in_turns(
         let now = args.nth(done, size);
         let room = stretch.bytes - now.target.addr() % stretch.bytes;
         let many = room.div_ceil(size).min(count - done);
-        // The last of them may end in the next stretch.
+        // The last element may end in the next stretch.
         let _held = locks.hold_both(now.target.addr(), many * size, stretch)?;
         apply(now, many)?;
         done += many;

@@ -1,10 +1,10 @@
-//! In place of C's `long double`, where its arithmetic is not known: operations on it are refused before they start.
+//! Stand-in for C's `long double` on machines without an implementation here. Operations on it are refused before they start.
 
 use std::cmp::Ordering;
 
 pub(super) const AVAILABLE: bool = false;
 
-/// As many bytes.
+/// 16 bytes without arithmetic.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct LongDouble(pub(super) u128);

@@ -1,5 +1,5 @@
-//! The 128-bit floating-point number (IEEE 754 binary128) that C calls `long double` on aarch64. Arithmetic is that of the compiler's own library, which C
-//! programs call too, so that results are the program's bit for bit.
+//! The 128-bit floating-point number (IEEE 754 binary128): C's `long double` on aarch64. The compiler's library does the arithmetic,
+//! as in C programs, so results equal the program's bit for bit.
 
 use std::arch::aarch64::uint64x2_t;
 use std::arch::asm;
@@ -7,13 +7,13 @@ use std::cmp::Ordering;
 
 pub(super) const AVAILABLE: bool = true;
 
-/// A `long double` as it lies in memory.
+/// A `long double` as in memory.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct LongDouble(pub(super) u128);
 
 unsafe extern "C" {
-    // Their numbers are in vector registers, for which Rust has no type yet that calls may have.
+    // Arguments are in vector registers. Rust has no stable type to declare them.
     safe fn __addtf3();
     safe fn __subtf3();
     safe fn __multf3();
@@ -23,7 +23,7 @@ unsafe extern "C" {
 
 fn in_register(number: LongDouble) -> uint64x2_t {
     // SAFETY:
-    // - both are 16 bytes of which every pattern is valid.
+    // - both types have 16 bytes, and every bit pattern is valid.
     unsafe { std::mem::transmute(number.0) }
 }
 
@@ -32,7 +32,7 @@ macro_rules! arithmetic {
         pub(super) fn $name(self, other: Self) -> Self {
             let result: uint64x2_t;
             // SAFETY:
-            // - the function takes two numbers in v0 and v1, gives one in v0, and keeps what C's functions keep.
+            // - the function takes v0 and v1, returns in v0, and preserves the registers of the C ABI.
             unsafe {
                 asm!(
                     "bl {function}",
@@ -52,7 +52,7 @@ macro_rules! comparisons {
         fn $name(self, other: Self) -> i32 {
             let result: i32;
             // SAFETY:
-            // - as for arithmetic, with an int of C for the result.
+            // - as for arithmetic, with a C int as the result.
             unsafe {
                 asm!(
                     "bl {function}",
@@ -103,7 +103,7 @@ impl PartialOrd for LongDouble {
 mod tests {
     use super::*;
 
-    /// What a double is as a long double, by the rules of the format.
+    /// Converts a double to the format by its definition.
     fn quad(x: f64) -> LongDouble {
         let bits = x.to_bits();
         let (sign, exponent, fraction) = (bits >> 63, (bits >> 52) & 0x7ff, bits << 12 >> 12);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_hundred_and_thirteen_bits_of_precision() {
-        // 1 + 2^-112, which a double cannot hold.
+        // 1 + 2^-112 does not fit in a double.
         let tiny = LongDouble((0x3fff - 112) << 112);
         let sum = LongDouble::ONE.add(tiny);
         assert_eq!(sum.0, LongDouble::ONE.0 | 1);

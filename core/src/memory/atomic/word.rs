@@ -1,38 +1,38 @@
-//! Atomic access to memory by words of 1, 2, 4, 8 and 16 bytes, and the look of a word for elements that have none.
+//! Atomic access to memory by words of 1, 2, 4, 8 and 16 bytes, and the same interface for wider elements under a lock.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
-/// An unsigned integer that memory is accessed as.
+/// An unsigned integer type for memory accesses.
 ///
 /// # Safety
-/// Of every method: `target` is aligned to the word's size and valid for reads and writes of it, by atomics of this
-/// width as far as others access it at the same time; and a 16-byte word needs [`wide_available`].
+/// For each method: `target` is aligned to the word's size and valid for reads and writes. Concurrent accesses are
+/// atomics of this width. A 16-byte word needs [`wide_available`].
 pub(super) trait Word: Copy + Eq {
     /// Acquire load.
     unsafe fn load(target: *mut Self) -> Self;
     /// Release store.
     unsafe fn store(target: *mut Self, value: Self);
-    /// Exchange; the value before.
+    /// Exchange; returns the previous value.
     unsafe fn swap(target: *mut Self, value: Self) -> Self;
-    /// `Ok` if `current` was there and `new` has replaced it, else `Err` with what is there.
+    /// `Ok` if the word was `current` and is now `new`, else `Err` with the word.
     unsafe fn compare_exchange(target: *mut Self, current: Self, new: Self) -> Result<Self, Self>;
 }
 
-/// A word that integers are kept in, with the CPU's instructions for them.
+/// A word for integers, with the CPU's instructions for them.
 ///
 /// # Safety
 /// As for [`Word`].
 pub(super) trait Bits: Word {
-    /// Wrapping addition; the value before.
+    /// Wrapping addition; returns the previous value.
     unsafe fn fetch_add(target: *mut Self, value: Self) -> Self;
-    /// The value before.
+    /// Returns the previous value.
     unsafe fn fetch_and(target: *mut Self, value: Self) -> Self;
-    /// The value before.
+    /// Returns the previous value.
     unsafe fn fetch_or(target: *mut Self, value: Self) -> Self;
-    /// The value before.
+    /// Returns the previous value.
     unsafe fn fetch_xor(target: *mut Self, value: Self) -> Self;
-    /// Bitwise and. The methods that fetch nothing have an ordering of their own (stronger, at no cost where we run), lest
-    /// the optimiser merges them with those that do: the CPU's shorter instructions do not give the value before.
+    /// Bitwise and. The methods without fetch use a stronger ordering, which costs nothing on x86-64 and aarch64. With the same
+    /// ordering the optimiser would merge them with the fetching methods and lose the CPU's shorter instructions.
     unsafe fn and(target: *mut Self, value: Self);
     /// Bitwise or.
     unsafe fn or(target: *mut Self, value: Self);
@@ -83,8 +83,8 @@ macro_rules! native {
         #[inline(always)]
         unsafe fn $name($target: *mut $word $(, $arg: $word)*) -> $out {
             // SAFETY:
-            // - `target` is aligned and valid, and accessed by others through atomics of this width only, as the trait
-            //   asks for; the reference ends with the call.
+            // - contract of the trait: `target` is aligned and valid, and concurrent accesses are atomics of this width; the
+            //   reference ends with the call.
             let $target = unsafe { $atomic::from_ptr($target) };
             $call
         }
@@ -123,18 +123,18 @@ pub(super) fn wide_available() -> bool {
     return cfg!(all(target_arch = "aarch64", not(miri)));
 }
 
-/// Replaces `current` by `new`; the value before.
+/// Replaces `current` by `new`; returns the previous value.
 ///
-/// Assembly, because `core::arch::x86_64::cmpxchg16b` becomes a call into libatomic wherever it is not inlined into code
-/// that is compiled for the feature, as in builds with little optimisation.
+/// Assembly, because `core::arch::x86_64::cmpxchg16b` is a call into libatomic unless it is inlined into code compiled for the
+/// feature, which builds with little optimisation do not do.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
     let (low, high): (u64, u64);
     // SAFETY:
-    // - `target` is valid and aligned to 16 bytes, and the instruction exists, as `Word` asks for;
-    // - rbx, which the compiler keeps for itself, is put back before the end; all other registers are named ones, so that
-    //   none of them is rbx.
+    // - contract of `Word`: `target` is valid and aligned to 16 bytes, and the CPU has the instruction;
+    // - rbx is reserved by the compiler: the code restores it before the end, and names all other registers, so none of them is
+    //   rbx.
     unsafe {
         std::arch::asm!(
             "xchg rbx, rsi",
@@ -151,7 +151,7 @@ unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Replaces `current` by `new`; the value before: with acquire and release, by one instruction where the processor has it (FEAT_LSE).
+/// Replaces `current` by `new`; returns the previous value. Acquire-release; one instruction on processors with FEAT_LSE.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
 unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
@@ -159,8 +159,8 @@ unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
     let (new_low, new_high) = (new as u64, (new >> 64) as u64);
     if std::arch::is_aarch64_feature_detected!("lse") {
         // SAFETY:
-        // - `target` is valid and aligned to 16 bytes, as `Word` asks for; the instruction exists, as just seen, and takes pairs of registers that begin
-        //   with an even one.
+        // - contract of `Word`: `target` is valid and aligned to 16 bytes;
+        // - the test above found the instruction; each pair of registers begins with an even one, as it requires.
         unsafe {
             std::arch::asm!(
                 ".arch_extension lse",
@@ -172,10 +172,10 @@ unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
             );
         }
     } else {
-        // Where they differ what was read is written again: two words that were loaded are one value only when the store succeeds.
+        // On a mismatch the loop writes the found words back: only a successful store proves that both loads saw one value.
         let (expected_low, expected_high) = (low, high);
         // SAFETY:
-        // - `target` is valid and aligned to 16 bytes, as `Word` asks for; there is no other access between the exclusive ones.
+        // - contract of `Word`: `target` is valid and aligned to 16 bytes; no other access lies between the exclusive ones.
         unsafe {
             std::arch::asm!(
                 "2:",
@@ -203,19 +203,19 @@ unsafe fn exchange_wide(target: *mut u128, current: u128, new: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// `wide_available` is false on this architecture, so that nothing gets here.
+/// Unreachable: `wide_available` is false on this architecture.
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
 unsafe fn exchange_wide(_target: *mut u128, _current: u128, _new: u128) -> u128 {
     unreachable!("16-byte atomics are refused on this architecture before they start")
 }
 
-/// Replaces the word by a function of it; the value before.
+/// Replaces the word by a function of it; returns the previous value.
 #[inline(always)]
 unsafe fn update_wide(target: *mut u128, new: impl Fn(u128) -> u128) -> u128 {
     let mut old = 0;
     loop {
         // SAFETY:
-        // - `target` and the machine are as `Word` asks for.
+        // - contract of `Word`: `target` and the machine are suitable.
         let found = unsafe { exchange_wide(target, old, new(old)) };
         if found == old {
             return old;
@@ -229,7 +229,7 @@ macro_rules! wide {
         #[inline(always)]
         unsafe fn $name($target: *mut u128 $(, $arg: u128)*) -> $out {
             // SAFETY:
-            // - `target` and the machine are as the trait asks for.
+            // - contract of the trait: `target` and the machine are suitable.
             unsafe { $body }
         }
     )*};
@@ -237,7 +237,7 @@ macro_rules! wide {
 
 impl Word for u128 {
     wide! {
-        // There is no plain 16-byte load to rely on; this writes 0 over 0, or nothing.
+        // No plain 16-byte load is guaranteed to be atomic. This writes 0 over 0, or nothing.
         load(target) -> u128 = exchange_wide(target, 0, 0);
         store(target, value) -> () = { update_wide(target, |_| value); };
         swap(target, value) -> u128 = update_wide(target, |_| value);
@@ -262,8 +262,7 @@ impl Bits for u128 {
     pure!();
 }
 
-/// An element of up to 32 bytes in this thread's own copy, which no CPU changes atomically: whoever works on it holds the
-/// element's lock.
+/// A 32-byte element. No CPU changes it atomically: the caller holds the element's lock.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Copied(pub(super) [u64; 4]);
@@ -271,7 +270,7 @@ pub(super) struct Copied(pub(super) [u64; 4]);
 impl Word for Copied {
     unsafe fn load(target: *mut Self) -> Self {
         // SAFETY:
-        // - valid by the trait's contract; and this thread's own.
+        // - contract of `Word`: valid and aligned; the caller holds the element's lock, so no other thread accesses it.
         unsafe { target.read() }
     }
     unsafe fn store(target: *mut Self, value: Self) {

@@ -1,21 +1,21 @@
-//! Copies that are larger than the caches of a core, in the way that is faster on this machine.
+//! Copies larger than the caches of a core, by the faster of two methods on this machine.
 //!
-//! Which one that is depends on the caches that cores share, on the memory behind them, and on who else uses both. So the first copies of each class of
-//! lengths go both ways, in turn, and the clock decides.
+//! The faster method depends on shared caches, on memory, and on other load. So the first copies of each class of lengths
+//! alternate between both methods, and the measured times decide.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::SPREAD;
 
-/// What goes one way while both are tried.
+/// Bytes per measurement while both methods are tried.
 const PIECE: usize = 512 << 10;
-/// So many pairs of pieces decide.
+/// Number of pairs of pieces before the decision.
 const PAIRS: u32 = 16;
-/// Classes of lengths: from [`SPREAD`] on, each up to twice the one before.
+/// Number of classes of lengths. The first begins at [`SPREAD`] bytes, each other one at twice its predecessor; the last is open.
 const CLASSES: usize = 5;
 
-/// How a class of lengths fares: pairs tried, and those of them in which [`spread`] was faster.
+/// The measurements for a class of lengths: pairs tried, and pairs in which [`spread`] was faster.
 struct Class {
     tried: AtomicU32,
     won: AtomicU32,
@@ -28,7 +28,7 @@ static LEARNT: [Class; CLASSES] = [const {
     }
 }; CLASSES];
 
-/// As memmove.
+/// As memcpy, by the faster method.
 ///
 /// # Safety
 /// `len` bytes, at least [`SPREAD`], are valid at both ends and do not overlap; the processor has AVX.
@@ -36,7 +36,7 @@ static LEARNT: [Class; CLASSES] = [const {
 pub(super) unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
     let class = &LEARNT[class_of(len)];
     // SAFETY:
-    // - the caller's word.
+    // - contract of this call.
     unsafe {
         match class.verdict() {
             Some(true) => spread(src, dst, len),
@@ -51,7 +51,7 @@ fn class_of(len: usize) -> usize {
 }
 
 impl Class {
-    /// Whether [`spread`] is the faster one, when that is known.
+    /// Whether [`spread`] is the faster method, once decided.
     fn verdict(&self) -> Option<bool> {
         let tried = self.tried.load(Relaxed);
         (tried >= PAIRS).then(|| 2 * self.won.load(Relaxed) > tried)
@@ -68,7 +68,7 @@ impl Class {
             for way in [spread_first, !spread_first] {
                 let began = Instant::now();
                 // SAFETY:
-                // - a piece of what the caller has given its word for.
+                // - contract of this call, for a piece of the range.
                 unsafe {
                     match way {
                         true => spread(src.add(at), dst.add(at), PIECE),
@@ -78,14 +78,14 @@ impl Class {
                 took[usize::from(way)] = began.elapsed();
                 at += PIECE;
             }
-            // Another thread may try at the same time: its pairs count as well.
+            // Other threads may measure at the same time. Their pairs count as well.
             self.won.fetch_add((took[1] < took[0]).into(), Relaxed);
             self.tried.fetch_add(1, Relaxed);
             spread_first = !spread_first;
         }
         let (src, dst, left) = (src.wrapping_add(at), dst.wrapping_add(at), len - at);
         // SAFETY:
-        // - what is left of it; `spread` gets more than a line.
+        // - contract of this call, for the rest of the range; `spread` gets more than a line.
         unsafe {
             match self.verdict() {
                 Some(true) if left >= PIECE => spread(src, dst, left),
@@ -95,10 +95,10 @@ impl Class {
     }
 }
 
-/// Copies four pages side by side, three through the cache and one around it.
+/// Copies four pages side by side: three by stores through the cache, one by non-temporal stores.
 ///
-/// One core cannot keep the memory busy with either kind of store alone: those through the cache wait for reads of what
-/// they overwrite, those around it for the few fill buffers. Together, each fills the gaps of the other.
+/// With one kind of store, a single core cannot saturate memory. Stores through the cache wait for reads of the lines that
+/// they overwrite; non-temporal stores wait for the few fill buffers. Together, each fills the gaps of the other.
 ///
 /// # Safety
 /// `len` bytes, at least a line, are valid at both ends and do not overlap.
@@ -114,15 +114,15 @@ unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
     const AHEAD: usize = 512;
     let head = dst.align_offset(LINE);
     // SAFETY:
-    // - every access stays within `len` bytes of its range: the head is shorter than a line, and a block is copied only if
-    //   all of it is left; stores go to aligned halves of lines; prefetches do not fault.
+    // - each access stays within `len` bytes of its range: the head is shorter than a line, and the loop copies only whole blocks;
+    // - stores go to aligned halves of lines; prefetches do not fault.
     unsafe {
         std::ptr::copy_nonoverlapping(src, dst, head);
         let (mut from, mut to) = (src.add(head), dst.add(head));
         let mut left = len - head;
         while left >= PAGES * PAGE {
             for line in (0..PAGE).step_by(LINE) {
-                // Past the end of its page a prefetch goes on in the same page of the next block.
+                // A prefetch beyond the end of its page continues in the same page of the next block.
                 let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * (PAGES * PAGE);
                 for page in 0..PAGES {
                     let at = ahead + page * PAGE;
@@ -131,7 +131,7 @@ unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
                         _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
                     }
                 }
-                // Loads before stores: a load that follows a store to the same offset of another page waits for it.
+                // All loads precede all stores: a load waits for an earlier store to the same offset of another page.
                 let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
                     let at: *const __m256i = from.add(line + page * PAGE).cast();
                     [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
@@ -151,7 +151,7 @@ unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
             to = to.add(PAGES * PAGE);
             left -= PAGES * PAGE;
         }
-        // Streamed stores are weakly ordered: whatever is stored next (a notice) must come after them.
+        // Non-temporal stores are weakly ordered: the fence orders them before later stores, such as a notification.
         _mm_sfence();
         std::ptr::copy_nonoverlapping(from, to, left);
     }
@@ -187,7 +187,7 @@ mod tests {
             return;
         }
         let src: Vec<u8> = (0..SPREAD + 12_345).map(|i| (i * 7 % 251) as u8).collect();
-        // What is left behind the pairs: nothing, less than a line, some, all.
+        // Rest after the pairs: nothing, less than a line, some, all.
         for len in [SPREAD, SPREAD + 1, SPREAD + 63, src.len()] {
             for (tried, won) in [(0, 0), (PAIRS - 1, 0), (PAIRS, 0), (PAIRS, PAIRS)] {
                 let class = Class {
@@ -197,7 +197,7 @@ mod tests {
                 for at in [0, 1, 63] {
                     let mut dst = vec![0u8; len + 64];
                     // SAFETY:
-                    // - both vectors have that length behind `at`; AVX was detected.
+                    // - both vectors have `len` bytes after `at`; AVX was detected.
                     unsafe { class.try_both(src.as_ptr(), dst.as_mut_ptr().add(at), len) };
                     assert!(dst[at..at + len] == src[..len], "{len} {tried} {won} {at}");
                     let around = dst[..at].iter().chain(&dst[at + len..]);

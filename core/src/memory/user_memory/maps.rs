@@ -1,4 +1,4 @@
-//! What is mapped in a range: asked of the kernel one mapping at a time, or read from /proc/self/maps.
+//! The mappings in a range, from kernel queries (one per mapping) or from the text of /proc/self/maps.
 
 use std::io::{BufRead, BufReader};
 use std::ops::Range;
@@ -43,27 +43,27 @@ const PROCMAP_QUERY: Opcode = opcode::read_write::<Query>(b'f', 17);
 /// One mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
+    /// Range of addresses.
     pub range: Range<usize>,
     flags: u64,
-    /// Bytes of its pages, as far as the kernel tells.
+    /// Page size in bytes. Text from /proc does not have it; then it is the base page size.
     pub page_size: u64,
-    /// Where in its file it begins, in bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// Of its file; 0 for none.
+    /// Inode of the file; 0 for none.
     pub inode: u64,
-    /// That its file is on: major and minor number.
+    /// Device of the file: major and minor number.
     pub device: (u32, u32),
-    /// Of its file, as far as it was read.
+    /// Name of the file, or empty if it was not read.
     pub name: String,
 }
 
-/// Whether the names of mapped files matter, which the kernel takes long to put together.
+/// Whether to read the names of mapped files, which is slow in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// They do.
+    /// Read the names.
     Read,
-    /// They stay empty.
+    /// Leave the names empty.
     Unread,
 }
 
@@ -75,7 +75,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Errors: [`Error::Os`].
+    /// Opens /proc/self/maps. Errors: [`Error::Os`].
     pub fn open() -> Result<Maps> {
         let fd = descriptor::open(FILE, OFlags::RDONLY, Mode::empty())
             .map_err(|e| Error::os("open /proc/self/maps", e))?;
@@ -125,7 +125,7 @@ impl Maps {
                 name_addr: name.as_mut_ptr() as u64,
                 ..Query::default()
             };
-            // A name longer than the buffer is that of an ordinary file.
+            // Only ordinary files have names longer than the buffer.
             if self.call(&mut again).is_ok() {
                 let len = (again.name_size as usize).saturating_sub(1).min(name.len());
                 text = String::from_utf8_lossy(&name[..len]).into_owned();
@@ -144,14 +144,14 @@ impl Maps {
 
     fn call(&self, query: &mut Query) -> Result<(), Errno> {
         // SAFETY:
-        // - PROCMAP_QUERY reads and writes one `procmap_query`, whose layout `Query` has, and writes a name only to
-        //   the buffer that it names, which outlives the call
+        // - PROCMAP_QUERY reads and writes one `procmap_query`, and `Query` has its layout. The kernel writes a name only to the
+        //   buffer in the query, which outlives the call.
         unsafe { ioctl::ioctl(&self.fd, Updater::<PROCMAP_QUERY, Query>::new(query)) }
     }
 }
 
 impl Mapping {
-    /// Whether this process may read it, and, if asked for, write it.
+    /// Whether this process may read it and, if `write`, also write it.
     pub fn allows(&self, write: bool) -> bool {
         self.flags & READABLE != 0 && (self.flags & WRITABLE != 0 || !write)
     }
@@ -166,13 +166,13 @@ impl Mapping {
         self.flags & SHARED != 0
     }
 
-    /// From a line of /proc/self/maps.
+    /// Parses a line of /proc/self/maps.
     pub fn parse(line: &str) -> Option<Mapping> {
         parse_line(line)
     }
 }
 
-/// Whether `mappings`, in order, leave no hole in `range`.
+/// Whether `mappings`, in ascending order, cover `range` without a hole.
 pub fn cover(mappings: &[Mapping], range: &Range<usize>) -> bool {
     let mut at = range.start;
     for mapping in mappings {
@@ -228,7 +228,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
             | flag(1, b'w', WRITABLE)
             | flag(2, b'x', EXECUTABLE)
             | flag(3, b's', SHARED),
-        // The text does not tell; huge pages are known by their file's name.
+        // The text has no page size. Callers recognise huge pages by the name of the file.
         page_size: rustix::param::page_size() as u64,
         offset,
         inode,

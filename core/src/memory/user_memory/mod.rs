@@ -1,4 +1,4 @@
-//! Memory of the program, before a backend is told of it.
+//! Checks of the program's memory before its registration with a backend.
 
 pub mod maps;
 
@@ -8,11 +8,11 @@ use rustix::mm::MsyncFlags;
 use crate::region::Rights;
 use crate::{Error, Result};
 
-/// Beyond every address that a process can have: the lower half of five levels of page tables.
+/// Above all user addresses: the lower half of the range of five-level page tables.
 const END: usize = 1 << 56;
 
-/// Refuses a range that is none, that the address space does not have, or that is not mapped throughout: whoever rounds it to pages,
-/// or touches it, may rely on that. `purpose` ends the text "memory …". Errors: [`Error::InvalidArgument`].
+/// Refuses a range that is empty or null, outside the address space, or not fully mapped. After it, callers may round the range to
+/// pages and touch it. `purpose` completes the text "memory …". Errors: [`Error::InvalidArgument`].
 pub fn check(base: *const u8, len: usize, purpose: &str) -> Result<()> {
     let start = base.addr();
     if start == 0 || len == 0 {
@@ -28,15 +28,15 @@ pub fn check(base: *const u8, len: usize, purpose: &str) -> Result<()> {
     let first = start & !(page - 1);
     let whole = (start + len).next_multiple_of(page) - first;
     // SAFETY:
-    // - changes nothing (`MS_ASYNC` alone starts no transfer): the kernel only looks whether everything is mapped.
+    // - no effect on memory (`MS_ASYNC` alone starts no transfer): the kernel only checks that the range is mapped.
     match unsafe { rustix::mm::msync(first as *mut _, whole, MsyncFlags::ASYNC) } {
         Err(Errno::NOMEM) => Err(refused("is not mapped in this process")),
-        // A filter of system calls may forbid the question; then the backend finds out.
+        // A system call filter may deny msync. Then the backend detects the error.
         _ => Ok(()),
     }
 }
 
-/// Refuses a range that no address space has; memory need not be there. Errors: [`Error::InvalidArgument`].
+/// Refuses a range that is empty or wraps around. The memory need not be mapped. Errors: [`Error::InvalidArgument`].
 pub fn check_addresses(base: *const u8, len: usize) -> Result<()> {
     match len > 0 && base.addr().checked_add(len - 1).is_some() {
         true => Ok(()),
@@ -46,8 +46,8 @@ pub fn check_addresses(base: *const u8, len: usize) -> Result<()> {
     }
 }
 
-/// Refuses memory that this process may not use as peers shall: an operation of theirs, carried out here, would end the process. For backends
-/// that do not find it out otherwise; it takes system calls. Errors: [`Error::InvalidArgument`], [`Error::Os`].
+/// Refuses memory without the access that `rights` grant to peers: a peer's operation, executed by this process, would crash it.
+/// For backends that do not detect this otherwise; it costs system calls. Errors: [`Error::InvalidArgument`], [`Error::Os`].
 pub fn check_access(base: *const u8, len: usize, rights: Rights) -> Result<()> {
     let range = base.addr()..base.addr() + len;
     let refused = |why: &str| Error::InvalidArgument(format!("memory cannot be registered: {why}"));
@@ -75,7 +75,7 @@ mod tests {
         let page = rustix::param::page_size();
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY:
-        // - a mapping of this test's own, two pages of which it changes.
+        // - the test maps this memory, and protects two of its pages.
         let base = unsafe {
             let base = mmap_anonymous(std::ptr::null_mut(), 4 * page, both, MapFlags::PRIVATE);
             let base = base.unwrap();
@@ -96,7 +96,7 @@ mod tests {
             assert!(!allowed(3, 1, rights) && !allowed(0, 4, rights));
         }
         // SAFETY:
-        // - the mapping made above.
+        // - the test made this mapping above.
         unsafe { rustix::mm::munmap(base.cast(), 4 * page) }.unwrap();
         assert!(!allowed(0, 1, Rights::READ));
     }
@@ -146,7 +146,7 @@ mod tests {
     fn a_hole_anywhere_in_the_range() {
         let page = rustix::param::page_size();
         // SAFETY:
-        // - a mapping of this test's own, from which it takes a page.
+        // - the test maps this memory, and unmaps one of its pages.
         let base = unsafe {
             let base = rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -165,7 +165,7 @@ mod tests {
         assert!(!refused(base + 4 * page, page));
         assert!(refused(base, 5 * page));
         // SAFETY:
-        // - the mapping made above.
+        // - the test made this mapping above.
         unsafe { rustix::mm::munmap(base as *mut _, 5 * page) }.unwrap();
     }
 }
