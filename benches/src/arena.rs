@@ -1,7 +1,6 @@
 //! Memory shared by the processes of one measurement: a memfd that the launcher makes and every process maps.
 //!
-//! Layout: a control page (counters of `sync`, each in a line of its own), a text area in which rank 0 leaves its
-//! results, then one sparse area per rank for the bare measurements.
+//! Layout: 64 KiB of control words, a text area for the results of rank 0, and one sparse area per rank for the bare measurements.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// Bytes between two words that must not share a line (or a pair of lines fetched together).
+/// Bytes between two words that must not share a cache line, or a pair of lines that the processor fetches together.
 pub const LINE: usize = 128;
 const TEXT: usize = 64 << 10;
 const AREAS: usize = 2 << 20;
@@ -20,9 +19,9 @@ pub const AREA: usize = 160 << 20;
 const ARRIVED: usize = 0;
 const GENERATION: usize = LINE;
 const TEXT_LEN: usize = 2 * LINE;
-/// Offset in the control page of the time of the launch, and of the latest process in main and through its initialisation.
+/// Offset of three control words: the time of the launch, the latest time at which a process entered main, and the latest end of an initialisation.
 pub const STARTS: usize = 3 * LINE;
-/// Offset in the control page of words that measurements use as they like.
+/// Offset of control words that measurements use freely.
 pub const SCRATCH: usize = 4096;
 
 /// The mapping.
@@ -43,7 +42,7 @@ impl Arena {
         Self::map(fd, ranks)
     }
 
-    /// The arena that the process `token` = "pid:fd" made.
+    /// Maps the arena of the process `token` = "pid:fd".
     pub fn open(token: &str, ranks: u32) -> Result<Arena, String> {
         let (pid, fd) = token
             .split_once(':')
@@ -57,7 +56,7 @@ impl Arena {
         Self::map(file.into(), ranks as usize)
     }
 
-    /// What another process gives to [`Arena::open`] while this one lives.
+    /// Argument for [`Arena::open`] in another process. It is valid while this arena exists.
     pub fn token(&self) -> String {
         format!("{}:{}", std::process::id(), self.fd.as_raw_fd())
     }
@@ -86,7 +85,7 @@ impl Arena {
         })
     }
 
-    /// Address of the byte at `offset`, of which `len` bytes may be used.
+    /// Address of `len` bytes at `offset`.
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
         assert!(
             offset.checked_add(len).is_some_and(|end| end <= self.len),
@@ -110,7 +109,7 @@ impl Arena {
     pub fn word(&self, rank: usize, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
         // SAFETY:
-        // - `area` checked that the 8 bytes are mapped, for as long as `self` lives
+        // - `area` checked that the 8 bytes are mapped while `self` exists
         // - mapping and offset are 8-byte aligned
         // - these words are used through atomics only
         unsafe { &*self.area(rank, offset, 8).cast() }
@@ -120,23 +119,23 @@ impl Arena {
     pub fn word32(&self, rank: usize, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4));
         // SAFETY:
-        // - `area` checked that the 4 bytes are mapped, for as long as `self` lives
+        // - `area` checked that the 4 bytes are mapped while `self` exists
         // - mapping and offset are 4-byte aligned
         // - these words are used through atomics only
         unsafe { &*self.area(rank, offset, 4).cast() }
     }
 
-    /// A 64-bit word of the control page.
+    /// A 64-bit control word.
     pub fn control(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= TEXT);
         // SAFETY:
-        // - `at` checked that the 8 bytes are mapped, for as long as `self` lives
+        // - `at` checked that the 8 bytes are mapped while `self` exists
         // - mapping and offset are 8-byte aligned
         // - these words are used through atomics only
         unsafe { &*self.at(offset, 8).cast() }
     }
 
-    /// Waits until all ranks are here, calling `relax` between looks.
+    /// Waits until all ranks have arrived. It calls `relax` between polls.
     pub fn sync(&self, mut relax: impl FnMut()) {
         let (arrived, generation) = (self.control(ARRIVED), self.control(GENERATION));
         let mine = generation.load(Ordering::Acquire);
@@ -150,7 +149,7 @@ impl Arena {
         }
     }
 
-    /// Appends a line to the results. Rank 0 alone calls it.
+    /// Appends a line to the results. Only rank 0 calls it. A line that does not fit is dropped.
     pub fn say(&self, line: &str) {
         let len = self.control(TEXT_LEN);
         let old = len.load(Ordering::Relaxed) as usize;
@@ -160,7 +159,7 @@ impl Arena {
         let to = self.at(TEXT + old, line.len() + 1);
         // SAFETY:
         // - `at` checked that the bytes are mapped
-        // - nobody reads them before the length says that they are there
+        // - readers stop at the length, which is raised below
         unsafe {
             to.copy_from_nonoverlapping(line.as_ptr(), line.len());
             to.add(line.len()).write(b'\n');
@@ -168,11 +167,11 @@ impl Arena {
         len.store((old + line.len() + 1) as u64, Ordering::Release);
     }
 
-    /// What rank 0 has said so far.
+    /// The results of rank 0 up to this point.
     pub fn text(&self) -> String {
         let len = (self.control(TEXT_LEN).load(Ordering::Acquire) as usize).min(AREAS - TEXT);
         // SAFETY:
-        // - the bytes are mapped and, below the length just read, written once and never again
+        // - the bytes are mapped; below the length just read, each is written once
         let bytes = unsafe { std::slice::from_raw_parts(self.at(TEXT, len), len) };
         String::from_utf8_lossy(bytes).into_owned()
     }
@@ -181,9 +180,9 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY:
-        // - the mapping was made by `map` with this length
+        // - `map` made the mapping with this length
         // - references into it borrow `self`, so none is left
-        // A failure leaves the mapping in place, which harms nobody.
+        // An error is ignored: the mapping then stays until the process ends.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }

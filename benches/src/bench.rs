@@ -1,4 +1,4 @@
-//! A run: the cases of a metric and a number of processes at a time, with every column in turn, and their rows as soon as they are known.
+//! A run: each metric and number of processes in turn, with every column. Rows are printed as soon as they are complete.
 
 use std::cell::OnceCell;
 use std::io::{IsTerminal, Write};
@@ -18,48 +18,48 @@ use crate::record::{self, Record, Setting};
 use crate::samples::{Notes, Samples, family};
 use crate::table::{self, Columns, Table};
 
-/// A backend of ours.
+/// A backend of unipgas.
 pub struct Lane {
-    /// How to measure on it.
+    /// Settings of its measurements.
     pub how: How,
-    /// What its records have in common.
+    /// Fields that its records share.
     pub setting: Setting,
 }
 
-/// What is asked for.
+/// The requested measurements.
 pub struct Plan {
-    /// What is measured, in the order of the table.
+    /// Cases, in the order of the table.
     pub cases: Vec<Case>,
-    /// The backends of ours. Columns that are not ours are shown of the first that shares memory, and of the first that does not.
+    /// The backends. The first backend with shared memory, and the first without, also show the other columns.
     pub lanes: Vec<Lane>,
-    /// How often all columns have their turn.
+    /// Number of rounds. Each round measures every column once.
     pub rounds: usize,
-    /// Whether to measure for a shorter time.
+    /// Measure for a shorter time.
     pub quick: bool,
-    /// Whether other libraries are measured.
+    /// Measure other libraries, too.
     pub peers: bool,
 }
 
-/// Where it goes.
+/// Destinations of the results.
 pub struct Outlets<'a> {
-    /// Each figure as it becomes known.
+    /// Gets each figure as soon as it is known.
     pub json: Option<Json>,
-    /// What was measured before.
+    /// Earlier figures, for comparison.
     pub old: Option<&'a Old>,
-    /// What people read.
+    /// Output for people.
     pub out: &'a Out,
 }
 
-/// The text for people.
+/// Output for people.
 pub struct Out {
-    /// On standard error: standard output is for records.
+    /// Use standard error: standard output is for records.
     aside: bool,
-    /// Shown while something is measured.
+    /// Shown during measurements.
     progress: OnceCell<ProgressBar>,
 }
 
 impl Out {
-    /// On standard output, or else `aside`.
+    /// Writes to standard error if `aside`, otherwise to standard output.
     pub fn new(aside: bool) -> Out {
         Out {
             aside,
@@ -67,7 +67,7 @@ impl Out {
         }
     }
 
-    /// Errors: it cannot be written.
+    /// Errors: a text if the write fails.
     pub fn say(&self, text: &str) -> Result<(), String> {
         let write = || match self.aside {
             true => {
@@ -83,23 +83,23 @@ impl Out {
     }
 }
 
-/// Groups of cases that are measured together.
+/// Groups of cases that one job measures.
 fn groups(cases: &[Case]) -> impl Iterator<Item = &[Case]> {
     cases.chunk_by(|a, b| (a.metric, a.processes) == (b.metric, b.processes))
 }
 
-/// What has been found out.
+/// Results of a run.
 pub struct Found {
-    /// In the order of the table.
+    /// Records in the order of the table.
     pub records: Vec<Record>,
-    /// What was not measured, and why.
+    /// Omitted measurements, and the reasons.
     pub notes: Notes,
 }
 
-/// Measures, and tells what it finds as it goes. It ends early when it is asked to.
+/// Measures, and prints results as it goes. It stops early if a signal asks for it.
 ///
 /// # Errors
-/// Nothing can be measured, or what was measured cannot be told.
+/// A text if nothing can be measured, or if a result cannot be written.
 pub fn run(plan: &Plan, outlets: Outlets<'_>) -> Result<Found, String> {
     let Outlets { json, old, out } = outlets;
     let mut notes = Notes::default();
@@ -166,7 +166,7 @@ fn find_peers(plan: &Plan, notes: &mut Notes) -> Result<Vec<(usize, Peers)>, Str
     Ok(found)
 }
 
-/// The numbers of the first lane that shares memory, and of the first that does not.
+/// Indices of the first lane that shares memory, and of the first that does not.
 fn first_of_their_kind(lanes: &[Lane]) -> Vec<usize> {
     let first = |network| {
         lanes
@@ -194,7 +194,7 @@ fn columns(plan: &Plan, old: Option<&Old>) -> Columns {
     }
 }
 
-/// Every column once.
+/// Measures every column once.
 fn round(
     plan: &Plan,
     group: &[Case],
@@ -241,11 +241,11 @@ fn round(
     }
 }
 
-/// A lane, and what was measured on it.
+/// A lane and its measured values.
 struct Values<'a> {
     samples: Samples,
     setting: &'a Setting,
-    /// Whether the columns that are not ours are shown of it.
+    /// Show the columns of other libraries and limits, too.
     shows_all: bool,
 }
 
@@ -255,12 +255,12 @@ impl Values<'_> {
     }
 }
 
-/// What is known by now.
+/// The values measured so far.
 struct Measured<'a> {
     lanes: Vec<Values<'a>>,
     json: Option<Json>,
     machine: Machine,
-    /// What has become of the file.
+    /// The first failed write to the JSON file.
     failure: Option<String>,
 }
 
@@ -281,7 +281,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Takes lines of [`Samples::read`], and writes a record for each value at once: the rest may take long, or be ended.
+    /// Takes lines of [`Samples::read`], and writes a record for each value at once: the remaining measurements may take long, or be interrupted.
     fn hear(&mut self, lane: usize, text: &str) {
         let values = &mut self.lanes[lane];
         for (case, api) in values.samples.read(text) {
@@ -298,7 +298,7 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// The same of a peer's, which stand beside ours of all lanes like that one; and what went wrong.
+    /// The same for lines of another library. All lanes of the same kind show its values. `failure` becomes a note.
     fn hear_peer(&mut self, lane: usize, text: &str, failure: Option<String>) {
         self.hear(lane, text);
         let is_peers = |line: &&str| {
@@ -316,7 +316,7 @@ impl<'a> Measured<'a> {
         failure.into_iter().for_each(|why| notes.add(why));
     }
 
-    /// The records of these cases.
+    /// The records of `cases`.
     fn rows(&self, cases: &[Case]) -> Vec<Record> {
         let mut rows = Vec::new();
         for case in cases {
@@ -331,7 +331,7 @@ impl<'a> Measured<'a> {
         rows
     }
 
-    /// No more values of these will come; nothing is final where the run was `stopped`. Errors: the file could not be written.
+    /// Writes the final records, unless the run was `stopped`. Errors: a text if the file cannot be written, or an earlier write failed.
     fn finish(&mut self, rows: &[Record], stopped: bool) -> Result<(), String> {
         if let Some(json) = self.json.as_mut().filter(|_| !stopped) {
             json.write(rows)?;

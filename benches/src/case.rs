@@ -1,4 +1,4 @@
-//! What is measured: metrics, and the cases (metric x processes x bytes) of a run.
+//! Metrics, and the cases (metric x processes x bytes) of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 pub enum Metric {
     /// One-way latency of a put with a notice, in ns: half a ping-pong.
     PutNotice,
-    /// One-way latency of 8 bytes whose arrival is seen by polling the bytes themselves, in ns.
+    /// One-way latency of 8 bytes, in ns. The receiver polls the bytes themselves.
     OneLine,
-    /// Latency of a fetch-and-add on a word of a process that does not touch it, in ns.
+    /// Latency of a fetch-and-add on a word that its owner does not access, in ns.
     FetchAdd,
-    /// Latency of a get from a process that does not touch the bytes, in ns.
+    /// Latency of a get of bytes that their owner does not access, in ns.
     Read,
     /// 8-byte puts per second, in millions.
     PutRate,
-    /// 8-byte puts per second of pairs of processes, all pairs together, in millions.
+    /// 8-byte puts per second of all pairs of processes together, in millions.
     PairRate,
     /// Bytes per ns of puts into the memory of another process.
     Bandwidth,
@@ -29,25 +29,25 @@ pub enum Metric {
     Barrier,
     /// Sum of one double over all processes, in us.
     Allreduce,
-    /// From the notice to the run of a parked waiter, in us.
+    /// Time from the notice until a parked waiter runs, in us.
     Wake,
     /// Write of 8 bytes by process_vm_writev, in ns.
     ProcessVm,
     /// Registration of user memory, in us.
     Register,
-    /// One hop of a chain of puts that start each other, in ns.
+    /// One hop of a chain of puts that trigger each other, in ns.
     Relay,
-    /// One-way latency of a passive message of GASPI, whose sender learns that it has been received, in ns: half a ping-pong.
+    /// One-way latency of a passive message of GASPI, in ns: half a ping-pong. The sender learns of the receipt.
     Passive,
-    /// One-way latency of a message whose sender learns that it has been received, in ns: half a ping-pong.
+    /// One-way latency of a message, in ns: half a ping-pong. The sender learns of the receipt.
     Message,
     /// Bytes per ns of such messages, one at a time.
     MessageBandwidth,
     /// One-way latency of a flag that carries 28 bytes, in ns.
     Tagged,
-    /// Throughput of messages from one process to all others, in MB/s: bytes of one message over the time until all have it.
+    /// Throughput of messages from one process to all others, in MB/s: bytes of one message over the time until all have received it.
     Multicast,
-    /// CPU time that processes burn which wait in a barrier, in % of a core each.
+    /// CPU time that each process burns while it waits in a barrier, in % of a core.
     IdleCpu,
     /// Through libfabric: fi_fetch_atomic of a u64, in ns.
     FiFetchAdd,
@@ -67,9 +67,9 @@ pub enum Metric {
     FiMessage,
     /// Through libfabric: fi_tsend to fi_trecv, one way, in ns.
     FiTagged,
-    /// From the launch of a job to the first line of main work in all its processes, in ms.
+    /// Time from the launch of a job until main work starts in all processes, in ms.
     Start,
-    /// Memory that a process has more when its communication is initialised, in KiB: a mean of all.
+    /// Memory that the initialisation of communication adds to a process, in KiB: mean over all processes.
     Memory,
 }
 
@@ -200,7 +200,7 @@ impl Metric {
         )
     }
 
-    /// Whether it is measured through RCCE, whose processes are its own.
+    /// Whether RCCE measures it. RCCE has its own set of processes.
     pub fn is_of_messages(self) -> bool {
         matches!(
             self,
@@ -212,7 +212,7 @@ impl Metric {
         )
     }
 
-    /// One line for the table, where processes share no memory.
+    /// One line for the table, for processes that share no memory.
     pub fn about_on_a_network(self) -> &'static str {
         match self {
             Metric::PutNotice => {
@@ -300,11 +300,11 @@ impl TryFrom<String> for Metric {
 /// One metric at one size and number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Case {
-    /// What is measured.
+    /// The metric.
     pub metric: Metric,
     /// Number of processes.
     pub processes: u32,
-    /// Size of the payload, 0 where there is none.
+    /// Size of the payload, 0 if there is none.
     pub bytes: u64,
 }
 
@@ -342,7 +342,7 @@ impl FromStr for Case {
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The cases of a run; `quick` leaves out the sizes between the ones that have a target.
+/// The cases of a run on shared memory. `quick` keeps fewer sizes and numbers of processes.
 pub fn all(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |metric, processes, bytes: &[u64]| {
@@ -426,7 +426,7 @@ pub fn all(quick: bool) -> Vec<Case> {
     cases
 }
 
-/// Numbers of processes over which something is drawn; the first and the last when it is to be `quick`.
+/// The numbers of processes of a plot. `quick` keeps only the first and the last.
 fn over(quick: bool, all: &[u32]) -> impl Iterator<Item = u32> {
     let last = all.len() - 1;
     let kept = all.iter().enumerate();
@@ -434,7 +434,7 @@ fn over(quick: bool, all: &[u32]) -> impl Iterator<Item = u32> {
         .map(|(_, processes)| *processes)
 }
 
-/// Whether a metric is measured between processes that share no memory.
+/// Whether it is measured between processes that share no memory.
 pub fn is_of_a_network(metric: Metric) -> bool {
     of_a_network(true).iter().any(|case| case.metric == metric)
 }

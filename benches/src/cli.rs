@@ -87,7 +87,7 @@ struct Args {
     part: Option<String>,
 }
 
-/// The command line, for man pages and shells.
+/// The command line, for man pages and shell completions.
 pub fn command() -> clap::Command {
     Args::command()
 }
@@ -134,7 +134,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     outcome.unwrap_or_else(|why| failed(&why))
 }
 
-/// Several hosts, if they are asked for; `Err(Ok)`: all has been done by this program, run again.
+/// The hosts of `--hosts`; see [`Place::of`].
 fn place(args: &Args, words: Vec<String>) -> Result<Option<Place>, Result<ExitCode, String>> {
     let Some(wish) = &args.hosts else {
         return Ok(None);
@@ -203,7 +203,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         return list(&cases, place.as_ref(), &args.backend[0], library).map(|()| ExitCode::SUCCESS);
     }
     let library = library::find(args.library.as_deref())?;
-    // An error ends this program before it has measured anything.
+    // An error here ends the program before any measurement.
     Library::open(&library)?;
     let lanes = lanes(args, hosts.as_ref(), &library);
     let rounds = match (args.quick, shares_memory) {
@@ -211,7 +211,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         (true, true) => 2,
         (false, _) => 5,
     };
-    // What is at other hosts does not hear of a signal here, and ends when this program does.
+    // Processes at other hosts get no signal from here. They end when this program ends.
     let stop = hosts.is_none().then(Stop::hold);
     let plan = Plan {
         cases,
@@ -221,7 +221,7 @@ fn command_of(args: &Args, hosts: Option<Place>) -> Result<ExitCode, String> {
         peers: !args.no_peers,
     };
     let outlets = Outlets {
-        // Told before minutes have been spent on measuring.
+        // An error here ends the program before any measurement.
         json: args.json.as_deref().map(Json::create).transpose()?,
         old: old.as_ref(),
         out: &out,
@@ -240,20 +240,20 @@ fn is_wanted(args: &Args, case: Case) -> bool {
     args.only.is_empty() || args.only.iter().any(|pattern| name.contains(pattern))
 }
 
-/// Whether a backend is measured as a network. `opaque` is not where it stands beside a backend whose processes share memory.
+/// Whether a backend is measured as a network. `opaque` is not, next to a backend with shared memory.
 fn is_network(backend: &str, all: &[String]) -> bool {
     let others = [OFI, VERBS, OPAQUE];
     let alone = || all.iter().all(|one| others.contains(&one.as_str()));
     others.contains(&backend) && (backend != OPAQUE || alone())
 }
 
-/// Where processes are that share no memory.
+/// The place of processes that share no memory; `None` if they share memory.
 fn place_of(backend: &str, all: &[String], hosts: Option<&Place>) -> Option<Place> {
     let here = || is_network(backend, all).then_some(Place::Here);
     hosts.cloned().or_else(here)
 }
 
-/// The backends, and where their processes are.
+/// The backends, and the places of their processes.
 fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
     let lane = |backend: &String| {
         let place = place_of(backend, &args.backend, hosts);
@@ -281,7 +281,7 @@ fn lanes(args: &Args, hosts: Option<&Place>, library: &Path) -> Vec<Lane> {
     args.backend.iter().map(lane).collect()
 }
 
-/// What is told when all rows are known.
+/// The output after the last row.
 fn conclude(
     args: &Args,
     out: &Out,

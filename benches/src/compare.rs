@@ -1,4 +1,4 @@
-//! What was measured before, beside what is measured now.
+//! Comparison with earlier figures.
 
 use std::path::Path;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use crate::file;
 use crate::record::Record;
 
-/// A figure beside an earlier one of the same case and column.
+/// A figure relative to an earlier one of the same case and column.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Change {
-    /// Median over median.
+    /// Ratio of the medians.
     pub ratio: f64,
-    /// What it may as well be, by the quartiles of both: from this...
+    /// Lower end of the ratio, from the quartiles of both.
     pub low: f64,
-    /// ... to that.
+    /// Upper end of the ratio.
     pub high: f64,
 }
 
-/// What a change is worth.
+/// Rating of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// More than noise, for the better.
+    /// An improvement beyond the noise.
     Better,
-    /// More than noise, for the worse.
+    /// A decline beyond the noise.
     Worse,
-    /// The ranges of both overlap.
+    /// The ranges overlap.
     Noise,
 }
 
 impl Worth {
-    /// As the table tells it.
+    /// The word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Worth::Better => "better",
@@ -41,7 +41,7 @@ impl Worth {
 }
 
 impl Change {
-    /// From `old` to `new`. Where a record has no quartiles, its median stands for them. `None`: there is no ratio to nothing.
+    /// The change from `old` to `new`. A record without quartiles uses its median. `None`: a ratio is not finite.
     fn of(old: &Record, new: &Record) -> Option<Change> {
         let quartiles = |record: &Record| record.quartiles.unwrap_or([record.value; 2]);
         let ([old_low, old_high], [low, high]) = (quartiles(old), quartiles(new));
@@ -54,7 +54,7 @@ impl Change {
         all.iter().all(|one| one.is_finite()).then_some(change)
     }
 
-    /// What it is worth where more is better, or less.
+    /// The rating, for a metric where more is better, or less.
     pub fn worth(self, more_is_better: bool) -> Worth {
         match (self.low > 1.0, self.high < 1.0) {
             (true, _) if more_is_better => Worth::Better,
@@ -72,7 +72,7 @@ pub struct Old {
 }
 
 impl Old {
-    /// What `--json` has written into that file.
+    /// Reads a file of `--json`.
     pub fn read(path: &Path) -> Result<Old, String> {
         let records = file::read(path)?;
         Ok(Old {
@@ -81,7 +81,7 @@ impl Old {
         })
     }
 
-    /// Notes in each record how it is beside the earlier one of its figure, where there is one.
+    /// Sets the change of each record that has an earlier figure.
     pub fn compare(&self, records: &mut [Record]) {
         for new in records {
             let old = self.records.iter().find(|old| old.is_of_the_same(new));
@@ -89,7 +89,7 @@ impl Old {
         }
     }
 
-    /// What has come out, in lines.
+    /// A summary in lines.
     pub fn summary(&self, records: &[Record]) -> String {
         let worths = records.iter().filter_map(|record| {
             let change = record.change?;

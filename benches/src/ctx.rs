@@ -1,4 +1,4 @@
-//! What a measured process knows: who it is, the shared arena, and how long to measure.
+//! State of a measured process: its rank, the shared arena, and the duration of measurements.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -10,7 +10,7 @@ use crate::arena::{Arena, STARTS};
 use crate::network::Network;
 use crate::ours::Ours;
 
-/// What the others say, without whom this process has nothing to do.
+/// Ends this process with an error message if the other processes are unreachable.
 fn done<T>(outcome: Result<T, String>) -> T {
     outcome.unwrap_or_else(|why| {
         unipgas_core::tell(&why);
@@ -18,7 +18,7 @@ fn done<T>(outcome: Result<T, String>) -> T {
     })
 }
 
-/// Median of `values`, NaN when there is none.
+/// Median of `values`, NaN if there are none.
 pub fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -28,13 +28,13 @@ pub fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// CLOCK_MONOTONIC in ns, the same clock in every process of the machine.
+/// CLOCK_MONOTONIC in ns: the same clock in all processes of the machine.
 pub fn now_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// KiB of memory that this process has to itself, with its part of what it shares: files that it has mapped are not in it.
+/// Private memory of this process plus its proportional part of shared memory, in KiB. Mapped files do not count.
 pub fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let of = |name: &str| -> u64 {
@@ -45,32 +45,32 @@ pub fn memory() -> u64 {
     of("Pss_Anon:") + of("Pss_Shmem:")
 }
 
-/// What the processes have in common.
+/// The medium that the processes share.
 pub enum Ground {
     /// Memory.
     Memory(Arena),
-    /// A network, and where they meet.
+    /// A network, with its meeting point.
     Network(Box<Network>),
 }
 
 impl Ground {
-    /// Notes that this process is in main.
+    /// Records that this process is in main.
     pub fn in_main(&self) {
         self.note_time(STARTS + 8);
     }
 
     fn note_time(&self, at: usize) {
-        // Hosts have clocks of their own.
+        // Clocks of different hosts differ.
         if let Ground::Memory(arena) = self {
             arena.control(at).fetch_max(now_ns(), AcqRel);
         }
     }
 }
 
-/// Operations in a batch of [`Ctx::rate_of_pairs`]: much longer than it takes all processes to meet.
+/// Operations in a batch of [`Ctx::rate_of_pairs`]. The batch takes much longer than a `sync`.
 pub const BATCH_OF_PAIRS: usize = 512 * 512;
 
-/// What the processes share by [`Ctx::share`] in the arena: so many bytes each, with their number before them.
+/// Offset in each area of the data of [`Ctx::share`]: a length, then the bytes.
 const SHARED: usize = 9 << 20;
 const SHARED_MOST: usize = 4096;
 
@@ -82,24 +82,24 @@ pub struct Ctx {
     pub size: usize,
     /// Cores that the processes of this host share.
     pub cores: usize,
-    /// Whether there are more processes than cores, so that a wait must give up its core.
+    /// There are more processes than cores, so a waiting process must yield its core.
     pub crowded: bool,
-    /// Whether to measure for a shorter time.
+    /// Measure for a shorter time.
     pub quick: bool,
-    /// What the processes of the measurement have in common.
+    /// The medium that the processes share.
     pub ground: Ground,
-    /// Number of the visit: successive ones use other pages, since the cost of a line depends on its address.
+    /// Number of the visit. Successive visits use other pages, because the cost of a line depends on its address.
     pub visit: Cell<usize>,
-    /// The column that is measured.
+    /// The measured column.
     pub column: Cell<&'static str>,
-    /// The library whose interfaces are measured.
+    /// The library under test.
     pub library: Library,
-    /// The engine under test, or why there is none.
+    /// The engine under test, or the reason why it is missing.
     pub ours: OnceCell<Result<Ours, String>>,
 }
 
 impl Ctx {
-    /// The memory that all share. Bodies that need it are of one host.
+    /// The shared memory. Only measurements on one host use it.
     pub fn arena(&self) -> &Arena {
         match &self.ground {
             Ground::Memory(arena) => arena,
@@ -107,7 +107,7 @@ impl Ctx {
         }
     }
 
-    /// The network that is measured.
+    /// The measured network.
     pub fn network(&self) -> Result<&Network, String> {
         match &self.ground {
             Ground::Network(network) => Ok(network),
@@ -115,7 +115,7 @@ impl Ctx {
         }
     }
 
-    /// Waits until all processes are here.
+    /// Waits until all processes have arrived.
     pub fn sync(&self) {
         match &self.ground {
             Ground::Memory(arena) => arena.sync(|| {
@@ -129,11 +129,11 @@ impl Ctx {
         }
     }
 
-    /// What each process has brought, by rank, when all are here.
+    /// Waits for all processes. Returns the data that each process has passed, by rank.
     pub fn share(&self, mine: &[u8]) -> Vec<Vec<u8>> {
         match &self.ground {
             Ground::Network(network) => {
-                // Who waits in a library serves peers by it; so does who waits here.
+                // Waits inside the library make progress for peers; this wait does it, too.
                 done(network.wire.meet(mine, || {
                     if let Some(Ok(ours)) = self.ours.get() {
                         ours.attend(self.column.get());
@@ -147,13 +147,15 @@ impl Ctx {
                 let len = |rank| arena.word(rank, SHARED);
                 len(self.rank).store(mine.len() as u64, Release);
                 // SAFETY:
-                // - `area` checked the length; the others read after `sync`
+                // - `area` checked the length
+                // - the others read after `sync`
                 unsafe { to.copy_from_nonoverlapping(mine.as_ptr(), mine.len()) };
                 self.sync();
                 let all = (0..self.size).map(|rank| {
                     let len = len(rank).load(Acquire) as usize;
                     // SAFETY:
-                    // - `area` checks the length; written before `sync`, and not again before the next one
+                    // - `area` checks the length
+                    // - the owner writes the bytes before this `sync`, and again only after the next one
                     unsafe { std::slice::from_raw_parts(arena.area(rank, SHARED + 8, len), len) }
                         .to_vec()
                 });
@@ -164,7 +166,7 @@ impl Ctx {
         }
     }
 
-    /// Tells the command a line of results. Rank 0 alone calls it.
+    /// Sends a line of results to the command. Only rank 0 calls it.
     pub fn say(&self, line: &str) {
         match &self.ground {
             Ground::Memory(arena) => arena.say(line),
@@ -172,13 +174,13 @@ impl Ctx {
         }
     }
 
-    /// Whether all processes say that it is so.
+    /// Whether `is_so` holds in all processes.
     pub fn all(&self, is_so: bool) -> bool {
         let all = self.share(&[is_so.into()]);
         all.iter().all(|one| one.as_slice() == [1])
     }
 
-    /// Called between two looks at a word that another process will change: nothing when each has its own core.
+    /// Called between two polls of a word that another process changes. It does nothing if each process has a core.
     #[inline(always)]
     pub fn relax(&self) {
         if self.crowded {
@@ -195,7 +197,7 @@ impl Ctx {
             .map_err(String::clone)
     }
 
-    /// Notes that this process has initialised its communication.
+    /// Records that this process has initialised its communication.
     pub fn started(&self) {
         self.ground.note_time(STARTS + 16);
     }
@@ -215,17 +217,18 @@ impl Ctx {
         time(at).saturating_sub(time(STARTS)) as f64 / 1e6
     }
 
-    /// The other one of a pair of processes.
+    /// The partner of this process in its pair.
     pub fn other(&self) -> usize {
         self.rank ^ 1
     }
 
-    /// Whether each process has another one to itself, with memory for it.
+    /// Whether each process has a partner, and a window of memory.
     pub fn is_of_pairs(&self) -> bool {
         self.size.is_multiple_of(2) && self.size <= 16
     }
 
-    /// M/s of what the first of each pair does, `each` operations of it in a batch: from when all begin until the last one is done. `batch` runs that many.
+    /// Rate of operations over all pairs, in M/s. The first process of each pair runs `batch(each)`, which does `each` operations. The time is from
+    /// the common start until the last process ends.
     pub fn rate_of_pairs(&self, each: usize, mut batch: impl FnMut(usize)) -> f64 {
         let all = (self.size / 2 * each) as f64;
         let mut rates: Vec<f64> = (0..=self.batches())
@@ -243,12 +246,12 @@ impl Ctx {
         median(&mut rates)
     }
 
-    /// Which of 16 places to use in this visit.
+    /// Number of the window in this visit, 0 to 15.
     pub fn place(&self) -> usize {
         self.visit.get() % 16
     }
 
-    /// Operations of a batch: as many as that where they are the fastest, fewer on a network.
+    /// Operations in a batch: `each` on shared memory, an eighth on a network.
     pub fn fewer(&self, each: usize) -> usize {
         match self.ground {
             Ground::Memory(_) => each,
@@ -261,8 +264,7 @@ impl Ctx {
         if self.quick { 7 } else { 21 }
     }
 
-    /// Median over batches of the ns that one of `each` operations takes; `batch` runs that many. One more
-    /// batch goes ahead as warm-up.
+    /// Median over batches of the time of one operation, in ns. `batch(each)` runs `each` operations. The first batch is a warm-up.
     pub fn per_op(&self, each: usize, mut batch: impl FnMut(usize)) -> f64 {
         let mut times: Vec<f64> = (0..=self.batches())
             .map(|_| {

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use crate::record::Record;
 
-/// Where they are written to.
+/// The destination.
 pub struct Json {
     name: String,
     to: Box<dyn Write + Send>,
 }
 
 impl Json {
-    /// That file, or for "-" standard output.
+    /// Opens the file, or standard output for "-".
     pub fn create(path: &Path) -> Result<Json, String> {
         let name = path.display().to_string();
         let to: Box<dyn Write + Send> = match is_stdout(path) {
@@ -23,7 +23,7 @@ impl Json {
         Ok(Json { name, to })
     }
 
-    /// Whole lines, which whoever reads them finds at once.
+    /// Writes whole lines and flushes them, so that readers see them at once.
     pub fn write(&mut self, records: &[Record]) -> Result<(), String> {
         let mut lines = Vec::new();
         let written = records.iter().try_for_each(|record| {
@@ -42,7 +42,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The figures of a file, each as it was last told, in the order of the table. A line that was cut, as the last one of a run that was killed may be, is left out.
+/// The last record of each figure, in the order of the table. An incomplete last line is skipped: a killed run may leave one.
 pub fn read(path: &Path) -> Result<Vec<Record>, String> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;

@@ -1,4 +1,4 @@
-//! A page for browsers, in one file: what was measured as plots and tables, and on what.
+//! A page for browsers, in one file: plots and tables of the results, and the machine.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::table::{Columns, about, size};
 
 const STYLE: &str = include_str!("page.css");
 
-/// Writes it.
+/// Writes the page.
 ///
 /// # Errors
-/// A text, when it cannot be written, or nothing was measured.
+/// A text if it cannot be written, or if there are no records.
 pub fn write(path: &Path, records: &[Record], notes: &[String]) -> Result<(), String> {
     if records.is_empty() {
         return Err("nothing was measured: there is no page of it".into());
@@ -112,7 +112,7 @@ fn table(metric: Metric, records: &[Record], columns: &Columns) -> Markup {
     }
 }
 
-/// What a cell is marked by.
+/// The CSS class of a cell.
 fn class(head: &str, row: &Record) -> Option<&'static str> {
     match head {
         "column" if row.is_ours() => Some("ours"),
@@ -185,7 +185,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing");
         }
-        // Nothing is fetched from elsewhere.
+        // The page loads no other file.
         for part in ["src=", "<link", "<script", "@import"] {
             assert!(!text.contains(part), "{part}");
         }

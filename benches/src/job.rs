@@ -1,4 +1,4 @@
-//! Starts the measured processes and collects what they found.
+//! Starts the measured processes and collects their results.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,24 +15,24 @@ use crate::network::hosts::{Place, worker_args};
 use crate::network::hub::Hub;
 use crate::worker::{Order, Token};
 
-/// How to measure.
+/// Settings of a measurement.
 pub struct How {
-    /// What ours communicate by, where all share memory.
+    /// The backend of unipgas, if the processes share memory.
     pub backend: String,
-    /// Where the processes are, if they share none.
+    /// The place of the processes, if they share no memory.
     pub place: Option<Place>,
-    /// The library whose interfaces are measured.
+    /// The library under test.
     pub library: PathBuf,
-    /// How often to walk through all cases and columns.
+    /// Number of passes through all cases and columns.
     pub visits: usize,
-    /// Whether to measure for a shorter time.
+    /// Measure for a shorter time.
     pub quick: bool,
-    /// How long a job may take.
+    /// Timeout of a job.
     pub limit: Duration,
 }
 
-/// Runs `cases`, all of which have the same number of processes, with each column in turn. `heard` gets the lines of what is measured; of processes that
-/// share no memory, at once.
+/// Runs `cases`, which all have the same number of processes, with each column in turn. `heard` gets the result lines: at once on a network, else
+/// after the job.
 pub fn run(cases: &[Case], how: &How, heard: &(dyn Fn(&str) + Sync)) -> Result<(), String> {
     let Some(size) = cases.first().map(|c| c.processes) else {
         return Ok(());
@@ -81,7 +81,7 @@ pub fn worker(size: u32, args: Vec<OsString>, limit: Duration) -> Result<Launch,
     Ok(launch)
 }
 
-/// What has become of it. Errors: which process has failed, in a line.
+/// Checks the outcome of a job. Errors: a line about the first process that failed, or about the timeout.
 pub fn outcome_of(outcome: &Outcome, limit: Duration) -> Result<(), String> {
     if outcome.success() {
         return Ok(());

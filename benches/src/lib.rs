@@ -1,9 +1,10 @@
 //! Benchmarks of unipgas beside the machine's limit and its peers.
 //!
-//! One run measures three kinds of columns between processes pinned to cores: the *bare* limit (the same exchange
-//! written by hand on plain shared memory), *ours* (the core's Rust interface, and the C interfaces of the installed library) and *peers*
-//! (other libraries, when they are installed). Bare and ours run in the same processes, a few milliseconds apart;
-//! peers run in processes of their own between two such jobs. Every figure is a median, every ratio one of medians.
+//! One run measures three kinds of columns between processes that are pinned to cores. Bare and ours run in the same processes, a few milliseconds
+//! apart. Peers run in their own processes between two such jobs. Every figure is a median, every ratio a ratio of medians. The columns are:
+//! - *bare*, the limits of the machine: the same exchange, written by hand on plain shared memory
+//! - *ours*: the core's Rust interface, and the C interfaces of the installed library
+//! - *peers*: other installed libraries
 //!
 //! ```
 //! // What `unipgas bench` takes.

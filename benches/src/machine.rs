@@ -1,10 +1,10 @@
-//! When and on what a figure was measured.
+//! Time and machine of a measurement.
 
 use serde::{Deserialize, Serialize};
 
 use crate::worker::cores;
 
-/// As it is now.
+/// The machine at the time of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Machine {
     /// The release of this program.
@@ -17,12 +17,12 @@ pub struct Machine {
     pub cores: Vec<usize>,
     /// When the measurement of the figure began, in UTC.
     pub date: String,
-    /// The load average then, of a minute. Measured processes count, too.
+    /// The load average of one minute at that time. It includes measured processes.
     pub load: f64,
 }
 
 impl Machine {
-    /// What is so at the moment. Errors: the cores are not told.
+    /// The state at this moment. Errors: a text if the cores are unknown.
     pub fn now() -> Result<Machine, String> {
         let names = rustix::system::uname();
         let text = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
@@ -37,7 +37,7 @@ impl Machine {
         })
     }
 
-    /// In a line.
+    /// One line for people.
     pub fn about(&self) -> String {
         let cores: Vec<String> = self.cores.iter().map(usize::to_string).collect();
         format!(
@@ -51,7 +51,7 @@ impl Machine {
     }
 }
 
-/// The name of the first processor, where the kernel tells one.
+/// The name of the first processor, if the kernel reports one.
 fn model() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;

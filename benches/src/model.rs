@@ -1,4 +1,4 @@
-//! What a model of another network predicts for a case, beside what was measured here.
+//! Predictions of a model of another network, shown next to measured figures.
 
 use unipgas_tofud::collectives::{self, Operation, Plan};
 use unipgas_tofud::{Figures, Job};
@@ -13,14 +13,14 @@ pub enum Model {
 }
 
 impl Model {
-    /// The column.
+    /// The name of the column.
     pub fn name(self) -> &'static str {
         match self {
             Model::Tofud => "tofud",
         }
     }
 
-    /// What the column is, in sentences for people.
+    /// An explanation of the column for people.
     pub fn about(self) -> &'static str {
         match self {
             Model::Tofud => {
@@ -30,7 +30,7 @@ impl Model {
         }
     }
 
-    /// In the unit of the metric; `None` where there is no prediction.
+    /// A prediction in the unit of the metric; `None` if the model has none.
     pub fn predict(self, case: Case) -> Option<f64> {
         let Model::Tofud = self;
         let figures = Figures::default();
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn what_is_measured_and_in_the_model_is_predicted_in_the_metrics_unit() {
         assert_eq!(predicted(Metric::PutNotice, 2, 8), Some(490.0));
-        // ns become us.
+        // The model returns ns; the metric is in us.
         assert_eq!(predicted(Metric::Barrier, 2, 0), Some(0.49));
         let gbs = predicted(Metric::Bandwidth, 2, 64 << 20).unwrap();
         assert!((6.3..6.4).contains(&gbs), "{gbs}");

@@ -1,4 +1,4 @@
-//! Plots of what was measured, as SVG: over sizes, and over numbers of processes.
+//! Plots of results as SVG: over sizes, and over numbers of processes.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,19 @@ use crate::table;
 /// The limit between processes that share no memory.
 const TCP: &str = "bare/tcp";
 
-/// What lies along the horizontal axis.
+/// The horizontal axis.
 #[derive(Clone, Copy, PartialEq)]
 enum Over {
     Bytes,
     Processes,
 }
 
-/// What is drawn of a metric.
+/// A plot of a metric.
 struct Chart {
     metric: Metric,
     file: &'static str,
     title: &'static str,
-    /// What the limit is.
+    /// Description of the limit.
     limit: &'static str,
     over: Over,
 }
@@ -77,21 +77,21 @@ const CHARTS: [Chart; 6] = [
 /// A plot.
 pub struct Plot {
     file: &'static str,
-    /// What it shows.
+    /// Its title.
     pub title: &'static str,
-    /// The picture.
+    /// The image.
     pub svg: String,
 }
 
 /// A column over sizes or processes.
 struct Line<'a> {
     api: &'a str,
-    /// Where several are in the plot.
+    /// The backend, if the plot shows several.
     backend: Option<&'a str>,
     points: Vec<(f64, f64)>,
 }
 
-/// What can be drawn: metrics of which there is more than a point.
+/// The plots that have a line of at least two points.
 pub fn all(records: &[Record]) -> Result<Vec<Plot>, String> {
     let mut plots = Vec::new();
     for chart in &CHARTS {
@@ -110,7 +110,7 @@ pub fn all(records: &[Record]) -> Result<Vec<Plot>, String> {
     Ok(plots)
 }
 
-/// Writes them into that directory; returns what was written.
+/// Writes the plots into `dir`. Returns their paths.
 pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<PathBuf>, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut written = Vec::new();
@@ -125,14 +125,14 @@ pub fn write(dir: &Path, records: &[Record]) -> Result<Vec<PathBuf>, String> {
 fn lines<'a>(chart: &Chart, records: &'a [Record]) -> Vec<Line<'a>> {
     let of_metric = || records.iter().filter(|r| r.metric == chart.metric);
     let several = !table::Columns::of(records).backends.is_empty();
-    // Over processes: those of one size.
+    // Plots over processes show only the smallest size.
     let size = of_metric().map(|r| r.bytes).min();
     let mut lines: Vec<Line> = Vec::new();
     for record in of_metric() {
         if chart.over == Over::Processes && Some(record.bytes) != size {
             continue;
         }
-        // One line for the limit, whichever of its variants was the best there.
+        // One line for the limit: the best variant at each point.
         let bare = is_bare(family(&record.api));
         let api = match bare {
             true if record.api.starts_with(TCP) => TCP,
@@ -162,7 +162,7 @@ fn lines<'a>(chart: &Chart, records: &'a [Record]) -> Vec<Line<'a>> {
     lines
 }
 
-/// How a column is called in legends.
+/// The name of a column in legends.
 fn label(api: &str, limit: &str) -> String {
     let (name, variant) = match api {
         TCP => ("limit: plain TCP", ""),
@@ -195,7 +195,7 @@ fn label(api: &str, limit: &str) -> String {
     }
 }
 
-/// The colour of a column, the same in every plot. Distinguishable also for colour-blind readers (the set of Okabe and Ito, and some between).
+/// The colour of a column, the same in every plot. Colour-blind readers can tell the colours apart: the set of Okabe and Ito, and some in between.
 fn color(api: &str) -> RGBColor {
     match api {
         "provider" => RGBColor(110, 110, 110),
@@ -218,7 +218,7 @@ fn color(api: &str) -> RGBColor {
     }
 }
 
-/// 1, 2 and 5 times each power of ten from `low` to `high`; the powers alone where there are many.
+/// 1, 2 and 5 times each power of ten from `low` to `high`; only the powers over more than three decades.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let many = (high / low).log10() > 3.0;
@@ -229,7 +229,7 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// A value of the vertical axis.
+/// The label of a value of the vertical axis.
 fn tick_label(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),
@@ -293,7 +293,7 @@ fn draw(svg: &mut String, chart: &Chart, lines: &[Line]) -> Result<(), Box<dyn s
     for (row, line) in lines.iter().enumerate() {
         let ours = is_ours(family(line.api));
         let first = lines.iter().find_map(|line| line.backend);
-        // Those on other backends than the first have hollow marks.
+        // Backends other than the first have hollow marks.
         let other = line.backend != first && line.backend.is_some();
         let color = color(line.api);
         let style = color.stroke_width(if ours && !other { 3 } else { 2 });

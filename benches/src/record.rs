@@ -1,4 +1,4 @@
-//! One line of the table, and of the file that `--json` writes.
+//! One line of the table, and of the file of `--json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,36 +9,36 @@ use crate::model::Model;
 use crate::samples::{Samples, best, family};
 use crate::target::{self, Target};
 
-/// A measured figure beside its limit and its best peer.
+/// A measured figure, with its limit and its best peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
-    /// Column: "bare", "core", "gaspi", or a peer.
+    /// Column: for example "bare", "core", "gaspi" or a peer, with "/VARIANT" if there are several.
     pub api: String,
-    /// Backend of ours, "-" for others.
+    /// Backend of unipgas, "-" for other columns.
     pub backend: String,
-    /// The library, of columns that call it.
+    /// The library, for columns that call it.
     #[serde(default)]
     pub library: Option<String>,
     /// Number of processes.
     pub processes: u32,
-    /// The hosts on which they were: "this one", "2 of namespaces", or names.
+    /// The hosts of the processes: "this one", "2 of namespaces", or names.
     pub hosts: String,
-    /// libfabric's provider that ours have used, where they have.
+    /// The libfabric provider that unipgas uses, if any.
     pub provider: Option<String>,
     /// The release of libfabric.
     pub libfabric: Option<String>,
-    /// Size of the payload in bytes, 0 where there is none.
+    /// Size of the payload in bytes, 0 if there is none.
     pub bytes: u64,
     /// Median.
     pub value: f64,
     /// The first and the third quartile.
     #[serde(default)]
     pub quartiles: Option<[f64; 2]>,
-    /// Of so many values.
+    /// Number of values.
     pub values: usize,
-    /// No more will come; what was told of it before counts no more.
+    /// No more values follow. This record replaces earlier ones of the same figure.
     #[serde(rename = "final")]
     pub is_final: bool,
     /// Unit of `value`, `limit` and `best_peer`.
@@ -47,36 +47,36 @@ pub struct Record {
     pub limit: Option<f64>,
     /// `value / limit`.
     pub ratio_to_limit: Option<f64>,
-    /// Median of the bare loop over the provider; where it has no atomic operations, of a question and its answer.
+    /// Median of the bare loop over the provider. Without atomic operations, the loop is a request and its reply.
     pub of_provider: Option<f64>,
     /// `value / of_provider`.
     pub ratio_to_provider: Option<f64>,
-    /// Of a latency of ours over a provider: whose part of it is how long.
+    /// The parts of a latency of unipgas over a provider.
     pub split: Option<Split>,
     /// Median of the best peer.
     pub best_peer: Option<f64>,
     /// `value / best_peer`.
     pub ratio_to_best_peer: Option<f64>,
-    /// Which peer that is.
+    /// Name of the best peer.
     pub best_peer_name: Option<String>,
-    /// What a model of another network predicts for the case, in the unit of `value`.
+    /// Prediction of a model of another network, in the unit of `value`.
     pub predicted: Option<f64>,
-    /// Which model that is.
+    /// Name of the model.
     pub predicted_by: Option<String>,
-    /// With `--compare`: beside what was measured before.
+    /// With `--compare`: the change from the earlier figure.
     #[serde(default)]
     pub change: Option<Change>,
     /// With `--check`: the targets, in words.
     pub target: Option<String>,
-    /// With `--check`: whether all of them are met; nothing when one of them could not be judged.
+    /// With `--check`: whether all targets are met. `None` if a target has no verdict and no other is missed.
     pub met: Option<bool>,
-    /// When, and on what.
+    /// Time and machine.
     #[serde(flatten)]
     pub machine: Option<Machine>,
 }
 
 impl Record {
-    /// What this is a record of.
+    /// The case of this figure.
     pub fn case(&self) -> Case {
         Case {
             metric: self.metric,
@@ -85,7 +85,7 @@ impl Record {
         }
     }
 
-    /// Whether it is one of ours.
+    /// Whether it is a figure of unipgas.
     pub fn is_ours(&self) -> bool {
         is_ours(family(&self.api))
     }
@@ -96,35 +96,35 @@ impl Record {
     }
 }
 
-/// The parts of a latency, in the unit of its record. A part may be negative: medians of loops that are not the same.
+/// The parts of a latency, in the unit of its record. A part may be negative: it is a difference of medians of different loops.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq)]
 pub struct Split {
     /// The exchange over TCP.
     pub kernel: f64,
-    /// What the provider's takes longer.
+    /// Additional time of the provider.
     pub provider: f64,
-    /// What ours takes longer than that.
+    /// Additional time of unipgas.
     pub ours: f64,
 }
 
-/// What all records of a run have in common.
+/// Fields that all records of a run share.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Backend of ours.
+    /// Backend of unipgas.
     pub backend: String,
     /// The hosts.
     pub hosts: String,
     /// Whether the processes share no memory.
     pub network: bool,
-    /// The library whose interfaces are measured.
+    /// The library under test.
     pub library: String,
-    /// What predicts beside.
+    /// The model for predictions.
     pub model: Option<Model>,
-    /// Whether figures are judged by their targets.
+    /// Compare figures with their targets.
     pub check: bool,
 }
 
-/// The record of one column as it is by now.
+/// The record of one column, with the values so far.
 pub fn so_far(case: Case, api: &str, samples: &Samples, setting: &Setting) -> Option<Record> {
     let mut record = all(&[case], samples, setting)
         .into_iter()
@@ -133,22 +133,22 @@ pub fn so_far(case: Case, api: &str, samples: &Samples, setting: &Setting) -> Op
     Some(record)
 }
 
-/// Whether a column is the machine's.
+/// Whether a column is a limit of the machine.
 pub fn is_bare(family: &str) -> bool {
     family == "bare"
 }
 
-/// Whether a column is ours.
+/// Whether a column is unipgas.
 pub fn is_ours(family: &str) -> bool {
     ["core", "gaspi", "utofu", "ircce", "libfabric"].contains(&family)
 }
 
-/// Whether a column is that of the provider which ours use.
+/// Whether a column is the provider that unipgas uses.
 pub fn is_provider(family: &str) -> bool {
     family == "provider"
 }
 
-/// Whether a column is a peer's.
+/// Whether a column is a peer.
 pub fn is_peer(family: &str) -> bool {
     !is_bare(family) && !is_ours(family) && !is_provider(family)
 }
@@ -171,7 +171,7 @@ pub fn all(cases: &[Case], samples: &Samples, setting: &Setting) -> Vec<Record> 
         let more = case.metric.more_is_better();
         let limit = best(&columns, more, is_bare).map(|c| c.1);
         let of = |wanted| columns.iter().find(|(api, _)| api == wanted);
-        // Where the provider has no atomic operations.
+        // `provider/ask` replaces atomic operations that the provider lacks.
         let provider = of("provider").or_else(|| of("provider/ask"));
         let provider = provider.map(|(_, value)| *value);
         let peer = best(&columns, more, is_peer);

@@ -8,24 +8,24 @@ use crate::ctx::median;
 /// Column of a value: "bare", "bare/central", "core", "gaspi", "ucx", "openmpi/put", …
 pub type Api = String;
 
-/// What was not measured and why, each once.
+/// Omitted measurements and the reasons, without duplicates.
 #[derive(Debug, Default)]
 pub struct Notes(Vec<String>);
 
 impl Notes {
-    /// Adds a remark, unless it is there already.
+    /// Adds a note, unless it is present already.
     pub fn add(&mut self, note: String) {
         if !self.0.contains(&note) {
             self.0.push(note);
         }
     }
 
-    /// All of them, in the order in which they came.
+    /// All notes, in the order of their addition.
     pub fn all(&self) -> &[String] {
         &self.0
     }
 
-    /// Takes over those of others.
+    /// Adds the notes of `other`.
     pub fn extend(&mut self, other: Notes) {
         other.0.into_iter().for_each(|note| self.add(note));
     }
@@ -35,18 +35,18 @@ impl Notes {
 #[derive(Default)]
 pub struct Samples {
     values: BTreeMap<(Case, Api), Vec<f64>>,
-    /// What was not measured.
+    /// Omitted measurements.
     pub notes: Notes,
-    /// libfabric's provider that ours have used, and the release of libfabric.
+    /// The libfabric provider that unipgas uses, and the release of libfabric.
     pub provider: Option<(String, String)>,
-    /// The RDMA device that ours have used, and whether it is made of software.
+    /// The RDMA device that unipgas uses, and whether it is a software device.
     rdma: Option<(String, bool)>,
-    /// What it was asked to do for an operation: calls, work requests, those of them whose end it told, and what was taken from its completion queues.
+    /// Requests to the device per operation: doorbells, work requests, signaled requests, and polled completions.
     asked: BTreeMap<String, Vec<f64>>,
 }
 
 impl Samples {
-    /// Adds a value. False: it is none.
+    /// Adds a value. Returns false, and adds a note, if it is not finite and positive.
     pub fn add(&mut self, case: Case, api: &str, value: f64) -> bool {
         let is_value = value.is_finite() && value > 0.0;
         if is_value {
@@ -61,12 +61,12 @@ impl Samples {
         is_value
     }
 
-    /// How many values a column has.
+    /// The number of values of a column.
     pub fn count(&self, case: Case, api: &str) -> usize {
         self.values.get(&(case, api.into())).map_or(0, Vec::len)
     }
 
-    /// The first and the third quartile of what it has.
+    /// The first and the third quartile of a column.
     pub fn quartiles(&self, case: Case, api: &str) -> Option<[f64; 2]> {
         let mut values = self.values.get(&(case, api.into()))?.clone();
         values.sort_by(f64::total_cmp);
@@ -81,7 +81,11 @@ impl Samples {
         Some([at(0.25), at(0.75)])
     }
 
-    /// Takes over lines "CASE API VALUE", "! CASE API REASON" and "= PROVIDER RELEASE". What has got a value.
+    /// Reads lines of results. Returns the figures that have a new value. The lines are:
+    /// - "CASE API VALUE"
+    /// - "! CASE API REASON" and "! ours: REASON": omitted measurements
+    /// - "= PROVIDER RELEASE": libfabric
+    /// - "@ DEVICE KIND" and "# OPERATION: NUMBERS": an RDMA device and the requests to it
     pub fn read(&mut self, text: &str) -> Vec<(Case, Api)> {
         let mut added = Vec::new();
         for line in text.lines() {
@@ -131,7 +135,7 @@ impl Samples {
         added
     }
 
-    /// What an RDMA device was asked to do, as a table; nothing where there was none.
+    /// A table of the requests to the RDMA device; empty if there is no device.
     pub fn device(&self) -> String {
         let Some((name, software)) = &self.rdma else {
             return String::new();
@@ -169,12 +173,12 @@ impl Samples {
     }
 }
 
-/// What stands before the variant in a column's name.
+/// The name of a column without its variant.
 pub fn family(api: &str) -> &str {
     api.split('/').next().unwrap_or(api)
 }
 
-/// The best of some medians of a metric.
+/// The best median of the columns that `keep` accepts.
 pub fn best(
     columns: &[(String, f64)],
     more_is_better: bool,
@@ -199,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_programs_print_is_read_among_what_launchers_say() {
-        // As the program of Open MPI 4.1.4 has printed it on two hosts.
+        // Output of the program of Open MPI 4.1.4 on two hosts.
         let text = "[vm:17284] plm:rsh: Warning: setpgid(17293,17293) failed in parent with errno=Permission denied(13)\n\
                     put_notice:2:8 openmpi/sendrecv 72458.3\nbandwidth:2:1048576 openmpi/sendrecv 0.0915032\n\
                     message:2:8 openmpi 103212\n";

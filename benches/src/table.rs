@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::case::Metric;
 use crate::record::Record;
 
-/// A size as people write it.
+/// A size for people.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0 => "-".into(),
@@ -27,7 +27,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What a metric is, and what it is compared with.
+/// A description of a metric and of its limit.
 pub fn about(metric: Metric, network: bool) -> &'static str {
     match network {
         true => metric.about_on_a_network(),
@@ -35,14 +35,14 @@ pub fn about(metric: Metric, network: bool) -> &'static str {
     }
 }
 
-/// Which columns a table has.
+/// The columns of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// Of processes that share no memory.
+    /// The processes share no memory.
     pub network: bool,
     /// A model's prediction.
     pub model: Option<String>,
-    /// The backends of ours, if several: all others stand beside the first one.
+    /// The backends of unipgas, if there are several. The others are compared with the first.
     pub backends: Vec<String>,
     /// Earlier figures.
     pub old: bool,
@@ -51,7 +51,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Those for which records have something to tell.
+    /// The columns for which the records have data.
     pub fn of(records: &[Record]) -> Columns {
         let mut backends: Vec<String> = Vec::new();
         for record in records.iter().filter(|record| record.is_ours()) {
@@ -74,7 +74,7 @@ impl Columns {
         }
     }
 
-    /// The words of a row, without its first ones: processes and size.
+    /// The heads of the columns after processes and size.
     pub fn heads(&self) -> Vec<String> {
         let mut heads: Vec<String> = vec!["column".into()];
         if !self.backends.is_empty() {
@@ -101,7 +101,7 @@ impl Columns {
         heads
     }
 
-    /// A row among those of its case.
+    /// The cells of a row after processes and size. `records` has the other rows of its case.
     pub fn cells(&self, row: &Record, records: &[Record]) -> Vec<String> {
         let ratio = |r: Option<f64>| r.map_or("-".into(), |r| format!("{r:.2}"));
         let of_ours = |r: Option<f64>| ratio(r.filter(|_| row.is_ours()));
@@ -160,7 +160,7 @@ fn verdict(met: Option<bool>) -> &'static str {
     }
 }
 
-/// How wide a column is, by its head; words are at the left, numbers at the right.
+/// Pads a cell to the width of its column. Words are left-aligned, numbers right-aligned.
 fn pad(head: &str, text: &str) -> String {
     match head {
         "column" => format!("{text:<20}"),
@@ -180,7 +180,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// With these columns.
+    /// A table with these columns.
     pub fn new(columns: Columns) -> Table {
         Table {
             heads: columns.heads(),
@@ -189,7 +189,7 @@ impl Table {
         }
     }
 
-    /// The lines of these records, which are in the order of their cases: a head where another metric begins.
+    /// The lines of these records, which are sorted by case. Each new metric gets a head.
     pub fn add(&mut self, records: &[Record]) -> String {
         let mut out = String::new();
         let mut previous = None;
@@ -225,7 +225,7 @@ impl Table {
     }
 }
 
-/// By what ours have communicated that share no memory; nothing of others.
+/// A line about the network of processes that share no memory; empty for others.
 pub fn provider(records: &[Record]) -> String {
     let told = records
         .iter()

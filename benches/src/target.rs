@@ -1,19 +1,19 @@
-//! What must be reached.
+//! Targets for figures of unipgas.
 
 use crate::case::{Case, Metric};
 
-/// A bound on one figure of ours.
+/// A bound on one figure of unipgas.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// Value at most this multiple of the limit.
     AtMostLimit(f64),
     /// Value at least this multiple of the limit.
     AtLeastLimit(f64),
-    /// Value at most this multiple of the provider's own.
+    /// Value at most this multiple of the provider's value.
     AtMostProvider(f64),
-    /// Value at least this multiple of the provider's own.
+    /// Value at least this multiple of the provider's value.
     AtLeastProvider(f64),
-    /// Value at most this multiple of this column's.
+    /// Value at most this multiple of the value of this column.
     AtMostOf(&'static str, f64),
     /// Better than the best peer by at least this factor.
     AheadOfPeers(f64),
@@ -62,7 +62,7 @@ fn limit_words(case: Case) -> &'static str {
     }
 }
 
-/// The targets of a column, between processes that share no memory.
+/// The targets of a column, for processes that share no memory.
 pub fn of_a_network(case: Case, api: &str) -> Vec<Target> {
     use Target::*;
     let is_ours = crate::record::is_ours(crate::samples::family(api));
@@ -108,7 +108,7 @@ pub fn of(case: Case, api: &str) -> Vec<Target> {
         (Metric::OneLine, _, 8, "utofu") => vec![AtMostLimit(1.15)],
         (Metric::FetchAdd, _, _, "utofu") => vec![AtMost(40.0)],
         (Metric::PutRate, _, 8, "utofu") => vec![AtLeast(40.0)],
-        // Stricter than a plain put: the put that a hop is compared with has a limit of its own.
+        // Stricter than a plain put: a hop is compared with the one-line exchange.
         (Metric::Relay, _, _, "utofu") => vec![AtMostLimit(1.3)],
         (Metric::Register, _, b, "utofu") if b == 4 * KIB => vec![AtMost(40.0)],
         (Metric::Register, _, b, "utofu") if b >= MIB => vec![AtMostLimit(1.5)],

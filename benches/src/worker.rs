@@ -13,29 +13,29 @@ use crate::ctx::{Ctx, Ground};
 use crate::network::Network;
 use crate::{bare, network, ours};
 
-/// A way to do one metric. All processes of the job call it together; what rank 0 returns counts.
+/// An implementation of one metric. All processes of the job call it together. The result of rank 0 counts.
 pub struct Body {
-    /// Column: "bare", "core" or "gaspi", with "/variant" where there are several.
+    /// Column: for example "bare", "core" or "gaspi", with "/variant" if there are several.
     pub api: &'static str,
     /// Measures the case, in the unit of its metric.
     pub run: fn(&Ctx, &Case) -> Result<f64, String>,
 }
 
-/// What the launcher asks of its processes, as an argument: `ground;size;visits;quick;case,…`.
+/// The order of the launcher to its processes, as an argument: `ground;size;visits;quick;case,…`.
 pub struct Order {
-    /// What the processes have in common.
+    /// The medium that the processes share.
     pub ground: Token,
     /// Number of processes.
     pub size: u32,
-    /// How often to walk through all cases and columns.
+    /// Number of passes through all cases and columns.
     pub visits: usize,
-    /// Whether to measure for a shorter time.
+    /// Measure for a shorter time.
     pub quick: bool,
-    /// What to measure.
+    /// The cases to measure.
     pub cases: Vec<Case>,
 }
 
-/// How to get to it.
+/// The address of the shared medium.
 pub enum Token {
     /// The arena.
     Memory(String),
@@ -99,7 +99,7 @@ impl FromStr for Order {
     }
 }
 
-/// Runs as the process `rank` of the order, with the library that [`library::find`] gives for `wish`.
+/// Runs one process of the order, with the library that [`library::find`] returns for `wish`.
 pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     Stop::let_through();
     let order: Order = order.parse()?;
@@ -127,7 +127,7 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     };
     let messages = order.cases.iter().all(|c| c.metric.is_of_messages());
     let ours = ours::enter(&ctx, messages);
-    // All processes of the job go on together, with or without the engine.
+    // All processes must decide alike: unipgas is measured only if all have joined.
     let offered = ctx.all(ours.is_ok());
     let speaks = rank == 0 || matches!(ctx.ground, Ground::Network(_));
     if let Some(why) = ours.as_ref().err().filter(|_| speaks) {
@@ -157,7 +157,7 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
                 ctx.column.set(body.api);
                 let outcome = (body.run)(&ctx, case);
                 if rank != 0 {
-                    // The others would wait for this one: better the job ends here.
+                    // The peers would wait for this process forever, so it ends the job.
                     outcome.map_err(|why| format!("{case} {}: {why}", body.api))?;
                 } else {
                     match outcome {
@@ -178,7 +178,7 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
     }
 }
 
-/// The rank of this process, whichever launcher has started it.
+/// The rank of this process, from the variable of any launcher.
 fn rank(variable: &dyn Fn(&str) -> Option<String>) -> Option<usize> {
     let names = [
         "UNIPGAS_RANK",
@@ -200,7 +200,7 @@ pub fn cores() -> Result<Vec<usize>, String> {
         .collect())
 }
 
-/// Pins this process to the core that its rank has, and returns how many cores there are.
+/// Pins this process to the core of its rank. Returns the number of cores.
 fn pin(rank: usize) -> Result<usize, String> {
     let cores = cores()?;
     let mut one = rustix::thread::CpuSet::new();

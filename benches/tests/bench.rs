@@ -1,4 +1,4 @@
-//! What `unipgas bench` writes, also when it is ended before it is done.
+//! The output of `unipgas bench`, also after an interruption.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Measured processes are pinned, and look for each other without a pause: two benches at once starve one another.
+/// Measured processes are pinned and poll without a pause: two benches at once would starve each other.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()
@@ -113,7 +113,7 @@ fn figures_of_a_file_stand_beside_those_of_another_one() {
     let (old, new, page) = (scratch("old"), scratch("new"), scratch("page"));
     let measured = output(&format!("{SHORT} --json {}", old.display()));
     assert!(measured.status.success(), "{}", text(&measured.stderr));
-    // The last line of the old ones was cut; the new ones take twice as long.
+    // The last old line is cut; the new values are twice as large.
     let lines = std::fs::read_to_string(&old).unwrap();
     let doubled: Vec<String> = lines
         .lines()
@@ -173,15 +173,15 @@ fn figures_of_a_file_stand_beside_those_of_another_one() {
 fn an_interrupted_bench_shows_what_it_has_measured() {
     let _turn = alone();
     let file = scratch("interrupted");
-    // Several metrics, each for a while.
+    // Several metrics, so that the run takes long enough.
     let words = format!("--quick --no-peers --only _rate --json {}", file.display());
     let mut command = bench(&words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY:
-    // - signal is async-signal-safe.
+    // - signal is async-signal-safe
     unsafe {
         command.pre_exec(|| {
-            // Whoever runs the tests may have it ignored.
+            // The parent of the tests may ignore the signal.
             libc::signal(libc::SIGINT, libc::SIG_DFL);
             Ok(())
         });
@@ -199,7 +199,7 @@ fn an_interrupted_bench_shows_what_it_has_measured() {
     };
     assert_eq!(ended, None, "it has ended by itself");
     // SAFETY:
-    // - a child that has not been waited for.
+    // - the process id belongs to a child that has not been waited for
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().unwrap();
     std::fs::remove_file(&file).unwrap();

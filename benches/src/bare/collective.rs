@@ -1,4 +1,4 @@
-//! Hand-written barriers and sums. With a core for each process they spin, otherwise they yield.
+//! Hand-written barriers and sums. They spin if each process has a core, and yield otherwise.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -13,7 +13,7 @@ fn each(ctx: &Ctx) -> usize {
     if ctx.crowded { 100 } else { 500 }
 }
 
-/// Clears the words that this rank owns, then measures `one`, which gets the number of the round (from 1). us.
+/// Clears this rank's words, then measures `one` in us. `one` gets the round number, from 1.
 fn rounds(ctx: &Ctx, mut one: impl FnMut(u64)) -> f64 {
     for at in 0..64 {
         ctx.arena()
@@ -39,7 +39,7 @@ fn until(ctx: &Ctx, word: &AtomicU64, round: u64) {
     }
 }
 
-/// One counter, and one word that says which round is over.
+/// One counter, and one word with the number of the last finished round.
 pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let (counter, over) = (ctx.arena().word(0, BASE), ctx.arena().word(0, BASE + LINE));
     let size = ctx.size as u64;
@@ -52,7 +52,7 @@ pub fn central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }))
 }
 
-/// Each raises its own flag and reads those of all others.
+/// Each process raises its own flag and reads the flags of all others.
 pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let all: Vec<&AtomicU64> = (0..ctx.size)
         .map(|rank| ctx.arena().word(rank, BASE))
@@ -65,7 +65,7 @@ pub fn flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }))
 }
 
-/// In step k each tells the process 2^k further on.
+/// In step k, each process signals the process at distance 2^k.
 pub fn dissemination(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let steps: Vec<(&AtomicU64, &AtomicU64)> = (0..)
         .take_while(|k| 1 << k < ctx.size)
@@ -89,7 +89,7 @@ fn expected(ctx: &Ctx, round: u64) -> f64 {
     (0..ctx.size).map(|rank| (rank as u64 + round) as f64).sum()
 }
 
-/// Each leaves its value and a flag in a line of its own; everyone reads all. Two sets of lines take turns.
+/// Each process writes its value and a flag into its own line, and reads the lines of all. Rounds alternate between two sets of lines.
 pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let all: Vec<[(&AtomicU64, &AtomicU64); 2]> = (0..ctx.size)
         .map(|rank| {
@@ -122,7 +122,7 @@ pub fn sum_flags(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }
 }
 
-/// Each leaves its value; whoever comes last adds them up and publishes the sum.
+/// Each process writes its value. The last process adds the values and publishes the sum.
 pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let values: Vec<&AtomicU64> = (0..ctx.size)
         .map(|rank| ctx.arena().word(rank, BASE + 2 * LINE))
@@ -140,7 +140,7 @@ pub fn sum_central(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         } else {
             until(ctx, over, round);
         }
-        // Nobody can publish the next sum before this process has arrived again.
+        // No process publishes the next sum before this process arrives again.
         wrong |= f64::from_bits(result.load(Relaxed)) != expected(ctx, round);
     });
     if wrong {

@@ -6,7 +6,7 @@ use rustix::io::pwrite;
 use crate::case::Case;
 use crate::ctx::Ctx;
 
-/// Operations in a batch, so that a batch moves about 4 MiB: short, since a process may lose its core meanwhile.
+/// Operations in a batch of about 4 MiB, 1 to 4,096. Batches are short, because a process may lose its core during one.
 pub fn each(bytes: u64) -> usize {
     ((4 << 20) / bytes).clamp(1, 4096) as usize
 }
@@ -22,7 +22,7 @@ fn between(
         let from = ctx.arena().area(0, 0, len);
         let to = ctx.arena().area(1, 0, len);
         // SAFETY:
-        // - `from` has `len` bytes, which nobody else uses during this measurement
+        // - `from` has `len` bytes; no other process uses them during this measurement
         unsafe { from.write_bytes(0x5a, len) };
         let ns = ctx.per_op(each(case.bytes), |n| {
             for _ in 0..n {
@@ -35,16 +35,16 @@ fn between(
     Ok(value)
 }
 
-/// memcpy from this process's shared mapping to that of the other. Returns GB/s.
+/// memcpy from this process's shared mapping to the other's. Returns GB/s.
 pub fn plain(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     between(ctx, case, |from, to, len| {
         // SAFETY:
-        // - `between` hands over two disjoint areas of `len` bytes
+        // - `between` passes two disjoint areas of `len` bytes
         unsafe { to.copy_from_nonoverlapping(from, len) }
     })
 }
 
-/// The same with stores that bypass the cache. Returns GB/s.
+/// The same copy with stores that bypass the cache. Returns GB/s.
 #[cfg(target_arch = "x86_64")]
 pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     use core::arch::x86_64::{
@@ -53,7 +53,7 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     between(ctx, case, |from, to, len| {
         const AHEAD: usize = 4096;
         // SAFETY:
-        // - `between` hands over two disjoint areas of `len` bytes, aligned to pages; `len` is a multiple of 64
+        // - `between` passes two disjoint, page-aligned areas of `len` bytes; `len` is a multiple of 64
         // - prefetches do not fault
         // - SSE2 is part of x86-64
         unsafe {
@@ -72,7 +72,7 @@ pub fn non_temporal(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     })
 }
 
-/// As much memory as a registration covers, written into a new memfd: what it costs to have it in memory that can be shared. Returns us.
+/// Writes as many bytes as a registration covers into a new memfd: the cost of the same data in shareable memory. Returns us.
 pub fn new_memfd(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut outcome = Ok(0.0);
     if ctx.rank == 0 {
@@ -92,12 +92,12 @@ pub fn new_memfd(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     outcome
 }
 
-/// Where the payloads of messages lie, and the words that announce them.
+/// Offset of the payloads of messages. The words that announce them are at `TURNS`.
 const MESSAGES: usize = 80 << 20;
 const TURNS: usize = 79 << 20;
 
-/// A payload goes to and fro, each time copied once. `copy` is called by the one that writes (true) or the one that reads, and gets this
-/// process's area and the other's. Returns GB/s.
+/// A payload goes back and forth, copied once each way. The writer calls `copy` with `true`, the reader with `false`. `copy` gets this process's area
+/// and the peer's. Returns GB/s.
 fn to_and_fro(
     ctx: &Ctx,
     case: &Case,
@@ -114,7 +114,7 @@ fn to_and_fro(
     );
     my_turn.store(0, std::sync::atomic::Ordering::Relaxed);
     // SAFETY:
-    // - this process's own area, `len` bytes
+    // - these are `len` bytes of this process's own area
     unsafe { mine.write_bytes(1, len) };
     ctx.sync();
     let mut round = 0;
@@ -139,23 +139,23 @@ fn to_and_fro(
     Ok(len as f64 / (both_ways / 2.0))
 }
 
-/// Whoever has the payload copies it to the other.
+/// The sender copies the payload to the receiver.
 pub fn pushed(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     to_and_fro(ctx, case, |writes, mine, theirs, len| {
         if writes {
             // SAFETY:
-            // - areas of `len` bytes; the other one touches neither before it gets its turn
+            // - both areas have `len` bytes; the peer accesses neither before its turn
             unsafe { theirs.copy_from_nonoverlapping(mine, len) };
         }
     })
 }
 
-/// Whoever wants the payload copies it from the other.
+/// The receiver copies the payload from the sender.
 pub fn pulled(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     to_and_fro(ctx, case, |writes, mine, theirs, len| {
         if !writes {
             // SAFETY:
-            // - as above
+            // - both areas have `len` bytes; the peer writes neither before its turn
             unsafe { mine.copy_from_nonoverlapping(theirs, len) };
         }
     })

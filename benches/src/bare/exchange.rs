@@ -8,14 +8,12 @@ use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 const FLAGS: usize = 8 << 20;
 const EACH: usize = 500;
 
-/// Ping-pong in which the payload goes to one place and a flag, stored with release, to another line.
-/// The receiver reads the last word of the payload. Returns ns one way.
+/// Ping-pong of a payload and of a flag in another line, stored with release. The receiver reads the last word of the payload. Returns ns one way.
 pub fn two_lines(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     two_lines_with(ctx, case, || ctx.relax())
 }
 
-/// The same with a little work between two looks at the flag: a core that looks less often takes the line away from the
-/// writer less often.
+/// The same with a little work between two polls of the flag. A core that polls less often takes the line from the writer less often.
 pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut turn = 0u64;
     two_lines_with(ctx, case, move || {
@@ -26,7 +24,7 @@ pub fn two_lines_paced(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     })
 }
 
-/// [`two_lines`] in whole words: what a message of so many bytes cannot be faster than.
+/// [`two_lines`] rounded up to whole words: the lower bound for a message of that size.
 pub fn short_message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     two_lines(ctx, &in_words(case))
 }
@@ -63,8 +61,8 @@ fn two_lines_with(ctx: &Ctx, case: &Case, mut relax: impl FnMut()) -> Result<f64
         let send = |source: &mut [u64], round: u64| {
             source[words - 1] = round;
             // SAFETY:
-            // - `to` has room for `len` bytes, `source` holds as many
-            // - the receiver reads them only after the flag, and writes its answer before the next store here
+            // - `to` has room for `len` bytes; `source` holds as many
+            // - the receiver reads them only after the flag, and replies before the next store here
             unsafe {
                 if words == 1 {
                     to.cast::<u64>().write_volatile(round);
@@ -122,7 +120,7 @@ pub fn one_line(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     Ok(both_ways / 2.0)
 }
 
-/// Locked add on a word that its owner leaves alone. Returns ns.
+/// Locked add on a word that its owner does not access. Returns ns.
 pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let word = ctx.arena().word(1, FLAGS + ctx.place() * 4096);
     word.store(0, Relaxed);
@@ -144,7 +142,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     Ok(value)
 }
 
-/// 8-byte stores that walk through a window of 4 KiB. Returns millions a second.
+/// 8-byte stores that walk through a window of 4 KiB. Returns millions per second.
 pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let window = ctx.arena().area(1, ctx.place() * 4096, 4096).cast::<u64>();
     let mut value = 0.0;
@@ -152,7 +150,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         value = ctx.per_op(64 * 512, |n| {
             for i in 0..n {
                 // SAFETY:
-                // - the window has 512 words, and nobody else uses them meanwhile
+                // - the window has 512 words; no other process uses them during the measurement
                 unsafe { window.add(i % 512).write_volatile(i as u64) };
             }
         });
@@ -161,7 +159,7 @@ pub fn rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     Ok(1e3 / value)
 }
 
-/// The same of each pair.
+/// The same for all pairs at once.
 pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let window = ctx
         .arena()
@@ -170,7 +168,7 @@ pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     Ok(ctx.rate_of_pairs(BATCH_OF_PAIRS, |n| {
         for i in 0..n {
             // SAFETY:
-            // - the window has 512 words, and nobody else uses them meanwhile
+            // - the window has 512 words; no other process uses them during the measurement
             unsafe { window.add(i % 512).write_volatile(i as u64) };
         }
     }))

@@ -1,4 +1,4 @@
-//! What passes through the kernel: waking a parked process, writing into another one.
+//! Operations of the kernel: a wake of a parked process, a write into another process, a launch.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use crate::case::Case;
 use crate::ctx::{Ctx, median, now_ns};
 
 const WORD: usize = 8 << 20;
-/// How long the waker leaves the waiter alone, so that it has parked for certain.
+/// Delay before the wake. The waiter has parked by then.
 const PARKED: Duration = Duration::from_millis(1);
 
-/// Measures `notify`, called by rank 0, against the return of `wait` in rank 1. us, median.
+/// Time from `notify` in rank 0 to the return of `wait` in rank 1. Returns the median in us.
 pub fn wake_of(
     ctx: &Ctx,
     mut notify: impl FnMut(u64) -> Result<(), String>,
@@ -49,7 +49,7 @@ pub fn wake_of(
     })
 }
 
-/// A store and FUTEX_WAKE, to the return of FUTEX_WAIT in another process. us.
+/// Time from a store and FUTEX_WAKE to the return of FUTEX_WAIT in another process, in us.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let word = ctx.arena().word32(1, WORD);
     word.store(0, Relaxed);
@@ -64,7 +64,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         },
         |round| {
             while word.load(Acquire) != round as u32 {
-                // An error means that the word has changed already or a signal came: look again.
+                // An error means that the word has changed, or that a signal arrived: check again.
                 let _ = futex::wait(word, futex::Flags::empty(), round as u32 - 1, None);
             }
             Ok(())
@@ -72,7 +72,7 @@ pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     )
 }
 
-/// process_vm_writev of 8 bytes. ns.
+/// process_vm_writev of 8 bytes, in ns.
 pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut mine = 0u64;
     let (pid, address) = (
@@ -101,7 +101,7 @@ pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
         let ns = ctx.per_op(1000, |n| {
             for _ in 0..n {
                 // SAFETY:
-                // - both vectors describe 8 bytes: `value` here, `mine` of rank 1, which waits below until we are done
+                // - both vectors describe `len` = 8 bytes: `value` here, and `mine` of rank 1, which waits in `sync` below
                 if unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) } != len as isize
                 {
                     error = Some(std::io::Error::last_os_error());
@@ -115,7 +115,7 @@ pub fn process_vm(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     outcome
 }
 
-/// From the launch to the first line of the last process. ms.
+/// Time from the launch until the last process is in main, in ms.
 pub fn start(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     Ok(ctx.all_in_main_ms())
 }

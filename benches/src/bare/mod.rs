@@ -1,4 +1,4 @@
-//! The machine's limits: what the same exchange costs when it is written by hand on plain shared memory.
+//! The machine's limits: the cost of the same exchange, written by hand on plain shared memory.
 
 mod collective;
 mod copy;
@@ -11,7 +11,7 @@ pub use kernel::wake_of;
 use crate::case::{Case, Metric};
 use crate::worker::Body;
 
-/// The hand-written ways to do a case.
+/// The hand-written implementations of a case.
 pub fn bodies(case: &Case) -> Vec<Body> {
     let one = |run| vec![Body { api: "bare", run }];
     match case.metric {
@@ -60,7 +60,7 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         ],
         Metric::Wake => one(kernel::wake),
         Metric::ProcessVm => one(kernel::process_vm),
-        // The cost of a small registration is that of system calls; only large ones are compared with a copy.
+        // System calls dominate a small registration. Only large ones are compared with a copy.
         Metric::Register if case.bytes >= 1 << 20 => one(copy::new_memfd),
         Metric::Start => one(kernel::start),
         Metric::Message | Metric::Passive | Metric::Tagged => vec![
@@ -83,9 +83,9 @@ pub fn bodies(case: &Case) -> Vec<Body> {
                 run: copy::pulled,
             },
         ],
-        // The loop of sends that it is compared with is one of the library's own calls.
+        // Multicast is compared with a loop of sends, which are calls of the library under test.
         Metric::Multicast | Metric::IdleCpu | Metric::Register => Vec::new(),
-        // Beside other providers.
+        // Metrics that are compared with other providers.
         _ => Vec::new(),
     }
 }

@@ -1,4 +1,4 @@
-//! Where the processes are that share no memory: on this host, or on several ones.
+//! The places of processes that share no memory: this host, or several hosts.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -13,23 +13,23 @@ use unipgas_launcher::{Keeper, Launch, Output, Part, Rules, Told};
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
 
-/// What makes hosts of namespaces and runs a command that sees them.
+/// Script that makes hosts from namespaces and runs a command that sees them.
 const WITH_HOSTS: &str = include_str!("../../peers/with-hosts");
-/// Names of hosts, with blanks between them.
+/// Variable with the names of the hosts, separated by blanks.
 const NAMES: &str = "HOSTS";
-/// Is called as ssh is.
+/// Variable with a command that is called like ssh.
 const SHELL: &str = "HOSTS_RSH";
-/// So many are made at most.
+/// Maximum number of such hosts.
 const MOST: u32 = 48;
-/// What a part tells at its end: what has failed, or nothing.
+/// Kind of a part's last message: the failure, or empty.
 const END: u8 = unipgas_launcher::OWN;
 
-/// Where they are.
+/// The place of the processes.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// All on this host.
     Here,
-    /// One after the other on each of them.
+    /// The ranks are dealt to these hosts in turn.
     Hosts(Hosts),
 }
 
@@ -38,26 +38,26 @@ pub enum Place {
 pub struct Hosts {
     /// Their names.
     pub names: Vec<String>,
-    /// Made of namespaces: their files and their cores are those of this machine.
+    /// Made from namespaces: they share the files and the cores of this machine.
     pub made: bool,
     by: By,
 }
 
-/// Who starts processes there.
+/// The means to start processes there.
 #[derive(Debug, Clone)]
 enum By {
-    /// This program, run there by a remote shell.
+    /// A remote shell starts this program there.
     Shell(OsString),
-    /// `unipgas run`, which hands over to the cluster's launcher. With what it is told besides.
+    /// `unipgas run`, with these further arguments. It uses the cluster's launcher.
     Launcher(Vec<String>),
 }
 
-/// What `--hosts` asks for.
+/// The value of `--hosts`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// So many, made of namespaces unless the environment names some.
+    /// A number of hosts, made from namespaces unless the environment names some.
     Number(u32),
-    /// These.
+    /// Names of hosts.
     Names(Vec<String>),
 }
 
@@ -84,7 +84,7 @@ impl std::str::FromStr for Wish {
 }
 
 impl Place {
-    /// The place that is wished for; `Err(Ok)`: this program has been run again beside hosts that were made for it, and this is its status.
+    /// The requested place. If hosts must be made, a new run of this program replaces this process, so `Err(Ok)` does not occur.
     pub fn of(
         wish: &Wish,
         launcher: &[String],
@@ -118,7 +118,7 @@ impl Place {
         }))
     }
 
-    /// As records tell it.
+    /// The name in records.
     pub fn name(&self) -> String {
         match self {
             Place::Here => "this one".into(),
@@ -127,7 +127,7 @@ impl Place {
         }
     }
 
-    /// By which address the processes reach this one.
+    /// The address at which the processes reach this host.
     pub fn address(&self) -> Result<IpAddr, String> {
         let names = match self {
             Place::Here => &[][..],
@@ -150,7 +150,7 @@ impl Place {
         }
     }
 
-    /// Starts `size` processes of this program as workers with these arguments, and sees them through. Those of one host communicate by `backend`.
+    /// Runs `size` processes of this program as workers with these arguments, until they end. Processes of this host communicate by `backend`.
     pub fn run(
         &self,
         size: u32,
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// The address of this host from which packets go there. Nothing is sent.
+/// The address of this host from which packets go to `to`. It sends nothing.
 fn own_address(to: SocketAddr) -> Option<IpAddr> {
     let any: SocketAddr = match to {
         SocketAddr::V4(_) => ([0; 4], 0).into(),
@@ -183,7 +183,7 @@ fn own_address(to: SocketAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip())
 }
 
-/// Runs this program again with `args` beside so many hosts; its status.
+/// Replaces this process: runs this program with `args` on `number` hosts made from namespaces. It returns only on errors.
 fn make(number: u32, args: &[String]) -> Result<ExitCode, String> {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new("sh");
@@ -205,7 +205,7 @@ impl Hosts {
         &self.names[rank % self.names.len()]
     }
 
-    /// What runs a command there: it is called as ssh is.
+    /// The command that runs another one on a host. It is called like ssh.
     pub fn shell(&self) -> OsString {
         match &self.by {
             By::Shell(shell) => shell.clone(),
@@ -213,7 +213,7 @@ impl Hosts {
         }
     }
 
-    /// The variables of this process that others must have, as `env` takes them.
+    /// The variables of this process that workers need, as arguments of `env`.
     pub fn variables(&self) -> Vec<OsString> {
         let is_passed = |name: &str| {
             ["UNIPGAS_", "FI_"]
@@ -261,7 +261,7 @@ impl Hosts {
             homes: (0..size as usize).map(|rank| rank % count).collect(),
             ..Rules::default()
         };
-        // The first to fail is the reason of the others.
+        // The first failure is the cause of the later ones.
         let failure = Mutex::new(None);
         let fail = |why: String| {
             failure.lock().get_or_insert(why);
@@ -291,7 +291,7 @@ impl Hosts {
         limit: Duration,
     ) -> Result<(), String> {
         let ranks: Vec<&str> = (0..size as usize).map(|rank| self.of(rank)).collect();
-        // The programs are installed in one folder.
+        // All programs are installed in one folder.
         let myself = PathBuf::from(myself()?);
         let mut command = Command::new(myself.with_file_name("unipgas"));
         command.env("UNIPGAS_NETWORKS", networks());
@@ -307,12 +307,12 @@ impl Hosts {
     }
 }
 
-/// The networks that ours may take between hosts.
+/// The networks that unipgas may use between hosts.
 pub fn networks() -> String {
     std::env::var("UNIPGAS_NETWORKS").unwrap_or("ofi".into())
 }
 
-/// The arguments of a worker, or of what starts workers on a host.
+/// The arguments of a worker, or of the process that starts workers on a host.
 pub fn worker_args(order: &str, library: Option<&Path>) -> Vec<OsString> {
     let mut args = vec![OsString::from(format!("--worker={order}"))];
     if let Some(path) = library {
@@ -323,21 +323,21 @@ pub fn worker_args(order: &str, library: Option<&Path>) -> Vec<OsString> {
     args
 }
 
-/// A pipe whose other end has closed is an error of the write, and no signal.
+/// Writes to a pipe with a closed reader fail with an error instead of a signal.
 fn ignore_broken_pipes() {
     // SAFETY:
-    // - sets a disposition; programs that are started get the default one from the standard library
+    // - the call only sets a disposition; the standard library resets it in child processes
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// `NUMBER/COUNT/LIMIT`: starts the workers of one host, whose ranks have that remainder.
+/// `NUMBER/COUNT/LIMIT`: starts the workers of one host. Their ranks are NUMBER modulo COUNT. LIMIT is a timeout in seconds.
 pub fn run_part(part: &str, order: &str, library: Option<&Path>) -> ExitCode {
     ignore_broken_pipes();
     let told = |error: &dyn std::fmt::Display| {
         unipgas_core::tell(&error.to_string());
         2
     };
-    // What the workers have started ends, too, if the launcher is killed.
+    // If the launcher is killed, descendants of the workers end, too.
     let kept = unipgas_launcher::keep(|keeper| match run_kept(part, order, library, keeper) {
         Ok(()) => 0,
         Err(error) => told(&error),

@@ -1,7 +1,7 @@
-//! Where the processes of a measurement meet that share no memory: the command that has started them listens, and each has a connection to it.
+//! Meeting point of measured processes that share no memory. The command that started them listens, and each process connects to it.
 //!
-//! Lines go both ways. A process says `join SECRET RANK`, `say WORDS` and `meet BYTES`, in hex; when all have met, each hears `met` with the
-//! bytes of all, by rank.
+//! The protocol is in lines. A process sends `join SECRET RANK`, `say WORDS` and `meet BYTES`, with bytes in hex. After the `meet` of all processes,
+//! each gets `met` with the bytes of all, by rank.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -11,19 +11,19 @@ use std::time::Duration;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
-/// How often it looks whether somebody has come.
+/// Time between two polls for connections.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a stranger may say nothing.
+/// Timeout for the first line of a connection.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// The command's side.
+/// The side of the command.
 pub struct Hub {
     listener: TcpListener,
     at: SocketAddr,
     secret: u64,
 }
 
-/// What has come together.
+/// State of the meeting.
 struct Meeting {
     turns: Vec<Option<String>>,
     streams: Vec<Option<TcpStream>>,
@@ -31,7 +31,7 @@ struct Meeting {
 }
 
 impl Hub {
-    /// Listens where the processes reach this host by `address`.
+    /// Listens at `address`, at which the processes reach this host.
     pub fn open(address: IpAddr) -> Result<Hub, String> {
         let failed = |e: std::io::Error| format!("cannot listen at {address}: {e}");
         let listener = TcpListener::bind((address, 0)).map_err(failed)?;
@@ -47,13 +47,13 @@ impl Hub {
         })
     }
 
-    /// What a process gives to [`Wire::join`].
+    /// Argument for [`Wire::join`] in a process.
     pub fn token(&self) -> String {
         format!("{}/{:x}", self.at, self.secret)
     }
 
-    /// Serves `size` processes until all have left, or `over` says that they have ended; `said` gets what they say. When one leaves before the
-    /// others, its connection is all that ends: the others learn of it when they meet.
+    /// Serves `size` processes until all have left, or until `over` returns true. `said` gets their `say` lines. If a process leaves early, only its
+    /// connection ends. The others learn of it when they meet.
     pub fn serve(
         &self,
         size: usize,
@@ -83,13 +83,13 @@ impl Hub {
                     break;
                 }
             }
-            // Nobody waits any more for who has not come.
+            // Processes that still wait for a missing one get an error.
             let all = &meeting.lock().streams;
             all.iter().flatten().for_each(close);
         });
     }
 
-    /// One process, to its end: its rank, if it is one of ours.
+    /// Serves one connection until it ends. Returns its rank if it has joined.
     fn hear(
         &self,
         stream: &TcpStream,
@@ -121,7 +121,7 @@ impl Hub {
 }
 
 fn close(stream: &TcpStream) {
-    // It may have been closed by the other side.
+    // An error is ignored: the peer may have closed it.
     let _ = stream.shutdown(Shutdown::Both);
 }
 
@@ -129,7 +129,7 @@ fn meet(meeting: &Mutex<Meeting>, rank: usize, bytes: &str) {
     let mut meeting = meeting.lock();
     meeting.turns[rank] = Some(bytes.into());
     if meeting.turns.iter().any(Option::is_none) {
-        // Who waits for one that has left would wait for ever.
+        // A process has left: the others would wait forever.
         if meeting.left > 0 {
             meeting.streams.iter().flatten().for_each(close);
         }
@@ -138,7 +138,7 @@ fn meet(meeting: &Mutex<Meeting>, rank: usize, bytes: &str) {
     let all: Vec<String> = meeting.turns.iter_mut().filter_map(Option::take).collect();
     let line = format!("met {}\n", all.join(" "));
     for mut stream in meeting.streams.iter().flatten() {
-        // One that has ended is noticed where it is read from.
+        // An error is ignored: the reading thread notices a closed connection.
         let _ = stream.write_all(line.as_bytes());
     }
 }
@@ -152,18 +152,18 @@ fn leave(meeting: &Mutex<Meeting>, rank: usize) {
     }
 }
 
-/// A look is a system call: who is measured beside it must not wait for each.
+/// A poll is a system call. It must not delay each call of `meanwhile`, which serves measured peers.
 const BETWEEN_LOOKS: usize = 16;
 
-/// A process's side.
+/// The side of a process.
 pub struct Wire {
     reader: RefCell<BufReader<TcpStream>>,
-    /// The address of this host by which it reaches the command.
+    /// The address of this host on the connection to the command.
     pub here: IpAddr,
 }
 
 impl Wire {
-    /// Joins as `rank`; `token` is that of the hub.
+    /// Joins as `rank`. `token` is [`Hub::token`].
     pub fn join(token: &str, rank: usize) -> Result<Wire, String> {
         let (at, secret) = token
             .split_once('/')
@@ -183,12 +183,12 @@ impl Wire {
         })
     }
 
-    /// Says a line.
+    /// Sends a line of results.
     pub fn say(&self, line: &str) -> Result<(), String> {
         self.send(&format!("say {line}\n"))
     }
 
-    /// Waits until all are here; what each has brought, by rank. Between two looks whether they are this process does `meanwhile`, several times.
+    /// Waits for all processes. Returns the data of each, by rank. It calls `meanwhile` several times between two polls.
     pub fn meet(&self, mine: &[u8], mut meanwhile: impl FnMut()) -> Result<Vec<Vec<u8>>, String> {
         self.send(&format!("meet {}\n", HEXLOWER.encode(mine)))?;
         let mut line = String::new();

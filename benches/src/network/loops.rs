@@ -1,4 +1,4 @@
-//! What the provider costs by itself: no more calls than the exchange needs, by processes that do nothing else. Both drive the provider.
+//! The cost of the provider alone: only the calls that the exchange needs, in processes that do nothing else. Both processes make progress.
 
 use super::provider::{Far, Provider, Whose, call};
 use crate::bare::each;
@@ -7,32 +7,32 @@ use crate::ctx::Ctx;
 use unipgas_libfabric_sys::*;
 
 const EACH: usize = 500;
-/// 8-byte writes of a batch, and the bytes that they walk through.
+/// 8-byte writes in a batch. `WALK` is the size of their window.
 const WRITES: usize = 8192;
 const WALK: usize = 4096;
-/// The data of writes that end a batch; barriers have 0 to 6, by their step.
+/// The immediate data of writes that end a batch. Barriers use 0 to 6, by step.
 const END: u64 = 7;
 const TAG: u64 = 0x1234;
-/// Where the word of atomic operations is.
+/// Offset of the word of atomic operations.
 const WORD: u64 = 8192;
 
 macro_rules! of_each_provider {
     ($($name:ident)*) => {
-        /// The loops over the provider that ours use.
+        /// The loops over the provider that unipgas uses.
         pub mod theirs {
             $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
                 super::$name(ctx, super::Whose::Theirs, case)
             })*
         }
 
-        /// The same loops, with a queue at which somebody may sleep.
+        /// The same loops, with a completion queue that supports blocking waits.
         pub mod theirs_to_sleep_at {
             $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
                 super::$name(ctx, super::Whose::TheirsToSleepAt, case)
             })*
         }
 
-        /// The same loops over our provider.
+        /// The same loops over the provider `unipgas`.
         pub mod ours {
             $(pub fn $name(ctx: &super::Ctx, case: &super::Case) -> Result<f64, String> {
                 super::$name(ctx, super::Whose::Ours, case)
@@ -63,7 +63,8 @@ impl<'a> Pair<'a> {
         let (from, desc) = (provider.source.base.cast(), provider.desc()[1]);
         let context = provider.context();
         // SAFETY:
-        // - open objects; the source is as long as the window, and stays
+        // - the objects are open
+        // - the source is as long as the window, and outlives the operation
         provider.post(true, || unsafe {
             let (ep, rma) = (provider.ep, (*provider.ep).rma);
             call!(
@@ -72,7 +73,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Looks until so many writes with this data have come.
+    /// Polls until `count` writes with this data have arrived.
     #[inline(always)]
     fn await_data(&self, data: u64, count: u64) -> Result<(), String> {
         let written = &self.provider.counts.written[data as usize];
@@ -83,8 +84,8 @@ impl<'a> Pair<'a> {
         self.provider.counts.written[data as usize].get()
     }
 
-    /// Rank 0 does `batch`, while the other one drives its provider; each batch ends when the other one has been told so, and has answered. Also one that
-    /// fails does, as with a function that the provider lacks: the other one would wait for ever.
+    /// Rank 0 runs `batch` while rank 1 makes progress. An exchange of writes ends each batch. A batch that fails ends in the same way, for example if
+    /// the provider lacks a function: rank 1 would wait forever otherwise.
     pub(super) fn alone(
         &self,
         each: usize,
@@ -115,7 +116,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Ping-pong of fi_writedata and fi_cq_read. ns one way.
+/// Ping-pong of fi_writedata and fi_cq_read. Returns ns one way.
 fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let mut round = pair.written(0);
@@ -144,18 +145,18 @@ fn write_data(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     Ok(ns / 2.0)
 }
 
-/// A question and its answer, by fi_writedata: what reading a word of another process and changing it costs at least where the provider has no atomic operations. ns.
+/// A request and its reply by fi_writedata, in ns. This is the lower bound for a remote read-modify-write if the provider has no atomic operations.
 pub fn ask(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     write_data(ctx, Whose::Theirs, case).map(|one_way| 2.0 * one_way)
 }
 
-/// fi_fetch_atomic of a u64, one after the other. ns.
+/// fi_fetch_atomic of a u64, one at a time. Returns ns.
 fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far) = (pair.provider, pair.far);
     let [result, operand] = provider.desc();
     // SAFETY:
-    // - in the buffers, and aligned
+    // - both are inside the buffers, and aligned
     let (one, before) = unsafe {
         let at = WORD as usize;
         (
@@ -164,13 +165,14 @@ fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
         )
     };
     // SAFETY:
-    // - in the buffer, which only this process uses
+    // - it is inside the buffer, which only this process uses
     unsafe { one.write(1) };
     pair.alone(EACH, |n| {
         for _ in 0..n {
             let context = provider.context();
             // SAFETY:
-            // - open objects; operand and result are in registered buffers, which stay
+            // - the objects are open
+            // - operand and result are in registered buffers, which outlive the operation
             provider.post(true, || unsafe {
                 let (ep, atomic) = (provider.ep, (*provider.ep).atomic);
                 call!(
@@ -196,7 +198,7 @@ fn fetch_add(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     })
 }
 
-/// fi_read, one after the other. ns.
+/// fi_read, one at a time. Returns ns.
 fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
@@ -206,7 +208,8 @@ fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
             let context = provider.context();
             let into = provider.source.base.cast();
             // SAFETY:
-            // - open objects; the buffer is as long as the window, and stays
+            // - the objects are open
+            // - the buffer is as long as the window, and outlives the operation
             provider.post(true, || unsafe {
                 let (ep, rma) = (provider.ep, (*provider.ep).rma);
                 call!(
@@ -219,7 +222,7 @@ fn read(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     })
 }
 
-/// fi_inject_write of 8 bytes. Millions a second.
+/// fi_inject_write of 8 bytes. Returns millions per second.
 fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
@@ -228,7 +231,8 @@ fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
             let to = far.base + (i * len % WALK) as u64;
             let from = provider.source.base.cast();
             // SAFETY:
-            // - open objects; the source is longer
+            // - the objects are open
+            // - the source has at least `len` bytes
             provider.post(false, || unsafe {
                 let (ep, rma) = (provider.ep, (*provider.ep).rma);
                 call!(rma, inject, ep, from, len, far.peer, to, far.key)
@@ -239,7 +243,7 @@ fn rate(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     ns.map(|ns| 1e3 / ns)
 }
 
-/// fi_write. GB/s.
+/// fi_write. Returns GB/s.
 fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
@@ -249,7 +253,8 @@ fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
             let context = provider.context();
             let from = provider.source.base.cast();
             // SAFETY:
-            // - open objects; the source is as long as the window, and stays
+            // - the objects are open
+            // - the source is as long as the window, and outlives the operation
             provider.post(true, || unsafe {
                 let (ep, rma) = (provider.ep, (*provider.ep).rma);
                 call!(
@@ -263,7 +268,7 @@ fn bandwidth(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     ns.map(|ns| len as f64 / ns)
 }
 
-/// A butterfly of fi_writedata without bytes. us.
+/// A butterfly of fi_writedata without payload. Returns us.
 fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     let provider = ctx.provider(whose)?;
     let steps = ctx.size.trailing_zeros() as usize;
@@ -271,7 +276,7 @@ fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     let pair = Pair { ctx, provider, far };
     let mut counts: Vec<u64> = (0..steps).map(|step| pair.written(step as u64)).collect();
     let mut outcome = Ok(());
-    // Nobody sends before all have counted.
+    // No process sends before all have read their counts.
     ctx.sync();
     let ns = ctx.per_op(EACH / 5, |n| {
         for _ in 0..n {
@@ -291,7 +296,7 @@ fn barrier(ctx: &Ctx, whose: Whose, _: &Case) -> Result<f64, String> {
     Ok(ns / 1e3)
 }
 
-/// Ping-pong of fi_tsend and fi_trecv. ns one way.
+/// Ping-pong of fi_tsend and fi_trecv. Returns ns one way.
 fn tagged(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
     let pair = Pair::of(ctx, whose)?;
     let (provider, far, len) = (pair.provider, pair.far, case.bytes as usize);
@@ -306,7 +311,8 @@ fn tagged(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
                 let context = provider.context();
                 let from = provider.source.base.cast();
                 // SAFETY:
-                // - open objects; the source is longer, and stays
+                // - the objects are open
+                // - the source has at least `len` bytes, and outlives the operation
                 provider.post(true, || unsafe {
                     call!(
                         (*ep).tagged,
@@ -324,7 +330,8 @@ fn tagged(ctx: &Ctx, whose: Whose, case: &Case) -> Result<f64, String> {
             let one = || {
                 let context = provider.context();
                 // SAFETY:
-                // - open objects; the buffer is longer, and nobody else uses it before the message has come
+                // - the objects are open
+                // - the buffer has at least `len` bytes, which only the provider uses until the message arrives
                 provider.post(false, || unsafe {
                     let any = FI_ADDR_UNSPEC;
                     call!((*ep).tagged, recv, ep, to, len, into, any, TAG, 0, context)

@@ -1,6 +1,6 @@
-//! The limits of a network: what the same exchange costs over the kernel's TCP, and by a bare loop over the provider of libfabric that ours use.
+//! The limits of a network: the cost of the same exchange over the kernel's TCP, and in a bare loop over the libfabric provider that unipgas uses.
 //!
-//! Both are between the same processes as ours, and measured in turn with them. Processes wait by looking, as ours do before they sleep.
+//! All run in turn between the same processes. Processes poll while they wait, as unipgas does before it sleeps.
 
 pub mod hosts;
 pub mod hub;
@@ -21,9 +21,9 @@ use hub::Wire;
 use provider::{Provider, Whose};
 use tcp::Tcp;
 
-/// A process's part of it.
+/// The network state of a process.
 pub struct Network {
-    /// Where the processes meet.
+    /// The connection to the meeting point.
     pub wire: Wire,
     tcp: OnceCell<Result<Tcp, String>>,
     theirs: OnceCell<Result<Provider, String>>,
@@ -32,7 +32,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Meets the others at the hub of `token`.
+    /// Connects to the hub of `token`.
     pub fn join(token: &str, rank: usize) -> Result<Network, String> {
         Ok(Network {
             wire: Wire::join(token, rank)?,
@@ -43,7 +43,7 @@ impl Network {
         })
     }
 
-    /// The provider that ours use, as one word, and the release of libfabric.
+    /// The provider that unipgas uses, as one word, and the release of libfabric.
     pub fn provider_name(&self) -> String {
         let wish = Wish::from_env();
         let name = wish.and_then(|wish| choose(&wish, self.other_hosts()));
@@ -54,21 +54,21 @@ impl Network {
         }
     }
 
-    /// The address of this host at which the provider is, else the one by which the command is reached.
+    /// The address of the provider on this host, else the one on the connection to the command.
     fn address(&self) -> IpAddr {
         let chosen = Wish::from_env().and_then(|wish| choose(&wish, self.other_hosts()));
         let address = chosen.ok().and_then(|info| info.address());
         address.unwrap_or(self.wire.here)
     }
 
-    /// Whether the processes are on several hosts: else the command is reached by the host's loop.
+    /// Whether the processes are on several hosts. On one host, the command is reached over loopback.
     fn other_hosts(&self) -> bool {
         !self.wire.here.is_loopback()
     }
 }
 
 impl Ctx {
-    /// The connections, made when they are first needed: by all processes at the same time.
+    /// The TCP connections. The first call makes them; all processes make it at the same time.
     fn tcp(&self) -> Result<&Tcp, String> {
         let network = self.network()?;
         let tcp = network
@@ -77,7 +77,7 @@ impl Ctx {
         tcp.as_ref().map_err(String::clone)
     }
 
-    /// The provider's objects, opened likewise.
+    /// The provider's objects. The first call opens them; all processes make it at the same time.
     fn provider(&self, whose: Whose) -> Result<&Provider, String> {
         let network = self.network()?;
         let place = match whose {
@@ -90,7 +90,7 @@ impl Ctx {
     }
 }
 
-/// What a process has made, if all have made theirs.
+/// `made`, if it is `Ok` in all processes.
 fn together<T>(ctx: &Ctx, made: Result<T, String>) -> Result<T, String> {
     match ctx.all(made.is_ok()) {
         true => made,

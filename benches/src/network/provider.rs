@@ -1,4 +1,4 @@
-//! The provider that ours use, by itself: its objects as a program opens them that uses nothing else, and no more than one thread.
+//! The libfabric provider that unipgas uses, alone: its objects are opened as in a program with one thread that uses nothing else.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -12,19 +12,19 @@ use unipgas_libfabric_sys::*;
 use crate::ctx::Ctx;
 use crate::ours::Buffer;
 
-/// fi_errno(3): there is an error to be read.
+/// fi_errno(3): an error can be read.
 const FI_EAVAIL: isize = 259;
 const FI_EAGAIN: isize = libc::EAGAIN as isize;
-/// The longest name of an endpoint.
+/// Maximum length of an endpoint's name.
 const NAME: usize = 64;
-/// Bytes of the memory that peers reach, and of that which is sent from.
+/// Length of the memory that peers access, and of the source of sends.
 pub const WINDOW: usize = 4 << 20;
-/// Keys, where the provider has none of its own.
+/// Keys, if the provider does not choose its own.
 const KEYS: u64 = 0x6265_6e63;
-/// Contexts in turn; more than operations that are under way.
+/// Number of contexts, used in turn: more than operations in flight.
 const CONTEXTS: usize = 8192;
 
-/// A call through a table of functions, all of which a provider fills: what it does not have gives -FI_ENOSYS.
+/// Calls a function of a table. A provider fills its tables: an unsupported function returns -FI_ENOSYS.
 macro_rules! call {
     ($table:expr, $function:ident $(, $argument:expr)*) => {
         ((*$table).$function)($($argument),*) as isize
@@ -32,7 +32,7 @@ macro_rules! call {
 }
 pub(super) use call;
 
-/// Another process, as operations name it.
+/// A peer, in terms of operations.
 #[derive(Clone, Copy)]
 pub struct Far {
     pub peer: u64,
@@ -40,25 +40,25 @@ pub struct Far {
     pub key: u64,
 }
 
-/// What has come so far.
+/// Events so far.
 #[derive(Default)]
 pub struct Counts {
-    /// Operations of this process that have ended.
+    /// Completed operations of this process.
     pub ended: Cell<u64>,
-    /// Messages.
+    /// Received messages.
     pub received: Cell<u64>,
-    /// Writes that carried this number.
+    /// Incoming writes, by their immediate data.
     pub written: [Cell<u64>; 8],
 }
 
-/// Whose provider.
+/// The choice of a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// The one that the backend `ofi` would choose.
+    /// The provider that the backend `ofi` would choose.
     Theirs,
-    /// The same, with a descriptor of the queue, as `ofi` needs it to serve peers while the program computes.
+    /// The same with a file descriptor of the queue. `ofi` needs it to serve peers while the program computes.
     TheirsToSleepAt,
-    /// Ours.
+    /// The provider `unipgas` of the library under test.
     Ours,
 }
 
@@ -84,24 +84,24 @@ pub struct Provider {
     cq: *mut fid_cq,
     pub ep: *mut fid_ep,
     registered: RefCell<Vec<*mut fid_mr>>,
-    /// What peers reach.
+    /// Memory that peers access.
     pub memory: Buffer,
-    /// What is sent from.
+    /// Source of sends.
     pub source: Buffer,
     contexts: Vec<Cell<[fi_context; 2]>>,
     next: Cell<usize>,
-    /// What has come.
+    /// Events so far.
     pub counts: Counts,
-    /// Operations begun that will be told.
+    /// Posted operations that will have a completion.
     pub begun: Cell<u64>,
-    /// By rank.
+    /// Peers by rank.
     pub far: Vec<Far>,
-    /// Whether others need the cores.
+    /// Other processes need the cores.
     crowded: bool,
 }
 
 impl Provider {
-    /// Opens it, and tells the others.
+    /// Opens the objects, and exchanges addresses with the other processes.
     pub fn open(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<Provider, String> {
         let opened = Provider::alone(ctx, whose, other_hosts);
         let hello = match &opened {
@@ -119,7 +119,7 @@ impl Provider {
         Ok(provider)
     }
 
-    /// The objects, and what peers have to know of them.
+    /// The objects, and the data that peers need.
     fn alone(ctx: &Ctx, whose: Whose, other_hosts: bool) -> Result<(Provider, Vec<u8>), String> {
         let library = Library::get()?;
         let (info, open) = match whose {
@@ -162,7 +162,7 @@ impl Provider {
             crowded: ctx.crowded,
         };
         // SAFETY:
-        // - so long, and nobody else's
+        // - the buffer has `WINDOW` bytes, which no other thread uses
         unsafe { provider.memory.base.write_bytes(0, WINDOW) };
         provider.open_all(open, whose == Whose::TheirsToSleepAt)?;
         let hello = provider.hello()?;
@@ -179,7 +179,8 @@ impl Provider {
     fn open_all(&mut self, open: OpenFabric, to_sleep_at: bool) -> Result<(), String> {
         let info = self.info;
         // SAFETY:
-        // - the info is complete, and freed after the objects; each object is used once it is there, which a status of 0 says
+        // - the info is complete, and freed after the objects
+        // - each object is used only after the status 0 of the call that opens it
         // - attributes live through the call
         unsafe {
             let fabric = open((*info).fabric_attr, &raw mut self.fabric, null_mut());
@@ -233,7 +234,8 @@ impl Provider {
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         let mut mr = null_mut();
         // SAFETY:
-        // - open objects; a buffer of this length, which is freed after the registration is closed
+        // - the objects are open
+        // - the buffer has `WINDOW` bytes, and is freed after the registration is closed
         unsafe {
             let status = call!(
                 (*self.domain).mr,
@@ -266,19 +268,20 @@ impl Provider {
         unsafe { (*(*self.info).domain_attr).mr_mode & bit != 0 }
     }
 
-    /// The descriptors of what peers reach, and of what is sent from.
+    /// The descriptors of the memory that peers access, and of the source.
     pub fn desc(&self) -> [*mut c_void; 2] {
         let registered = self.registered.borrow();
         // SAFETY:
-        // - both are registered, and open
+        // - both registrations are open
         [0, 1].map(|number| unsafe { (*registered[number]).mem_desc })
     }
 
-    /// Name, base and key.
+    /// Base, key and endpoint name for peers.
     fn hello(&self) -> Result<Vec<u8>, String> {
         let (mut name, mut len) = ([0u8; NAME], NAME);
         // SAFETY:
-        // - open objects, room for so many bytes
+        // - the objects are open
+        // - `name` has room for `len` bytes
         let key = unsafe {
             let ep = self.ep.cast::<fid>();
             let at = name.as_mut_ptr().cast();
@@ -301,7 +304,8 @@ impl Provider {
         let mut peer = 0;
         let at = name.as_ptr().cast();
         // SAFETY:
-        // - an open object; a name of an endpoint of the same provider
+        // - the object is open
+        // - `name` is an endpoint name of the same provider
         let inserted = unsafe {
             call!(
                 (*self.av).ops,
@@ -321,19 +325,20 @@ impl Provider {
         })
     }
 
-    /// A context that no operation has that is under way.
+    /// A context that no operation in flight uses.
     pub fn context(&self) -> *mut c_void {
         let next = self.next.get();
         self.next.set((next + 1) % CONTEXTS);
         self.contexts[next].as_ptr().cast()
     }
 
-    /// Looks once for what has come.
+    /// Polls the completion queue once.
     #[inline(always)]
     pub fn look(&self) -> Result<(), String> {
         let mut entry = std::mem::MaybeUninit::<fi_cq_data_entry>::uninit();
         // SAFETY:
-        // - an open queue of this format, and room for one entry
+        // - the queue is open and has this format
+        // - there is room for one entry
         let read = unsafe { call!((*self.cq).ops, read, self.cq, entry.as_mut_ptr().cast(), 1) };
         if read == -FI_EAGAIN {
             return Ok(());
@@ -345,7 +350,7 @@ impl Provider {
         // - the provider has filled it
         let entry = unsafe { entry.assume_init() };
         let counts = &self.counts;
-        // Some say at both ends that there was data.
+        // Some providers report the data at both ends.
         let by_peer = entry.flags & FI_RMA != 0 && entry.flags & FI_WRITE == 0;
         let with_data = entry.flags & FI_REMOTE_CQ_DATA != 0;
         let count = match entry.flags {
@@ -369,7 +374,8 @@ impl Provider {
             return format!("fi_cq_read: {}", self.library.text(read as c_int));
         }
         // SAFETY:
-        // - an entry of zeros is one; an open queue
+        // - an entry of zeros is valid
+        // - the queue is open
         let entry = unsafe {
             let mut entry: fi_cq_err_entry = std::mem::zeroed();
             call!((*self.cq).ops, readerr, self.cq, &raw mut entry, 0);
@@ -378,7 +384,7 @@ impl Provider {
         format!("an operation has failed: {}", self.library.text(entry.err))
     }
 
-    /// Posts until the provider takes it; one that will be told where `told`.
+    /// Posts until the provider accepts the operation. `told`: it will have a completion.
     #[inline(always)]
     pub fn post(&self, told: bool, mut call: impl FnMut() -> isize) -> Result<(), String> {
         loop {
@@ -393,7 +399,7 @@ impl Provider {
         }
     }
 
-    /// Looks until it is so.
+    /// Polls until the condition holds.
     #[inline(always)]
     pub fn until(&self, is_so: impl Fn() -> bool) -> Result<(), String> {
         while !is_so() {
@@ -405,7 +411,7 @@ impl Provider {
         Ok(())
     }
 
-    /// Waits for the ends of all operations of this process.
+    /// Waits for the completion of all operations of this process.
     pub fn drain(&self) -> Result<(), String> {
         self.until(|| self.counts.ended.get() == self.begun.get())
     }
@@ -424,16 +430,17 @@ impl Drop for Provider {
         objects.push(self.fabric.cast());
         for object in objects.into_iter().filter(|object| !object.is_null()) {
             // SAFETY:
-            // - open; what depends on one is closed before. What cannot be closed goes with the process.
+            // - the object is open, and objects that depend on it are closed before
+            // - an error is ignored: the object then stays until the process ends
             unsafe { call!((*object).ops, close, object) };
         }
         // SAFETY:
-        // - fi_dupinfo's, and freed once
+        // - it comes from fi_dupinfo, and is freed once
         unsafe { (self.library.freeinfo)(self.info) };
     }
 }
 
-/// What the provider offers that fits: with atomic operations and tagged messages, if it has them.
+/// The first offer of the provider that fits. Offers with atomic operations and tagged messages come first.
 fn offer(
     library: &Library,
     getinfo: GetInfo,
@@ -456,8 +463,9 @@ fn with_caps(
 ) -> Option<*mut fi_info> {
     let name = CString::new(provider).ok()?;
     // SAFETY:
-    // - null asks for an empty info, whose attributes are all there; the provider's name is malloc's, and freed with it
-    // - a list that ends with null, of which a copy stands alone; freed once
+    // - null requests an empty info with all attributes
+    // - malloc allocates the provider's name; it is freed with the info
+    // - the list ends with null, and is freed once; its copy is independent
     unsafe {
         let hints = (library.dupinfo)(null());
         if hints.is_null() {
@@ -490,11 +498,11 @@ fn with_caps(
     }
 }
 
-/// The provider of the library whose interfaces are measured. It stays as long as the process.
+/// The provider of the library under test. It exists as long as the process.
 fn own_provider(library: &Installed) -> Result<&'static fi_provider, String> {
     type FiProvIni = unsafe extern "C" fn() -> *mut fi_provider;
     // SAFETY:
-    // - fi_provider(3): the function takes nothing; it gives null, or the provider's table, which stays and is only read
+    // - fi_provider(3): the function has no arguments. It returns null, or the provider's table, which stays and is only read.
     let provider = unsafe {
         let initialise = library.function::<FiProvIni>(c"fi_prov_ini");
         initialise.and_then(|initialise| initialise().as_ref())
@@ -502,11 +510,12 @@ fn own_provider(library: &Installed) -> Result<&'static fi_provider, String> {
     provider.ok_or("the library has no provider of libfabric".into())
 }
 
-/// Whether two offers are of one interface.
+/// Whether two offers have the same domain, provider and source address.
 fn same_place(one: &fi_info, other: &fi_info) -> bool {
     let place = |info: &fi_info| {
         // SAFETY:
-        // - fi_getinfo fills all attributes, and the address has so many bytes
+        // - fi_getinfo fills all attributes
+        // - the address has `src_addrlen` bytes
         unsafe {
             let domain = name((*info.domain_attr).name);
             let provider = name((*info.fabric_attr).prov_name);

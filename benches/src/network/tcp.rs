@@ -1,4 +1,4 @@
-//! The kernel's part: plain sockets, one for each partner of a butterfly.
+//! Kernel TCP: one plain socket for each partner of a butterfly.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -6,13 +6,13 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use crate::case::Case;
 use crate::ctx::Ctx;
 
-/// Connections to the processes whose number differs in one bit, by that bit.
+/// Connections to the processes with a rank that differs in one bit, by that bit.
 pub struct Tcp {
     streams: Vec<TcpStream>,
 }
 
 const EACH: usize = 500;
-/// 8-byte messages of a batch.
+/// 8-byte messages in a batch.
 const MESSAGES: usize = 8192;
 
 fn failed(e: std::io::Error) -> String {
@@ -20,9 +20,9 @@ fn failed(e: std::io::Error) -> String {
 }
 
 impl Tcp {
-    /// Connects to the partners, each of which has an address that the others reach; this one's is `here`.
+    /// Connects to the partners. `here` is the address at which they reach this process.
     pub fn connect(ctx: &Ctx, here: IpAddr) -> Result<Tcp, String> {
-        // All share, whatever has come of it.
+        // All processes take part in the exchange, even after an error.
         let listener = TcpListener::bind((here, 0));
         let own = listener.as_ref().ok().and_then(|l| l.local_addr().ok());
         let own = own.map_or(String::new(), |own| own.to_string());
@@ -56,13 +56,13 @@ impl Tcp {
     }
 }
 
-/// Those with whom a butterfly has this process exchange, in order.
+/// The partners of this process in a butterfly, in order.
 fn partners(ctx: &Ctx) -> impl Iterator<Item = usize> {
     let steps = ctx.size.trailing_zeros();
     (0..steps).map(|step| ctx.rank ^ (1 << step))
 }
 
-/// Writes all, with as many calls as that takes.
+/// Writes all bytes, in as many calls as needed.
 fn write(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -74,7 +74,7 @@ fn write(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Stri
     Ok(())
 }
 
-/// Reads all, looking until it has come; where the socket blocks, sleeping.
+/// Reads all bytes. It polls, or sleeps if the socket blocks.
 fn read(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), String> {
     while !bytes.is_empty() {
         match stream.read(bytes) {
@@ -87,7 +87,7 @@ fn read(ctx: &Ctx, mut stream: &TcpStream, mut bytes: &mut [u8]) -> Result<(), S
     Ok(())
 }
 
-/// `per_op` of what may fail.
+/// `per_op` of an operation that may fail.
 fn per_op(
     ctx: &Ctx,
     each: usize,
@@ -121,22 +121,22 @@ fn both_ways(ctx: &Ctx, case: &Case, blocking: bool) -> Result<f64, String> {
     })
 }
 
-/// Ping-pong in which both look for bytes without sleeping. ns one way.
+/// Ping-pong in which both processes poll. Returns ns one way.
 pub fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, false).map(|ns| ns / 2.0)
 }
 
-/// The same, sleeping in the kernel.
+/// The same with blocking reads.
 pub fn ping_pong_blocking(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, true).map(|ns| ns / 2.0)
 }
 
-/// A question and its answer. ns.
+/// A request and its reply. Returns ns.
 pub fn round_trip(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     both_ways(ctx, case, false)
 }
 
-/// Rank 0 sends `each` messages, which rank 1 takes as they come and acknowledges at the end. ns a message.
+/// Rank 0 sends `each` messages. Rank 1 receives them and acknowledges the last one. Returns ns per message.
 fn one_way(ctx: &Ctx, len: usize, each: usize) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(true)?;
@@ -166,18 +166,18 @@ fn one_way(ctx: &Ctx, len: usize, each: usize) -> Result<f64, String> {
     })
 }
 
-/// Messages of 8 bytes, each in a call of its own. Millions a second.
+/// Messages of 8 bytes, one call each. Returns millions per second.
 pub fn rate(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_way(ctx, case.bytes as usize, MESSAGES).map(|ns| 1e3 / ns)
 }
 
-/// Long messages. GB/s.
+/// Long messages. Returns GB/s.
 pub fn stream(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let each = crate::bare::each(case.bytes);
     one_way(ctx, case.bytes as usize, each).map(|ns| case.bytes as f64 / ns)
 }
 
-/// A butterfly of 8-byte messages. us.
+/// A butterfly of 8-byte messages. Returns us.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let tcp = ctx.tcp()?;
     tcp.set_blocking(ctx.crowded)?;

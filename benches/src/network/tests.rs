@@ -1,4 +1,4 @@
-//! The loops between two threads that play processes.
+//! The loops between two threads that act as processes.
 
 use std::cell::{Cell, OnceCell};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::ctx::Ground;
 use hub::Hub;
 
-/// Two processes of this host that do `body`.
+/// Runs `body` in two threads that act as processes of this host.
 fn two(body: impl Fn(&Ctx) + Sync) {
     let hub = Hub::open([127, 0, 0, 1].into()).expect("a hub");
     std::thread::scope(|scope| {
@@ -36,7 +36,7 @@ fn two(body: impl Fn(&Ctx) + Sync) {
     });
 }
 
-/// The same, where there is a libfabric.
+/// The same, if libfabric is installed.
 fn two_with_a_provider(body: impl Fn(&Ctx) + Sync) {
     match Library::get() {
         Ok(_) => two(body),
@@ -83,7 +83,7 @@ fn loops_over_a_provider_do_what_they_say() {
         let provider = ctx.provider(Whose::Theirs).expect("a provider");
         let bytes = |len: usize| {
             // SAFETY:
-            // - in the buffer, of which the loop's end says that nobody writes into it now
+            // - they are inside the buffer; the loop has ended, so no process writes into it now
             unsafe { std::slice::from_raw_parts(provider.memory.base, len) }
         };
         let here = ctx.rank == 1;
@@ -101,12 +101,12 @@ fn loops_over_a_provider_do_what_they_say() {
             let word = bytes(8200)
                 .last_chunk()
                 .map(|word| u64::from_ne_bytes(*word));
-            // The batch that goes ahead as warm-up adds, too.
+            // The warm-up batch adds, too.
             assert_eq!(word, Some((ctx.batches() as u64 + 1) * 500));
         }
         let source = provider.source.base;
         // SAFETY:
-        // - in buffers of which no operation is under way
+        // - it is inside the buffer, and no operation on it is in flight
         unsafe { source.write_bytes(9, 4) };
         let far_byte = if here { 9 } else { 1 };
         measured(loops::theirs::read(ctx, &case(Metric::Read, 2)));
@@ -122,13 +122,13 @@ fn loops_over_a_provider_do_what_they_say() {
             &case(Metric::Bandwidth, 1 << 20),
         ));
         ctx.sync();
-        // Beyond the words of the atomic operations.
+        // Offset beyond the words of the atomic operations.
         let written = bytes(1 << 20)[16 << 10..].iter().all(|byte| *byte == 1);
         assert_eq!(written, here);
     });
 }
 
-/// As where the provider lacks a function: the other process must not wait for what never comes, and what is measured next goes on.
+/// If the provider lacks a function, the peer must not wait forever, and the next measurement must work.
 #[test]
 fn a_batch_that_fails_ends_for_both_processes() {
     two_with_a_provider(|ctx| {

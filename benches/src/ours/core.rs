@@ -19,17 +19,17 @@ use crate::bare::wake_of;
 use crate::case::Case;
 use crate::ctx::{BATCH_OF_PAIRS, Ctx};
 
-/// Puts whose ends nobody has asked for.
+/// Maximum number of puts in flight.
 const PENDING: usize = 128;
 const DATA: usize = 64 << 20;
-/// Notification words lie behind the data.
+/// Offset of the notification words, behind the data.
 pub const NOTICES: usize = DATA;
 const LEN: usize = DATA + (1 << 20);
 
-/// What the columns of the core use.
+/// State of the columns `core`.
 pub struct Core {
     world: Arc<World>,
-    /// What operations are posted to.
+    /// Operations are posted here.
     pub endpoint: Endpoint,
     region: Region,
     remote: Option<RemoteRegion>,
@@ -40,7 +40,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Joins a job of its own, allocates a region, finds that of the other process when there are two, and forms a group of all.
+    /// Joins its own job, allocates a region, imports the partner's region if there are pairs, and forms a group of all.
     pub fn enter(ctx: &Ctx) -> Result<Core, String> {
         let meeting = Meeting::new(ctx).map_err(text)?;
         let job = meeting.job();
@@ -88,7 +88,7 @@ impl Core {
         })
     }
 
-    /// Moves on what comes from peers.
+    /// Makes progress for peers.
     pub fn attend(&self) {
         self.engine().progress();
     }
@@ -112,7 +112,7 @@ impl Core {
             .expect("cases of puts have pairs of processes")
     }
 
-    /// Where the place's data lies, and its notification word.
+    /// Offsets of the data and of the notification word in this visit.
     fn place(&self, ctx: &Ctx) -> (usize, usize) {
         (
             ctx.place() * (512 << 10),
@@ -120,12 +120,12 @@ impl Core {
         )
     }
 
-    /// So many bytes of the region.
+    /// `len` bytes of the region.
     pub fn local(&self, offset: usize, len: usize) -> Result<Local, String> {
         self.region.local(offset, len).map_err(text)
     }
 
-    /// Waits until all that has been posted is complete.
+    /// Waits until all posted operations are complete.
     pub fn drain(&self) -> Result<(), String> {
         self.endpoint
             .drain(self.engine(), Deadline::Never, &mut || Ok(()))
@@ -152,7 +152,7 @@ impl Core {
         };
         // SAFETY:
         // - `from` was checked to have `len` bytes in the region, which lives as long as `self`
-        // - what is pending is drained before they change
+        // - pending puts are drained before the bytes change
         let outcome = unsafe {
             self.endpoint.put_notify(
                 from,
@@ -168,14 +168,14 @@ impl Core {
         };
         match outcome {
             Ok(Outcome::Complete) => Ok(()),
-            // What the other process answers says that it has come.
+            // The peer's reply implies the arrival.
             Ok(Outcome::Pending) if self.endpoint.pending() < PENDING => Ok(()),
             Ok(Outcome::Pending) => self.drain(),
             Err(e) => Err(text(e)),
         }
     }
 
-    /// Puts `n` times from the same place into a window of the other process, until all have ended.
+    /// Puts `n` times from the same bytes into a window of the other process, and waits for completion.
     #[inline(always)]
     fn burst(&self, from: Local, len: usize, n: usize, window: usize) -> Result<(), String> {
         let mut failed = Ok(());
@@ -186,7 +186,7 @@ impl Core {
                 offset: at,
             };
             // SAFETY:
-            // - `from` has `len` bytes in the region, which nobody changes before the drain
+            // - `from` has `len` bytes in the region, which do not change before the drain
             if let Err(e) = unsafe { self.endpoint.put(from, to, len, Flags::empty(), 0) } {
                 failed = Err(text(e));
             }
@@ -216,7 +216,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let len = case.bytes as usize;
     let (at, word) = core.place(ctx);
-    // The source is not the place that the other process writes to.
+    // The source differs from the bytes that the other process writes.
     let from = core.local(DATA / 2 + at, len)?;
     let source_last = from.ptr.wrapping_add(len - 8).cast::<u64>();
     let last = core.local(at + len - 8, 8)?.ptr.cast::<u64>();
@@ -231,7 +231,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let step = (|| {
                 let send = || {
                     // SAFETY:
-                    // - inside the source, which only this process uses, and which no pending operation reads
+                    // - it is inside the source; only this process uses it, and no pending operation reads it
                     unsafe { source_last.write(u64::from(round)) };
                     core.send(from, at, len, word, round)
                 };
@@ -240,7 +240,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 }
                 core.receive(word, round)?;
                 // SAFETY:
-                // - inside the region; the notice says that the other process has written it
+                // - it is inside the region; the notice implies that the other process has written it
                 wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
                 if ctx.rank != 0 {
                     send()?;
@@ -262,7 +262,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     }
 }
 
-/// A message of 8 bytes with its receipt, there and back.
+/// Ping-pong of synchronous messages of 8 bytes.
 pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (other, len) = (ctx.other() as u32, case.bytes as usize);
@@ -275,7 +275,7 @@ pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let send = || {
                 let (envelope, bytes) = (Envelope::default(), (sent.as_ptr(), len));
                 // SAFETY:
-                // - the bytes live, and stay, until the call is over.
+                // - the bytes are valid and unchanged until the call returns
                 unsafe {
                     core.messenger
                         .send(other, envelope, bytes, Mode::Synchronous, Deadline::Never)
@@ -284,7 +284,7 @@ pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let receive = |room: &mut [u8]| {
                 let (pattern, place) = (Pattern::from(None, 0), (room.as_mut_ptr(), len));
                 // SAFETY:
-                // - so is the room.
+                // - the buffer is valid until the call returns
                 let received = unsafe { core.messenger.receive(pattern, place, Deadline::Never) };
                 received.map(|received| received.len)
             };
@@ -332,7 +332,7 @@ pub fn fetch_add(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     outcome
 }
 
-/// Gets of rank 0, each of which has ended before the next one begins.
+/// Gets of rank 0, one at a time.
 pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let mut outcome = Ok(0.0);
@@ -347,7 +347,7 @@ pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                     offset: 0,
                 };
                 // SAFETY:
-                // - `into` has `len` bytes in the region, which nobody uses before the drain
+                // - `into` has `len` bytes in the region, which are not used before the drain
                 let got = unsafe { core.endpoint.get(into, from, len, Flags::empty(), 0) };
                 if let Err(why) = got.map_err(text).and_then(|_| core.drain()) {
                     failed = Err(why);
@@ -377,7 +377,7 @@ fn puts(ctx: &Ctx, len: usize, each: usize, window: usize) -> Result<f64, String
     outcome
 }
 
-/// 8-byte puts of each pair.
+/// 8-byte puts of all pairs at once.
 pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let from = core.local(0, 8)?;
@@ -416,13 +416,13 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
     failed.map(|()| ns / 1e3)
 }
 
-/// Barrier of all.
+/// Barrier of all processes.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     collective(ctx, |_| core.group.barrier(Deadline::Never).map_err(text))
 }
 
-/// Sum of a double over all.
+/// Sum of a double over all processes.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let expected = |round: u32| {
@@ -445,7 +445,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     })
 }
 
-/// From the put to the return of a parked waiter.
+/// Time from the put to the return of a parked waiter.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let core = &ctx.ours()?.core()?;
     let (at, word) = core.place(ctx);

@@ -1,4 +1,4 @@
-//! What an RDMA device is asked to do for an operation: numbers that a slow machine does not change.
+//! Requests to an RDMA device for each operation: numbers that do not depend on the speed of the machine.
 
 use unipgas_backends::verbs::counts;
 use unipgas_core::Deadline;
@@ -8,14 +8,14 @@ use super::core::NOTICES;
 use super::text;
 use crate::ctx::Ctx;
 
-/// Operations of a kind.
+/// Operations of each kind.
 const MANY: usize = 512;
 /// Parts of a list.
 const LIST: usize = 16;
-/// They are waited for after so many.
+/// Operations between two waits.
 const TOGETHER: usize = 64;
 
-/// Counts by all processes, if they use a device; rank 0 tells.
+/// Counts in all processes, if they use a device. Rank 0 reports.
 pub fn say(ctx: &Ctx) -> Result<(), String> {
     let Some(device) = counts::device() else {
         return Ok(());
@@ -41,7 +41,7 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
         let put = |offset| {
             let from = core.local(0, 8)?;
             // SAFETY:
-            // - `from` has 8 bytes in the region; nothing changes them before the end of the measurement
+            // - `from` has 8 bytes in the region, which do not change before the end of the measurement
             let posted = unsafe { core.endpoint.put(from, at(offset), 8, Flags::empty(), 0) };
             posted.map(drop).map_err(text)
         };
@@ -69,7 +69,7 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
         by_one(ctx, "4-KiB get", |nth| {
             let to = core.local(0, 4096)?;
             // SAFETY:
-            // - `to` has 4096 bytes in the region, which nothing reads before the drain
+            // - `to` has 4096 bytes in the region, which are not read before the drain
             let posted = unsafe { core.endpoint.get(to, at(0), 4096, Flags::empty(), 0) };
             posted.map_err(text).and_then(|_| wait(nth))
         })?;
@@ -83,7 +83,7 @@ pub fn say(ctx: &Ctx) -> Result<(), String> {
     })
 }
 
-/// Rank 0 does it, the others wait.
+/// Rank 0 runs it, and the others wait.
 fn by_one(
     ctx: &Ctx,
     what: &str,
@@ -100,7 +100,7 @@ fn count(
     what: &str,
     mut run: impl FnMut(usize) -> Result<(), String>,
 ) -> Result<(), String> {
-    // Connections, and what is found at the first time.
+    // Warm-up: connections and other first-time work.
     (0..TOGETHER).try_for_each(&mut run)?;
     ctx.sync();
     let before = counts::of_this_process();

@@ -1,4 +1,4 @@
-//! GASPI's procedures in the shared library. A call jumps to the address in a table, as a program that is linked with the library jumps.
+//! GASPI's procedures in the shared library. A call jumps to an address in a table, as in a program that is linked with the library.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ const UNUSED: u32 = 65_535;
 
 gaspi_functions!(calls);
 
-/// The entry points that are measured.
+/// The functions under test.
 pub struct Gaspi {
     calls: Calls,
     round: Cell<u32>,
@@ -41,7 +41,7 @@ impl Gaspi {
     pub fn enter(library: &Library) -> Result<Gaspi, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
-        // - no pointers
+        // - the call has no pointers
         ok("gaspi_proc_init", unsafe { (calls.gaspi_proc_init)(BLOCK) })?;
         Ok(Gaspi {
             calls,
@@ -61,7 +61,7 @@ impl Gaspi {
         })
     }
 
-    /// Moves on what comes from peers, as a test for a notification does.
+    /// Makes progress for peers, as a test for a notification does.
     pub fn attend(&self) {
         let mut first = 0;
         // SAFETY:
@@ -88,7 +88,7 @@ impl Gaspi {
         Ok(base)
     }
 
-    /// Posts by `post`; when the queue is full, waits for it first.
+    /// Posts by `post`. If the queue is full, it waits for the queue and posts again.
     #[inline(always)]
     fn posted(&self, what: &str, post: impl Fn() -> i32) -> Result<(), String> {
         let code = post();
@@ -131,7 +131,7 @@ impl Gaspi {
         })
     }
 
-    /// Writes `n` times into a window of that process, until all have ended.
+    /// Writes `n` times into a window of the process `to`, and waits for completion.
     #[inline(always)]
     fn burst(&self, to: u16, len: u64, n: usize, window: u64) -> Result<(), String> {
         let mut failed = Ok(());
@@ -190,8 +190,8 @@ impl Gaspi {
     }
 }
 
-/// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome, each message with a notification of its own; the resets of a batch
-/// follow it and are part of its time. Batches use two sets of notifications in turn, so that no reset meets a new message.
+/// Ping-pong of gaspi_write_notify and gaspi_notify_waitsome. Each message has its own notification. The resets of a batch follow it, and their time
+/// counts. Batches alternate between two sets of notifications, so that no reset meets a new message.
 pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let len = case.bytes;
@@ -218,7 +218,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let step = (|| {
                 let send = || {
                     // SAFETY:
-                    // - inside the segment; the other process has received what was sent from here before
+                    // - it is inside the segment; the other process has received the earlier message from here
                     unsafe { source_last.write(u64::from(round)) };
                     gaspi.send(ctx, DATA / 2 + at, at, len, id(round), round)
                 };
@@ -227,7 +227,7 @@ pub fn put_notice(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 }
                 gaspi.await_notice(id(round))?;
                 // SAFETY:
-                // - inside the segment; the notification says that the other process has written it
+                // - it is inside the segment; the notification implies that the other process has written it
                 wrong |= unsafe { last.read_volatile() } ^ u64::from(round);
                 if ctx.rank != 0 {
                     send()?;
@@ -282,7 +282,7 @@ pub fn read(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     })
 }
 
-/// ns of an operation of rank 0, which has ended before the next one begins.
+/// Time of an operation of rank 0 in ns, one at a time.
 #[inline(always)]
 fn one_after_another(
     ctx: &Ctx,
@@ -321,7 +321,7 @@ fn puts(ctx: &Ctx, len: u64, each: usize, window: u64) -> Result<f64, String> {
     outcome
 }
 
-/// 8-byte gaspi_write of each pair.
+/// 8-byte gaspi_write of all pairs at once.
 pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let mut failed = Ok(());
@@ -333,7 +333,7 @@ pub fn pair_rate(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     failed.map(|()| rate)
 }
 
-/// What GASPI has taken, in the mean of all processes.
+/// Memory that GASPI uses: mean over all processes, in KiB.
 pub fn memory(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let mine = ctx.ours()?.memory()?;
     let all = ctx.share(&mine.to_ne_bytes());
@@ -354,7 +354,7 @@ pub fn bandwidth(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     puts(ctx, case.bytes, each(case.bytes), case.bytes).map(|ns| case.bytes as f64 / ns)
 }
 
-/// A passive message, there and back.
+/// Ping-pong of passive messages.
 pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let (other, len) = (ctx.other() as u16, case.bytes);
@@ -366,15 +366,15 @@ pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let ns = ctx.per_op(ctx.fewer(2000), |n| {
         for number in 0..n {
             // SAFETY:
-            // - in the segment, of which nobody uses this part.
+            // - it is inside the segment; no process uses this part now
             unsafe { at(sent).write(number as u8) };
             let mut from = u16::MAX;
             // SAFETY:
-            // - no pointers.
+            // - the call has no pointers
             let send =
                 || unsafe { (gaspi.calls.gaspi_passive_send)(SEGMENT, sent, other, len, BLOCK) };
             // SAFETY:
-            // - the pointer is to `from`, which lives.
+            // - the pointer is to `from`, which is valid
             let mut receive = || unsafe {
                 (gaspi.calls.gaspi_passive_receive)(SEGMENT, room, &mut from, len, BLOCK)
             };
@@ -383,7 +383,7 @@ pub fn passive(ctx: &Ctx, case: &Case) -> Result<f64, String> {
                 _ => [receive(), send()],
             };
             // SAFETY:
-            // - as above.
+            // - it is inside the segment; no process uses this part now
             let came = unsafe { at(room).read() };
             if codes != [0, 0] || came != number as u8 || from != other {
                 outcome = Err(format!("{codes:?} from {from}: {came}"));
@@ -409,7 +409,7 @@ fn collective(ctx: &Ctx, mut one: impl FnMut(u32) -> Result<(), String>) -> Resu
     failed.map(|()| ns / 1e3)
 }
 
-/// gaspi_barrier of all.
+/// gaspi_barrier of all processes.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     collective(ctx, |_| {
@@ -421,7 +421,7 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     })
 }
 
-/// gaspi_allreduce of a double over all.
+/// gaspi_allreduce of a double over all processes.
 pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     const DOUBLE: u32 = 3;
     let gaspi = ctx.ours()?.gaspi()?;
@@ -446,7 +446,7 @@ pub fn allreduce(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     })
 }
 
-/// From gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
+/// Time from gaspi_write_notify to the return of gaspi_notify_waitsome in a parked process.
 pub fn wake(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let gaspi = ctx.ours()?.gaspi()?;
     let id = ctx.place() as u32 * 64;
@@ -485,7 +485,7 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     )
 }
 
-/// From the launch to the end of gaspi_proc_init in the last process.
+/// Time from the launch to the end of gaspi_proc_init in the last process.
 pub fn start(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     ctx.ours()?;
     Ok(ctx.all_started_ms())

@@ -14,10 +14,10 @@ use crate::case::Case;
 use crate::ctx::Ctx;
 
 const DATA: usize = 16 << 20;
-/// The window of the loop of blocking sends, and what MPBs must hold for it.
+/// Length of the window of blocking sends. MPBs must have room for it.
 const WINDOW: usize = 8 << 10;
 const MPB: &str = "16384";
-/// Messages to all in a row; of the loop of blocking sends, which takes so much longer, fewer.
+/// Messages to all in a row. `WINDOW_MESSAGES` is lower, because the loop of blocking sends takes much longer.
 const MESSAGES: usize = 32;
 const WINDOW_MESSAGES: usize = 2;
 const SET: c_int = 1;
@@ -25,10 +25,10 @@ const UNSET: c_int = 0;
 
 ircce_functions!(calls);
 
-/// Places in the MPB, and memory of the user.
+/// Flags and a window in the MPB, and memory of the user.
 pub struct Ircce {
     calls: Calls,
-    /// The communicator of all.
+    /// The communicator of all processes.
     world: RCCE_COMM,
     tagged: *mut c_int,
     ready: *mut c_int,
@@ -51,11 +51,12 @@ impl Ircce {
     pub fn enter(ctx: &Ctx, library: &Library) -> Result<Ircce, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
-        // - nobody else reads the environment yet: this process has one thread
+        // - no other thread reads the environment: this process has one thread
         unsafe { std::env::set_var("UNIPGAS_RCCE_MPB", MPB) };
         let (mut tagged, mut ready, mut sent) = (null_mut(), null_mut(), null_mut());
         // SAFETY:
-        // - nulls, which stand for no arguments, and valid places for results
+        // - null means that there are no arguments
+        // - the places for results are valid
         let window = unsafe {
             ok("RCCE_init", (calls.RCCE_init)(null_mut(), null_mut()))?;
             ok(
@@ -77,7 +78,7 @@ impl Ircce {
         Ok(Ircce {
             calls,
             // SAFETY:
-            // - the library's variable, of this type; RCCE_init has written it, and nothing writes it later
+            // - it is the library's variable of this type; RCCE_init has written it, and it does not change later
             world: unsafe { world.read() },
             tagged,
             ready,
@@ -97,7 +98,7 @@ impl Ircce {
 
     fn barrier(&self) -> Result<(), String> {
         // SAFETY:
-        // - null is the communicator of all
+        // - null is the communicator of all processes
         ok("iRCCE_barrier", unsafe {
             (self.calls.iRCCE_barrier)(null_mut())
         })
@@ -107,23 +108,23 @@ impl Ircce {
         self.buffer.base.cast()
     }
 
-    /// Marks the last byte of a payload for this round.
+    /// Writes a new mark into the last byte of a payload.
     fn mark(&self, len: usize) -> u8 {
         self.round.set(self.round.get().wrapping_add(1));
         // SAFETY:
-        // - within the buffer: no case is longer
+        // - it is inside the buffer: no case is longer
         unsafe { self.buffer.base.add(len - 1).write(self.round.get()) };
         self.round.get()
     }
 
     fn last(&self, len: usize) -> u8 {
         // SAFETY:
-        // - as above
+        // - it is inside the buffer: no case is longer
         unsafe { self.buffer.base.add(len - 1).read_volatile() }
     }
 }
 
-/// ns one way.
+/// Time one way in ns.
 fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     let len = case.bytes as usize;
@@ -132,7 +133,7 @@ fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let each = if len > 32 << 10 { 50 } else { 500 };
     let exchange = || -> Result<(), String> {
         // SAFETY:
-        // - a buffer of at least `len` bytes
+        // - the buffer has at least `len` bytes
         unsafe {
             if ctx.rank == 0 {
                 let mark = ours.mark(len);
@@ -170,7 +171,7 @@ fn ping_pong(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     result.map(|()| both_ways / 2.0)
 }
 
-/// Ping-pong of messages whose senders learn of their receipt. Returns ns one way.
+/// Ping-pong of messages with a receipt. Returns ns one way.
 pub fn message(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     ping_pong(ctx, case)
 }
@@ -191,7 +192,7 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut write = |value: u8| {
         tag[case.bytes as usize - 1] = value;
         // SAFETY:
-        // - a flag, and as many bytes as are said
+        // - it is a flag; `tag` has at least `len` bytes
         ok("iRCCE_flag_write_tagged", unsafe {
             (ours.calls.iRCCE_flag_write_tagged)(
                 &mut flag,
@@ -205,7 +206,7 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let mut wait = || {
         let mut flag = ours.tagged;
         // SAFETY:
-        // - as above
+        // - it is a flag; `got` has at least `len` bytes
         unsafe {
             ok(
                 "iRCCE_wait_tagged",
@@ -243,7 +244,7 @@ pub fn tagged(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     result.map(|()| both_ways / 2.0)
 }
 
-/// MB/s of `send` from UE 0 and `receive` at the others, `each` times until all have all messages.
+/// Throughput of `send` from UE 0 and `receive` at the others, in MB/s: `each` messages, until all processes have all of them.
 fn one_to_all(
     ctx: &Ctx,
     case: &Case,
@@ -259,9 +260,9 @@ fn one_to_all(
         if ctx.rank == 0 {
             return send(ours, len);
         }
-        // What is there already must not pass for the message.
+        // The old content must not look like the message.
         // SAFETY:
-        // - within the buffer
+        // - it is inside the buffer
         unsafe { ours.buffer.base.add(len - 1).write(!mark) };
         receive(ours, len)?;
         if ours.last(len) == mark {
@@ -284,7 +285,7 @@ fn one_to_all(
     result.map(|()| case.bytes as f64 * 1e3 / ns)
 }
 
-/// As a loop of blocking sends, each through a window of 8 KiB.
+/// A loop of blocking sends through a window of 8 KiB.
 pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
@@ -294,7 +295,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
             let (mut ready, mut sent) = (ours.ready, ours.sent);
             for dest in 1..ctx.size as c_int {
                 // SAFETY:
-                // - a buffer of `len` bytes, a window in the MPB and two flags
+                // - the buffer has `len` bytes, the MPB has the window, and both flags are allocated
                 ok("RCCE_send", unsafe {
                     (ours.calls.RCCE_send_gory)(
                         ours.data(),
@@ -328,7 +329,7 @@ pub fn window(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     )
 }
 
-/// By RCCE_bcast.
+/// RCCE_bcast.
 pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     let broadcast = |ours: &Ircce, len: usize| {
         // SAFETY:
@@ -340,7 +341,7 @@ pub fn rcce_broadcast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_to_all(ctx, case, MESSAGES, broadcast, broadcast)
 }
 
-/// By iRCCE_msend and iRCCE_mrecv.
+/// iRCCE_msend and iRCCE_mrecv.
 pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     one_to_all(
         ctx,
@@ -363,7 +364,7 @@ pub fn multicast(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     )
 }
 
-/// Where processes leave the CPU time that they burnt, in ns.
+/// Offset of the CPU time of each process, in ns.
 const BURNT: usize = 4096;
 const LATE: Duration = Duration::from_millis(300);
 
@@ -372,7 +373,7 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// All but one wait in a barrier for the last one, which comes late. Returns what each burns meanwhile, in % of a core.
+/// All processes but one wait in a barrier for the last one, which is late. Returns the CPU time of each in the meantime, in % of a core.
 pub fn idle_cpu(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let ours = ctx.ours()?.ircce()?;
     ours.barrier()?;

@@ -1,4 +1,4 @@
-//! unipgas itself: the core's Rust interface, which this program links, and the functions of GASPI, uTofu and iRCCE in the shared library.
+//! unipgas itself: the core's Rust interface, linked into this program, and the functions of GASPI, uTofu and iRCCE in the shared library.
 
 mod core;
 pub mod counts;
@@ -13,25 +13,25 @@ use crate::case::{Case, Metric};
 use crate::ctx::{Ctx, memory};
 use crate::worker::Body;
 
-/// What a process of a measurement holds.
+/// The state of unipgas in a measured process.
 pub enum Ours {
     /// One-sided: the core, GASPI and uTofu.
     OneSided(Box<OneSided>),
-    /// Messages: RCCE, in a job of its own.
+    /// Messages: RCCE, in its own job.
     Messages(Box<ircce::Ircce>),
 }
 
-/// What is measured of one-sided communication.
+/// The interfaces of one-sided communication.
 pub struct OneSided {
     core: core::Core,
     gaspi: gaspi::Gaspi,
     utofu: Option<utofu::Utofu>,
     utofu_calls: unipgas_utofu_sys::Functions,
-    /// KiB that GASPI has taken.
+    /// Memory that GASPI uses, in KiB.
     memory: u64,
 }
 
-/// Our ways to do a case.
+/// The implementations of a case by unipgas.
 pub fn bodies(case: &Case) -> Vec<Body> {
     let body = |api, run| Body { api, run };
     let both = |core, gaspi| vec![body("core", core), body("gaspi", gaspi)];
@@ -67,12 +67,12 @@ pub fn bodies(case: &Case) -> Vec<Body> {
         Metric::IdleCpu => vec![body("ircce", ircce::idle_cpu)],
         Metric::Start => vec![body("gaspi", gaspi::start)],
         Metric::Memory => vec![body("gaspi", gaspi::memory)],
-        // The others are the machine's, or measured from outside, as the peers are.
+        // Other metrics are limits of the machine, or are measured from outside like peers.
         _ => Vec::new(),
     }
 }
 
-/// A struct `Calls` with the address of each function in a list of an interface: a call needs no test whether the library has the function.
+/// A struct `Calls` with the addresses of all functions of an interface. A call does not test whether the function exists.
 macro_rules! calls {
     ($(fn $name:ident($($parameter:ident: $ty:ty),* $(,)?) -> $result:ty;)*) => {
         /// The functions of the library.
@@ -84,7 +84,7 @@ macro_rules! calls {
         impl Calls {
             fn of(library: &Library) -> Result<Calls, String> {
                 // SAFETY:
-                // - a library of this interface, which stays loaded: its functions of these names have the types of the header
+                // - the library has this interface and stays loaded: these functions have the types of the header
                 let found = unsafe { Functions::load(|name| library.symbol(name)) };
                 Ok(Calls {
                     $($name: found.$name.ok_or_else(|| super::lacks(stringify!($name)))?,)*
@@ -99,7 +99,7 @@ fn lacks(name: &str) -> String {
     format!("the library has no {name}: name another one by --library")
 }
 
-/// Joins the job through RCCE for `messages`, else through the core, GASPI and uTofu.
+/// Joins the job through RCCE if `messages`, else through the core, GASPI and uTofu.
 pub fn enter(ctx: &Ctx, messages: bool) -> Result<Ours, String> {
     let library = &ctx.library;
     if messages {
@@ -140,7 +140,7 @@ impl Ours {
         self.one_sided().map(|ours| ours.memory)
     }
 
-    /// What the columns of uTofu between two processes use.
+    /// State of the columns `utofu`, for two processes.
     fn utofu(&self) -> Result<&utofu::Utofu, String> {
         self.one_sided()?
             .utofu
@@ -155,7 +155,7 @@ impl Ours {
         }
     }
 
-    /// What a thread does that waits in the interface of this column: moves on what comes from peers.
+    /// Makes progress for peers, as a waiting thread in the interface of this column does.
     pub fn attend(&self, column: &str) {
         match (self, column) {
             (Ours::OneSided(ours), "core") => ours.core.attend(),
@@ -181,7 +181,7 @@ impl Ours {
     }
 }
 
-/// A buffer of the user, its pages touched, aligned to pages.
+/// A page-aligned user buffer, with its pages touched.
 pub struct Buffer {
     /// Its first byte.
     pub base: *mut u8,
@@ -189,17 +189,17 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// So long.
+    /// Allocates `len` bytes, which must not be 0.
     pub fn new(len: usize) -> Result<Buffer, String> {
         let layout = std::alloc::Layout::from_size_align(len, 4096).map_err(|e| e.to_string())?;
         // SAFETY:
-        // - no case has a length of 0
+        // - no caller passes a length of 0
         let base = unsafe { std::alloc::alloc(layout) };
         if base.is_null() {
             return Err(format!("no memory for {len} bytes"));
         }
         // SAFETY:
-        // - just allocated with this length
+        // - it was just allocated with this length
         unsafe { base.write_bytes(1, len) };
         Ok(Buffer { base, layout })
     }
@@ -208,12 +208,12 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         // SAFETY:
-        // - allocated by `new` with this layout; registrations have ended by then
+        // - `new` allocated it with this layout; registrations have ended
         unsafe { std::alloc::dealloc(self.base, self.layout) };
     }
 }
 
-/// Median us of `register`, each in a batch of its own; `release` is not timed. Rank 0 does it, the others wait.
+/// Median time of `register` in us, without `release`. Rank 0 runs it, and the others wait.
 fn registration<T>(
     ctx: &Ctx,
     case: &Case,

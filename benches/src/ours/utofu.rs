@@ -29,7 +29,7 @@ const BATCH: usize = 32;
 /// Relays of a chain.
 const HOPS: usize = 6;
 
-/// A VCQ, the other process's, and memory at both.
+/// A VCQ, the VCQ of the other process, and memory at both.
 pub struct Utofu {
     calls: Functions,
     vcq: usize,
@@ -113,7 +113,7 @@ impl Utofu {
         }))
     }
 
-    /// Moves on what comes from the other process, and takes nothing of it.
+    /// Makes progress for the other process, and consumes no notice.
     pub fn attend(&self) {
         let mut unread = 0;
         // SAFETY:
@@ -121,7 +121,7 @@ impl Utofu {
         unsafe { (self.calls.utofu_query_num_unread_mrq)(self.vcq, &mut unread) };
     }
 
-    /// Frees them.
+    /// Frees the registration and the VCQ.
     pub fn leave(self) -> Result<(), String> {
         // SAFETY:
         // - no pointers; the buffer is freed afterwards
@@ -147,7 +147,7 @@ impl Utofu {
         }
     }
 
-    /// Makes room, whatever has completed.
+    /// Takes at most one completion, to make room in the queue.
     #[cold]
     fn make_room(&self) -> Result<(), String> {
         let mut context = null_mut();
@@ -296,7 +296,7 @@ pub fn piggyback(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     failed.map(|()| ns / 2.0)
 }
 
-/// utofu_armw8 with a local MRQ notice on a word of rank 1, one after the other.
+/// utofu_armw8 with a local MRQ notice on a word of rank 1, one at a time.
 pub fn armw8(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let utofu = ctx.ours()?.utofu()?;
     let at = utofu.remote + ctx.place() as u64 * 4096;
@@ -437,8 +437,8 @@ pub fn register(ctx: &Ctx, case: &Case) -> Result<f64, String> {
     )
 }
 
-/// A chain of relays: a put of 8 bytes into a session mode VCQ of rank 1, which passes it on to the next of its session mode VCQs,
-/// and so on; then it is seen in memory there and answered. ns a hop, the first put and the answer being hops as well.
+/// A chain of relays. A put of 8 bytes goes into a session mode VCQ of rank 1. Each VCQ of the chain passes it on to the next one. Rank 1 then sees it
+/// in memory and replies. Returns ns per hop; the first put and the reply count as hops.
 pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     const FIRST_STAG: u32 = 1;
     let utofu = ctx.ours()?.utofu()?;
@@ -486,7 +486,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
         )?;
         let post = |round: usize| -> Result<(), String> {
             for (hop, (vcq, _, stadd)) in chain.iter().enumerate() {
-                // Each passes on what has come, a line further; the last one's goes to the word that is polled.
+                // Each relay passes its line on to the next line. The last one writes the polled word.
                 let line = |hop: usize| (source + 64 * (hop + 1)) as u64;
                 let (next, there, flags) = match chain.get(hop + 1) {
                     Some((_, id, stadd)) => (*id, stadd + line(hop + 1), SPS_1),
@@ -584,7 +584,7 @@ pub fn relay(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     }
 }
 
-/// utofu_barrier of all, on a butterfly; their number is a power of two.
+/// utofu_barrier of all processes, on a butterfly. The number of processes is a power of two.
 pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     let calls = &ctx.ours()?.one_sided()?.utofu_calls;
     let steps = ctx.size.trailing_zeros() as usize;
@@ -643,7 +643,7 @@ pub fn barrier(ctx: &Ctx, _: &Case) -> Result<f64, String> {
     failed.map(|()| ns / 1e3)
 }
 
-/// The ids that each process has.
+/// Shares `ids`. Returns the ids of each process, by rank.
 fn shared(ctx: &Ctx, ids: &[u64]) -> Vec<Vec<u64>> {
     let mine: Vec<u8> = ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
     let words = |bytes: Vec<u8>| {

@@ -9,26 +9,26 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::tool;
 
-/// What the directories begin with.
+/// Prefix of the directories' names.
 const PREFIX: &str = "unipgas-bench-";
-/// In each of them: locked as long as its process lives.
+/// File in each directory. It is locked while the process lives.
 const HELD: &str = "held";
 
-/// The directory; it goes away with this value, or, where the process was killed, when another one makes its own.
+/// The directory. Dropping the value removes it. If the process was killed, the next workshop removes it.
 pub struct Workshop {
     dir: PathBuf,
     _held: File,
 }
 
 impl Workshop {
-    /// A new one in that directory.
+    /// Creates a directory in `place`.
     pub fn new(place: PathBuf) -> Result<Workshop, String> {
         sweep(&place);
         let dir = place.join(format!("{PREFIX}{}", std::process::id()));
         let failed = |e: std::io::Error| format!("{}: {e}", dir.display());
         std::fs::create_dir_all(&dir).map_err(failed)?;
         std::fs::write(dir.join("peer.h"), include_str!("../../peers/peer.h")).map_err(failed)?;
-        // It has its name when it is locked: nobody else finds it without a lock.
+        // The file gets its final name once it is locked: no other process finds it unlocked.
         let new = dir.join("new");
         let held = File::create(&new).map_err(failed)?;
         lock(&held).map_err(|e| failed(e.into()))?;
@@ -36,7 +36,7 @@ impl Workshop {
         Ok(Workshop { dir, _held: held })
     }
 
-    /// Compiles `source` as `name` with `compiler`; gives the program's path.
+    /// Compiles `source` as `name` with `compiler`. Returns the program's path.
     pub fn compile(
         &self,
         compiler: &str,
@@ -64,13 +64,13 @@ impl Workshop {
         }
     }
 
-    /// Has `file` in the directory, too, by this name.
+    /// Makes a symbolic link `name` to `file` in the directory.
     pub fn link(&self, file: &Path, name: &str) -> Result<(), String> {
         let link = self.dir.join(name);
         std::os::unix::fs::symlink(file, &link).map_err(|e| format!("{}: {e}", link.display()))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[cfg(test)]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -83,16 +83,16 @@ impl Drop for Workshop {
     }
 }
 
-/// Errors: another process has it.
+/// Errors: `WOULDBLOCK` if another process has the lock.
 fn lock(file: &File) -> rustix::io::Result<()> {
     flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Removes what is left of processes that were killed, on whichever host.
+/// Removes the directories of killed processes of all hosts.
 fn sweep(place: &Path) {
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        // While it is locked here, nobody else removes it.
+        // No other process removes it while it is locked here.
         if is_ours
             && let Ok(held) = File::open(entry.path().join(HELD))
             && lock(&held).is_ok()
@@ -103,7 +103,7 @@ fn sweep(place: &Path) {
 }
 
 fn remove(dir: &Path) {
-    // Nothing depends on it being gone.
+    // An error is ignored: nothing depends on the removal.
     let _ = std::fs::remove_dir_all(dir);
 }
 
@@ -154,7 +154,7 @@ mod tests {
         lock(&held).expect("nobody has it");
         let workshop = Workshop::new(place.clone()).expect("a directory");
         assert!(!dead.exists() && living.exists());
-        // Nor does another one take this one's.
+        // Another workshop does not remove a directory that is in use.
         sweep(&place);
         assert!(workshop.dir().join("peer.h").exists());
         drop(held);

@@ -1,7 +1,7 @@
-//! Other libraries, measured in the same run when they are installed.
+//! Other libraries, measured in the same run if they are installed.
 //!
-//! Small C programs, compiled when the benchmark starts, use each library as its users do; UCX brings a program of its own. A peer that is
-//! absent, does not compile, fails or does not end is reported and left out.
+//! Small C programs use each library as its users do; they are compiled at the start of the benchmark. UCX has its own program. If a peer is absent,
+//! does not compile, fails or hangs, the benchmark reports and skips it.
 
 mod build;
 mod programs;
@@ -16,38 +16,38 @@ use crate::network::hosts::Place;
 use crate::samples::Notes;
 use build::Workshop;
 
-/// How long one start of a peer may take.
+/// Timeout of one start of a peer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A library that can be measured.
 trait Peer {
     /// Its column.
     fn name(&self) -> &'static str;
-    /// What to install to have it.
+    /// Packages that provide it.
     fn packages(&self) -> &'static str;
-    /// Gets ready; the error says what is missing.
+    /// Prepares it. Errors: the reason why it is not usable.
     fn prepare(&mut self, workshop: &Workshop) -> Result<(), String>;
-    /// Measures what it can of `cases`, which have one number of processes: lines "CASE COLUMN VALUE", and what went wrong.
+    /// Measures the supported `cases`, which have the same number of processes. Returns lines "CASE COLUMN VALUE", and the failure if any.
     fn measure(&self, cases: &[Case], quick: bool) -> (String, Option<String>);
 }
 
 /// The peers of this machine.
 pub struct Peers {
     ready: Vec<Box<dyn Peer>>,
-    /// Which of them did not end, with how many processes; or measured nothing then, of which metric.
+    /// Peers to skip: the index, and the number of processes with which the peer timed out (`None`) or measured nothing (a metric).
     stuck: Vec<(usize, u32, Option<Metric>)>,
     _workshop: Workshop,
 }
 
 impl Peers {
-    /// Finds out which peers there are; the others go into the notes. Our provider, which libfabric loads, is that of `library` on `backend`.
+    /// Finds the usable peers, and notes the others. libfabric loads the provider `unipgas` from `library`, on `backend`.
     pub fn find(
         place: Option<&Place>,
         backend: &str,
         library: Result<PathBuf, String>,
         notes: &mut Notes,
     ) -> Result<Peers, String> {
-        // Other hosts see the home directory, if any.
+        // Other hosts share the home directory, if there is one.
         let home = match place {
             Some(Place::Hosts(hosts)) if !hosts.made => std::env::home_dir(),
             _ => None,
@@ -95,14 +95,13 @@ impl Peers {
         ]
     }
 
-    /// Names of those that can be measured.
+    /// Names of the usable peers.
     pub fn names(&self) -> Vec<&'static str> {
         self.ready.iter().map(|p| p.name()).collect()
     }
 
-    /// Lets the peer number `index` measure `cases`, which have one metric and one number of processes. One that did not end, or
-    /// could do nothing, is not asked again.
-    /// Gives the lines of what was measured, and what went wrong.
+    /// Runs peer `index` on `cases`, which have the same metric and number of processes. A peer that timed out or measured nothing is skipped later.
+    /// Returns result lines, and the failure if any.
     pub fn measure(
         &mut self,
         index: usize,

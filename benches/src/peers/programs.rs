@@ -1,4 +1,4 @@
-//! The peers that are measured by C programs of ours.
+//! Peers that C programs of this project measure.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
 use crate::network::hosts::Place;
 
-/// A library, the compiler wrapper that finds it and the program that starts its processes.
+/// A library, its compiler wrapper and its launcher.
 pub struct Program {
     name: &'static str,
     packages: &'static str,
@@ -18,27 +18,27 @@ pub struct Program {
     /// Arguments of the launcher before the program.
     options: &'static [&'static str],
     source: &'static str,
-    /// Of libfabric.
+    /// Name of the provider of libfabric.
     provider: Option<&'static str>,
     metrics: &'static [Metric],
-    /// Variables of its processes.
+    /// Environment variables of its processes.
     variables: &'static [(&'static str, &'static str)],
-    /// Where its processes are, if they are to share no memory.
+    /// The place of its processes, if they share no memory.
     place: Option<Place>,
     ours: Option<Ours>,
     path: PathBuf,
 }
 
-/// Our provider, where the program measures that.
+/// The provider `unipgas`, for the program that measures it.
 struct Ours {
-    /// What it communicates by.
+    /// Its backend.
     backend: String,
-    /// The library, or why there is none.
+    /// The library, or the reason why it is missing.
     library: Result<PathBuf, String>,
 }
 
-/// The programs pin their processes themselves, as all others of the benchmark do. On one machine the shared-memory component is the
-/// fastest for one-sided communication.
+/// The programs pin their processes themselves, like all measured processes. On one machine, the shared-memory component is the fastest for one-sided
+/// communication.
 const OPEN_MPI: &[&str] = &[
     "--bind-to",
     "none",
@@ -79,7 +79,7 @@ pub fn openmpi() -> Program {
     }
 }
 
-/// Over TCP, as where shared memory and other networks are missing.
+/// Forces TCP, as on machines without shared memory and other networks.
 const OVER_TCP: &[&str] = &[
     "--bind-to",
     "none",
@@ -90,7 +90,7 @@ const OVER_TCP: &[&str] = &[
     "--mca",
     "btl",
     "tcp,self",
-    // The component rdma refuses to make windows there.
+    // The component rdma refuses to make windows over TCP.
     "--mca",
     "osc",
     "pt2pt",
@@ -113,7 +113,7 @@ pub fn openmpi_tcp(place: &Place) -> Program {
     }
 }
 
-/// Its windows there.
+/// Open MPI's windows over TCP.
 pub fn openmpi_windows(place: &Place) -> Program {
     Program {
         name: "openmpi_windows",
@@ -216,7 +216,7 @@ pub fn libfabric_tcp() -> Program {
     provider("ofi_tcp", "tcp;ofi_rxm")
 }
 
-/// Ours, as libfabric loads it from that library, on that backend.
+/// The provider `unipgas`, which libfabric loads from `library`, on `backend`.
 pub fn unipgas(backend: &str, library: Result<PathBuf, String>) -> Program {
     Program {
         ours: Some(Ours {
@@ -267,7 +267,7 @@ impl Program {
             command.args(["--mca", "mpi_yield_when_idle", "1"]);
         }
         if let Some(place) = &self.place {
-            // What the launcher keeps in files is not that of other runs, whose hosts may have the same names.
+            // The launcher's files must not collide with other runs, which may use the same host names.
             let program = self.path.parent();
             command.env("OMPI_MCA_orte_tmpdir_base", program.unwrap_or(&self.path));
             if let Place::Hosts(hosts) = place {

@@ -1,4 +1,4 @@
-//! Runs other programs: never longer than a limit, and with nothing left behind.
+//! Runs other programs with a time limit, and ends all their processes.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use unipgas_core::stop::Stop;
 
-/// A started program, its output being collected. Dropping it ends its whole process group.
+/// A started program, with threads that collect its output. Dropping it ends its process group, if the leader still runs.
 pub struct Running {
     child: Child,
     out: Option<JoinHandle<String>>,
@@ -17,23 +17,23 @@ pub struct Running {
     start: Instant,
 }
 
-/// How a program ended.
+/// The end of a program.
 pub struct Ended {
-    /// `None` when it had to be ended.
+    /// `None` if this program ended it.
     pub status: Option<ExitStatus>,
-    /// What it wrote to stdout.
+    /// Its stdout.
     pub out: String,
-    /// What it wrote to stderr.
+    /// Its stderr.
     pub err: String,
 }
 
 impl Ended {
-    /// Whether it ended by itself with status 0.
+    /// Whether it exited by itself with status 0.
     pub fn success(&self) -> bool {
         self.status.is_some_and(|s| s.success())
     }
 
-    /// The status in words.
+    /// The exit status in words.
     pub fn how(&self) -> String {
         match self.status {
             None => "did not end in time".to_string(),
@@ -65,7 +65,7 @@ pub fn exists(name: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).is_file()))
 }
 
-/// Starts `command` in a process group of its own.
+/// Starts `command` in its own process group.
 pub fn start(command: &mut Command) -> Result<Running, String> {
     command
         .stdin(Stdio::null())
@@ -94,7 +94,7 @@ pub fn start(command: &mut Command) -> Result<Running, String> {
     })
 }
 
-/// Runs `command` to its end, `limit` at the most.
+/// Runs `command` until it ends, or until `limit`.
 pub fn run(command: &mut Command, limit: Duration) -> Result<Ended, String> {
     Ok(start(command)?.end(limit))
 }
@@ -102,14 +102,14 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Ended, String> {
 fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is all that there is.
+        // After an error, the bytes read so far are the output.
         let _ = from.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
 impl Running {
-    /// Waits until it ends, `limit` after its start at the most, or until this program is asked to end.
+    /// Waits until the program ends, until `limit` after its start, or until a signal asks this program to stop. Then it ends the rest of the group.
     pub fn end(mut self, limit: Duration) -> Ended {
         let mut status = None;
         while status.is_none() && self.start.elapsed() < limit && !Stop::is_pending() {
@@ -130,8 +130,8 @@ impl Running {
         }
     }
 
-    /// Ends what is left of the group: the leader politely, so that a launcher ends its processes and clears up after them, then all by
-    /// force.
+    /// Ends the rest of the group. The leader gets SIGTERM and up to 1 s, so that a launcher ends and cleans up its processes. Then the group gets
+    /// SIGKILL.
     fn stop(&mut self) {
         let Some(group) = Pid::from_raw(self.child.id() as i32) else {
             return;

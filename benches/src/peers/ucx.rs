@@ -1,4 +1,4 @@
-//! UCX, measured by its own ucx_perftest over its shared-memory transports, or over TCP between hosts.
+//! UCX, measured by its own ucx_perftest: over shared memory, or over TCP between hosts.
 
 use std::net::TcpListener;
 use std::process::Command;
@@ -9,15 +9,15 @@ use super::{LIMIT, Peer, tool};
 use crate::case::{Case, Metric};
 use crate::network::hosts::Place;
 
-/// ucx_perftest; the cores on which its two processes run.
+/// ucx_perftest, and the cores of its two processes.
 #[derive(Default)]
 pub struct Ucx {
     cores: Vec<usize>,
-    /// Where its processes are, if they are to share no memory.
+    /// The place of its processes, if they share no memory.
     place: Option<Place>,
 }
 
-/// Over TCP.
+/// UCX over TCP.
 pub fn tcp(place: &Place) -> Ucx {
     Ucx {
         place: Some(place.clone()),
@@ -79,8 +79,11 @@ fn test(case: &Case, quick: bool, network: bool) -> Option<(&'static str, u64)> 
     }
 }
 
-/// The value of a case from the last line of `-f -v`: iterations, then latency in us (median, average, overall), bandwidth in MiB/s and
-/// messages a second (average, overall).
+/// The value of a case from the last line of `-f -v`. Its fields are:
+/// - iterations
+/// - latency in us: median, average, overall
+/// - bandwidth in MiB/s: average, overall
+/// - messages per second: average, overall
 fn value(case: &Case, out: &str) -> Result<f64, String> {
     let line = out
         .lines()
@@ -104,7 +107,7 @@ fn value(case: &Case, out: &str) -> Result<f64, String> {
 }
 
 impl Ucx {
-    /// A start of the process with that rank.
+    /// The command that starts the process `rank`.
     fn command(&self, rank: usize) -> Command {
         let transports = match self.place {
             Some(_) => "UCX_TLS=tcp,self",
@@ -136,7 +139,7 @@ impl Ucx {
         };
         let listening = tool::start(self.command(1).args(["-p", &port]))?;
         let mut last = String::new();
-        // The server needs a moment before it listens.
+        // The server takes some time before it listens.
         for _ in 0..40 {
             std::thread::sleep(Duration::from_millis(50));
             let mut client = self.command(0);
@@ -144,7 +147,7 @@ impl Ucx {
             client.args(["-s", &bytes.to_string(), "-n", &iterations.to_string()]);
             client.args(["-w", &(iterations / 10).max(2).to_string()]);
             if test == "ucp_fadd" {
-                // One after the other: else what it calls a latency is the time between two ends.
+                // One operation in flight. With more, the reported latency is the time between two completions.
                 client.args(["-O", "1"]);
             }
             let ended = tool::run(&mut client, LIMIT)?;
@@ -177,7 +180,7 @@ mod tests {
         assert_eq!(value(&case(Metric::PutRate), out), Ok(17.5));
         assert!((value(&case(Metric::Bandwidth), out).expect("a value") - 12.582_912).abs() < 1e-9);
         assert!(value(&case(Metric::PutRate), "connect: refused").is_err());
-        // As 1.13.1 has printed it over TCP, of a fetch-and-add.
+        // Output of 1.13.1 for a fetch-and-add over TCP.
         let out = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n5000,7.191,332.072,830.591,0.02,0.01,3011,1204\n";
         assert_eq!(value(&case(Metric::FetchAdd), out), Ok(7191.0));
         assert_eq!(value(&case(Metric::PutRate), out), Ok(0.001_204));

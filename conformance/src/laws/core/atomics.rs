@@ -1,4 +1,4 @@
-//! The table of atomic operations, over the wire.
+//! The table of atomic operations, carried out across the network.
 
 use unipgas_core::atomic::{AtomicForm, apply_vector, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
@@ -22,11 +22,11 @@ laws! {
         "memory whose atomics are confined to words takes additions, reads and compare-and-swaps of 8 bytes; all else is refused, and nothing is written" => words;
 }
 
-/// The largest element, and how many are in a vector.
+/// Size of the largest element, and the number of elements in a vector.
 pub(super) const SIZE: usize = 32;
 pub(super) const COUNT: usize = 5;
 
-/// Elements whose bits are a plain value of their type, small enough that comparisons go both ways.
+/// Elements of plain values, small enough that comparisons go both ways.
 pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT] {
     let mut bytes = [0u8; SIZE * COUNT];
     let small = random.below(2) == 0;
@@ -46,7 +46,7 @@ pub(super) fn elements(ty: AtomicType, random: &mut Random) -> [u8; SIZE * COUNT
         AtomicType::LongDouble | AtomicType::ComplexLongDouble => {
             for chunk in bytes.chunks_exact_mut(16) {
                 let (sign, exponent) = (random.below(2) << 15, 0x3ffe + random.below(4));
-                // Of 80 bits on x86-64, with the integer's bit, else of 128.
+                // x86-64 has 80 bits with an explicit integer bit, other processors 128.
                 let value = match cfg!(target_arch = "x86_64") {
                     true => u128::from(sign | exponent) << 64 | 1 << 63,
                     false => u128::from(sign | exponent) << 112 | 1 << 111,
@@ -83,7 +83,7 @@ fn table(ctx: &Ctx) -> Verdict {
             .flat_map(|op| AtomicType::ALL.iter().map(move |ty| (*op, *ty)))
         {
             for nth in 0..6 {
-                // A new target now and then; otherwise what the last operation has left.
+                // A new target every third time; otherwise the result of the last operation.
                 if nth % 3 == 0 {
                     mirror = Elements(elements(ty, &mut random));
                     rank.put(&mirror.0, dst).says("putting a target")?;
@@ -146,7 +146,7 @@ fn cell(
         },
     };
     // SAFETY:
-    // - operands, comparands and results have room for COUNT elements of SIZE bytes, and outlive the end of the operation.
+    // - operands, comparands and results have room for COUNT elements of SIZE bytes, and outlive the operation.
     let result = rank.end(unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) });
     let what = format!("{op:?} on {count} {ty:?}");
     if !supported(op, ty) {
@@ -160,7 +160,7 @@ fn cell(
             std::ptr::null_mut()
         };
         // SAFETY:
-        // - as above; the mirror is aligned to 32 bytes and nobody else's.
+        // - as above; the mirror is aligned to 32 bytes and belongs to this call.
         unsafe {
             apply_vector(
                 op,
@@ -326,7 +326,7 @@ fn words(ctx: &Ctx) -> Verdict {
             .says("allocate")?;
         rank.list(7, &region).says("list")?;
         ctx.sync();
-        // Also of this process's own.
+        // Regions of this process count, too.
         for owner in [rank.other(), ctx.rank] {
             let there = rank.listed(owner, 7)?;
             let dst = |offset| Remote {
@@ -362,14 +362,14 @@ fn words(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// One operation on two words.
+/// One operation on two words, which must take effect or be refused without a change.
 fn change_words(
     rank: &Rank<'_>,
     dst: Remote<'_>,
     (op, ty, count): (AtomicOp, AtomicType, usize),
 ) -> Verdict {
     let before = [0x0102_0304_0506_0708u64, 9];
-    // Elements of any type.
+    // Room for elements of any type.
     let operand = [3u64; 8];
     let mut fetched = [0u64; 8];
     rank.put(&before.map(u64::to_ne_bytes).concat(), dst)
@@ -383,7 +383,8 @@ fn change_words(
         result: fetched.as_mut_ptr().cast(),
     };
     // SAFETY:
-    // - the arrays hold two elements of the largest type, but for the comparands, of which no more is taken; they outlive the end of the operation.
+    // - operands and results have room for two elements of the largest type. Comparands have 16 bytes: operations on more than one word are
+    //   refused before the comparands are read. All outlive the operation.
     let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
     let result = rank.end(posted);
     let expected = match op {
@@ -447,7 +448,7 @@ fn exclusive(ctx: &Ctx) -> Verdict {
                 offset: AT,
             };
             // SAFETY:
-            // - the operands outlive the end of the operation.
+            // - the operands outlive the operation.
             let posted = unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) };
             rank.end(posted).says("a sum")?;
             dawdle(&mut random);
@@ -506,7 +507,7 @@ fn lock(ctx: &Ctx) -> Verdict {
                 );
                 std::thread::yield_now();
             }
-            // Neither of these is atomic: only the lock makes them so.
+            // Neither the get nor the put is atomic: only the lock excludes the other ranks.
             let sum = rank.get(at(256), 8).says("get")?;
             let sum = u64::from_ne_bytes(sum.try_into().expect("8 bytes")) + 1;
             std::thread::yield_now();

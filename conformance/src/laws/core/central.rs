@@ -1,4 +1,4 @@
-//! The barrier in one place.
+//! The barrier with its counters at one rank.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,12 +34,12 @@ laws! {
 }
 
 const ROUNDS: u64 = 12;
-/// Offsets in every rank's data, of which the first 512 bytes are for what ranks tell each other.
+/// Offsets in the data of each rank. Ranks announce their progress in the first 512 bytes.
 const COUNTERS: [usize; 2] = [1024, 1088];
 const NOTICE: usize = 2048;
 const NAME: &str = "central";
 
-/// The data of all ranks.
+/// The published data regions of all ranks.
 fn regions(rank: &Rank<'_>) -> Result<Arc<PublishedRegions>, String> {
     rank.world
         .publish_region(NAME, &rank.data.key())
@@ -57,7 +57,7 @@ fn barrier(rank: &Rank<'_>, home: u32) -> Result<CentralBarrier, String> {
     CentralBarrier::new(&rank.world, regions(rank)?, places).says("making the barrier")
 }
 
-/// Tells all ranks how far this one is.
+/// Writes the round of this rank into the data of all ranks.
 fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
     for peer in 0..rank.ctx.size {
         let there = rank.data_of(peer)?;
@@ -96,7 +96,7 @@ fn meet(ctx: &Ctx) -> Verdict {
                 .says(&format!("barrier {round}"))?;
             all_have_entered(rank, round)?;
             if ctx.rank == home {
-                // Nobody comes to this one again before this rank has been in the next.
+                // The next use of this counter needs this rank in the next barrier.
                 let counter = COUNTERS[(round as usize - 1) % 2];
                 ensure_eq!(read(&rank.data, counter, 8), [0; 8], "the counter");
             }
@@ -113,7 +113,7 @@ fn resumes(ctx: &Ctx) -> Verdict {
         let waits = ctx.seed.to_le_bytes();
         let late_one = 1 % ctx.size;
         for round in 1..=ROUNDS {
-            // Somebody is always late.
+            // In each round another rank is late.
             if round % u64::from(ctx.size) == u64::from(ctx.rank) {
                 std::thread::sleep(Duration::from_millis(3));
             }
@@ -169,7 +169,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                     }
                 }
             });
-            // The other thread is inside once this one is told so; until then this one's own calls run into their deadlines.
+            // The result is Busy once the other thread is inside. Until then the deadline ends the calls of this thread.
             let mut looks = Looks::new();
             while barrier.meet(word, Deadline::Now) != Err(Error::Busy) {
                 looks.again();

@@ -62,7 +62,7 @@ laws! {
 
 const ROUNDS: u64 = 12;
 
-/// Tells all ranks how far this one is: it writes `value` into its place at each of them.
+/// Writes `value` to the place of this rank in the data of all ranks.
 fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
     for peer in 0..rank.ctx.size {
         let there = rank.data_of(peer)?;
@@ -75,7 +75,7 @@ fn enter(rank: &Rank<'_>, value: u64) -> Verdict {
     Ok(())
 }
 
-/// What the others have told.
+/// The round that `peer` has announced here.
 fn entered(rank: &Rank<'_>, peer: u32) -> u64 {
     let bytes = read(&rank.data, peer as usize * 64, 8);
     u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
@@ -113,7 +113,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("8 bytes"))
 }
 
-/// The sum of what all members give in this round.
+/// The sum of all members' values of a round.
 fn sum(ctx: &Ctx, members: &[u32], round: u64, len: usize) -> Vec<u8> {
     let mut total = vec![0; len];
     for member in members {
@@ -172,7 +172,7 @@ fn broadcast(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Calls again as long as the deadline is what ends the call.
+/// Repeats the call until it ends by something other than the deadline.
 fn again(mut call: impl FnMut(Deadline) -> Result<()>) -> Result<u64> {
     let mut looks = Looks::new();
     let mut calls = 0;
@@ -195,7 +195,7 @@ fn resumes(ctx: &Ctx) -> Verdict {
         let group = rank.group_of_all()?;
         let mut waited = 0;
         for round in 1..=ROUNDS / 2 {
-            // Somebody is always late.
+            // In each round another rank is late.
             if round % u64::from(ctx.size) == u64::from(ctx.rank) {
                 std::thread::sleep(Duration::from_millis(3));
             }
@@ -211,7 +211,7 @@ fn resumes(ctx: &Ctx) -> Verdict {
             let (mine, mut result) = (value(ctx, ctx.rank, round, 256), vec![0; 256]);
             let mut first = true;
             waited += again(|deadline| {
-                // Calls after the first go on with its value, whatever theirs is.
+                // Later calls resume the first one and ignore their own value.
                 let given = if first { mine.clone() } else { vec![0xff; 256] };
                 first = false;
                 group.all_reduce(&given, &mut result, &mut add, deadline)
@@ -317,7 +317,7 @@ fn bounds(ctx: &Ctx) -> Verdict {
             invalid,
             "a broadcast from member 2 of 2",
         )?;
-        // None of them has begun anything.
+        // None of the refused calls has begun an operation.
         let mut result = [0; 8];
         group
             .all_reduce(

@@ -1,4 +1,4 @@
-//! Ranks connect to those that they talk to, and to no others.
+//! A rank connects only to the ranks that it communicates with.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn few(ctx: &Ctx) -> Verdict {
             group.barrier(late()).says(&format!("barrier {round}"))?;
         }
         let of_barriers = connections();
-        // Circuits of gates have their own neighbours, and networks suggest shapes with more of them for fewer rounds.
+        // Circuits of gates have their own neighbours. Networks suggest shapes with more neighbours, for fewer rounds.
         let most = match rank.world.engine().gates() {
             Some(_) => 3 * log.max(1),
             None => log + 1,
@@ -111,7 +111,7 @@ fn first_by_threads(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Asks again as long as there is no answer yet.
+/// Repeats the request while it times out.
 fn at_last(ask: impl Fn() -> unipgas_core::Result<()>) -> unipgas_core::Result<()> {
     let mut looks = Looks::for_the("answer");
     loop {
@@ -125,7 +125,7 @@ fn at_last(ask: impl Fn() -> unipgas_core::Result<()>) -> unipgas_core::Result<(
 fn to_one_that_left(ctx: &Ctx) -> Verdict {
     if ctx.rank == 2 {
         on_ranks(ctx, 64, |_| Ok(()))?;
-        // Nothing of it is there any more, but the process.
+        // The process remains, the rank has left.
         ctx.sync();
         ctx.sync();
         return Ok(());

@@ -1,4 +1,4 @@
-//! A rank is killed in the middle of something. The others learn of it within two seconds, and none hangs.
+//! A rank is killed during an operation. The others learn of it within two seconds, and none hangs.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ pub const LAWS: &[Law] = &[
     ),
 ];
 
-/// The one that dies.
+/// The rank that dies.
 fn victim(ctx: &Ctx) -> u32 {
     ctx.size - 1
 }
@@ -79,7 +79,7 @@ fn named(error: &Error, rank: u32) -> bool {
     *error == Error::RankDead(rank)
 }
 
-/// The death ends `work`.
+/// `work` ends with the error of the victim's death.
 fn ends<T>(ctx: &Ctx, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
     refused(work().map(drop), |e| named(e, victim(ctx)), what)
 }
@@ -141,13 +141,13 @@ fn in_all_reduce(ctx: &Ctx) -> Verdict {
                 }
             }
         }
-        // A member that drops the group takes its arena away from those who have not noticed yet.
+        // A member that drops the group frees its arena. Other members need the arena until they have noticed the death.
         ctx.sync();
         Ok(())
     })
 }
 
-/// What does not need the dead rank works.
+/// Operations between survivors work.
 fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
     let ctx = rank.ctx;
     let other = 1 - ctx.rank;
@@ -162,7 +162,7 @@ fn survivors_go_on(rank: &Rank<'_>, word: usize) -> Verdict {
             .await_note(word, 1, late())
             .says("waiting for a survivor")?;
         ensure_eq!(seen, number, "notice of a survivor");
-        // The word is free before it is used again.
+        // The word is free before its next use.
         ctx.sync();
     }
     Ok(())

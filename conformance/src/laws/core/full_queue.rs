@@ -1,4 +1,4 @@
-//! More operations than any network takes at a time: they wait in the engine, and nothing else changes.
+//! More operations than a network takes at a time: they wait in the engine, with the same results.
 
 use unipgas_core::inbox::{InboxLayout, InboxReader, Record, initialise_zeroed};
 use unipgas_core::transport::Life;
@@ -22,10 +22,10 @@ laws! {
         "when a rank dies to which a queue is full everything in the queue ends, and what goes to others is done" => death;
 }
 
-/// Operations that are posted without a look at what has ended.
+/// Number of operations posted without a poll for completions.
 const MANY: u64 = 512;
 
-/// Adds 1 to the word at `offset`, without a look at what was there.
+/// Adds 1 to the word at `offset`, without a result.
 fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas_core::Result<Outcome> {
     let one = 1u64;
     let request = AtomicRequest {
@@ -38,7 +38,7 @@ fn add(rank: &Rank<'_>, region: &RemoteRegion, offset: usize) -> unipgas_core::R
     };
     let dst = Remote { region, offset };
     // SAFETY:
-    // - the operand is read before the call returns.
+    // - contract of `Channel::atomic`: the operand is read before the call returns.
     unsafe { rank.endpoint.atomic(dst, &request, Flags::empty(), 0) }
 }
 
@@ -57,7 +57,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
             )
             .says("allocate")?;
         // SAFETY:
-        // - new memory of the layout's size, which outlives the reader; nobody else knows it yet.
+        // - new memory of the layout's size, which outlives the reader; peers do not know it yet.
         let mut reader = unsafe {
             initialise_zeroed(inbox.base(), MANY as usize).says("initialise")?;
             InboxReader::attach(inbox.base(), inbox.len()).says("attach")?
@@ -68,7 +68,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
         let their_inbox = rank.listed(rank.other(), EXTRA)?;
         for number in 0..MANY {
             add(rank, &there, 8).says("an add")?;
-            // A number in the order of posting, whose bytes are taken.
+            // Numbered in the order of posting. INLINE: the call takes the bytes.
             let mut bytes = number.to_ne_bytes();
             let local = unipgas_core::Local {
                 ptr: bytes.as_mut_ptr(),
@@ -80,7 +80,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
             };
             let flags = Flags::INLINE | Flags::ORDERED;
             // SAFETY:
-            // - a local, whose bytes are taken before the call returns.
+            // - INLINE: the call takes the bytes of this local before it returns.
             unsafe { rank.endpoint.put(local, dst, 8, flags, 0) }.says("a put")?;
             bytes.fill(0xee);
             let record = Record {
@@ -99,7 +99,7 @@ fn both_sides(ctx: &Ctx) -> Verdict {
             rank.endpoint.progress();
             while let Some(record) = reader.take() {
                 ensure_eq!(record.value, next, "the next record");
-                // Ordered after the number, which never goes back.
+                // The record is ordered after its number, and the number only grows.
                 ensure!(word(rank, 16) >= next, "record {next} before its number");
                 next += 1;
             }
@@ -135,7 +135,7 @@ fn long(ctx: &Ctx) -> Verdict {
             let into = (1 + other as usize) * LEN + 8;
             let local = rank.scratch.local(into, LEN).says("room")?;
             // SAFETY:
-            // - in bounds of the scratch region, and drained before anybody looks.
+            // - in bounds of the scratch region; the drain comes before the first read.
             unsafe {
                 rank.endpoint
                     .get(local, at(3 * LEN), LEN, Flags::empty(), 0)
@@ -163,7 +163,7 @@ fn nobody_polls(ctx: &Ctx) -> Verdict {
             for _ in 0..MANY {
                 add(rank, &there, 8).says("an add")?;
             }
-            // Nothing of the engine is called until rank 1 has seen all.
+            // This rank calls nothing of the engine until rank 1 has seen all operations.
             ctx.sync();
             return rank.drain().says("drain");
         }
@@ -187,7 +187,7 @@ fn death(ctx: &Ctx) -> Verdict {
         }
         let dead = dead?;
         for nth in 0..MANY {
-            // Some before, some after.
+            // Some are posted before the death is known, some after.
             match add(rank, &dead, 8) {
                 Ok(_) | Err(Error::PeerDead | Error::StaleRegion) => {}
                 Err(error) => return Err(format!("operation {nth} to the dead: {error}")),

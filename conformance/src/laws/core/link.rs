@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its ranks with it. Every wait for the
-//! other side ends, and the ranks of one side go on.
+//! The link between hosts fails during an operation, or the launcher of a host is killed together with its ranks. Every wait for the
+//! other side ends, and the ranks of one side continue.
 
 use std::process::Command;
 
@@ -63,19 +63,19 @@ pub const LAWS: &[Law] = &[
     ),
 ];
 
-/// The loss of the other side ends `work`.
+/// `work` ends with the death of a rank of the other side.
 fn ends<T>(sides: &Sides, what: &str, work: impl FnOnce() -> Result<T>) -> Verdict {
     let named =
         |error: &Error| matches!(error, Error::RankDead(rank) if sides.lost().contains(rank));
     refused(work().map(drop), named, what)
 }
 
-/// A peer is watched by who has talked to it.
+/// A rank watches the peers that it has communicated with.
 fn know_all(rank: &Rank<'_>) -> Verdict {
     (0..rank.ctx.size).try_for_each(|other| rank.data_of(other).map(drop))
 }
 
-/// Nothing is waited for any more that the lost ones could bring, and the others are with us.
+/// All lost ranks are known to be dead, and the ranks of this side still communicate.
 fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
     until("all that are lost to be known", || {
         let lives = rank.world.lives();
@@ -92,9 +92,9 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
             "life of rank {here}, which is on this side"
         );
     }
-    // Nobody waits for just any notice by now.
+    // Every wait for an arbitrary notice has ended.
     rank.ctx.sync();
-    // Round about among those of this side.
+    // Notices go around the ranks of this side.
     let (next, _) = sides.around();
     let notes = rank.notes_of(next)?;
     for number in 1..=50 {
@@ -108,7 +108,7 @@ fn go_on(rank: &Rank<'_>, sides: &Sides) -> Verdict {
             .await_note(5, 1, late())
             .says("waiting for a rank on this side of the cut")?;
         ensure_eq!(seen, number, "notice of a rank on this side of the cut");
-        // The word is free before it is used again.
+        // The word is free before its next use.
         rank.ctx.sync();
     }
     Ok(())
@@ -147,7 +147,7 @@ fn in_wait(ctx: &Ctx, lose: Lose) -> Verdict {
     })
 }
 
-/// Each rank has started a process.
+/// The wait, while each rank has a child process.
 fn with_children(ctx: &Ctx) -> Verdict {
     let child = Command::new("sleep").arg("1000").spawn();
     let mut child = child.map_err(|e| format!("a process of a rank: {e}"))?;
@@ -186,14 +186,14 @@ fn in_storm(ctx: &Ctx, lose: Lose) -> Verdict {
                     {
                         told.push(*other);
                     }
-                    // Of one whose end was not yet known here.
+                    // The error names another lost rank, detected in this call.
                     Err(Error::RankDead(lost)) if sides.lost().contains(&lost) => {}
                     Err(error) => return Err(format!("operations to rank {other}: {error}")),
                 }
                 rank.world.lives();
             }
         }
-        // Whoever is on this side may still be in the middle of its own.
+        // Other ranks of this side may still be in their storm.
         ctx.sync();
         let _ = rank.drain();
         ctx.sync();

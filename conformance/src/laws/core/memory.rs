@@ -1,4 +1,4 @@
-//! Memory of the user: registered where it is, on the heap, the stack and in a static.
+//! Memory of the user, registered in place: on the heap, on the stack and in a static.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn in_a_static(ctx: &Ctx) -> Verdict {
     )
 }
 
-/// All kinds of operations on the other's memory, three times registered. The last 64 bytes belong to the region's neighbour.
+/// All kinds of operations on the other rank's memory, registered three times. The last 64 bytes are a guard behind the region.
 fn reached(ctx: &Ctx, memory: *mut u8, len: usize) -> Verdict {
     let (neighbour, len) = (memory.wrapping_add(len - 64), len - 64);
     let guard = [0x5au8; 64];
@@ -67,7 +67,7 @@ fn reached(ctx: &Ctx, memory: *mut u8, len: usize) -> Verdict {
             let region = unsafe { rank.engine().register(memory, len, Rights::FULL) };
             one_round(rank, region.says("registering memory of the user")?, round)?;
             // SAFETY:
-            // - as above; nobody writes there any more.
+            // - as above; the registration has ended, and with it all writes.
             let seen = unsafe { std::slice::from_raw_parts(memory, 64) };
             let expected = bytes_of(rank.ctx, 100 + round * 2 + u64::from(rank.other()), 64);
             ensure!(
@@ -88,7 +88,7 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
     let len = region.len();
     rank.list(EXTRA, &region).says("list")?;
     write(&region, 0, &vec![0; len]);
-    // What the owner stores is what the peer gets.
+    // The peer gets the bytes that the owner stores.
     let mine = bytes_of(ctx, round * 2 + u64::from(ctx.rank), len);
     write(&region, 0, &mine);
     ctx.sync();
@@ -113,7 +113,7 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
         "put past the end",
     )?;
     ctx.sync();
-    // What a peer puts is what the owner loads.
+    // The owner loads the bytes that a peer puts.
     let sent = bytes_of(ctx, 100 + round * 2 + u64::from(ctx.rank), len);
     for (from, to) in [(0, 64), (4001, 8222), (len - 1, len)] {
         rank.put(&sent[from..to], at(from)).says("put")?;
@@ -143,10 +143,10 @@ fn one_round(rank: &Rank<'_>, region: Region, round: u64) -> Verdict {
     Ok(())
 }
 
-/// Atomics and notices, beside the owner's own atomics on the same words.
+/// Atomics and notices, while the owner uses the CPU's atomics on the same words.
 fn words(rank: &Rank<'_>, region: &Region, there: &RemoteRegion) -> Verdict {
     const ADDS: u64 = 200;
-    // Where the base is aligned to 8 only, so are these.
+    // With a base aligned to 8 only, these words are aligned to 8 only.
     let (counter, note) = (256, 1024);
     let own = region.word(counter).says("own counter")?;
     own.store(0, Ordering::SeqCst);
@@ -169,7 +169,7 @@ fn words(rank: &Rank<'_>, region: &Region, there: &RemoteRegion) -> Verdict {
             .says("fetch-add")?;
         let local = region.local(counter, 8).says("own counter")?;
         // SAFETY:
-        // - in bounds, and aligned to 8 as the bases are; the peer uses atomics of the same width.
+        // - in bounds, and aligned to 8 like the bases; the peer uses atomics of the same width.
         unsafe { AtomicU64::from_ptr(local.ptr.cast()) }.fetch_add(1, Ordering::SeqCst);
     }
     rank.ctx.sync();
@@ -204,7 +204,7 @@ fn shared_page(ctx: &Ctx) -> Verdict {
             let mut regions = Vec::new();
             for piece in 0..PIECES {
                 // SAFETY:
-                // - 64 of the vector's bytes, which outlives the regions.
+                // - 64 bytes of the vector, which outlives the regions.
                 let region = unsafe {
                     rank.engine().register(
                         memory.wrapping_add(4000 + piece * 128),
@@ -214,7 +214,7 @@ fn shared_page(ctx: &Ctx) -> Verdict {
                 };
                 regions.push(region.says("registering a piece of a page")?);
             }
-            // They end in another order than they began.
+            // The registrations end in a random order.
             for piece in (1..PIECES).rev() {
                 regions.swap(piece, random.below(piece as u64 + 1) as usize);
             }
@@ -244,7 +244,7 @@ fn shared_page(ctx: &Ctx) -> Verdict {
             }
         }
         // SAFETY:
-        // - the vector's own bytes; nothing is registered any more.
+        // - bytes of the vector; nothing is registered any more.
         let all = unsafe { std::slice::from_raw_parts(memory, 8192) };
         let between = (0..PIECES - 1).flat_map(|piece| 4064 + piece * 128..4128 + piece * 128);
         ensure_eq!(
@@ -268,7 +268,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
         .chain(no_memory())
         {
             // SAFETY:
-            // - it is refused.
+            // - the call is refused and accesses no memory.
             let result = unsafe { rank.engine().register(base, len, Rights::FULL) };
             refused(
                 result.map(drop),
@@ -276,7 +276,7 @@ fn nothing(ctx: &Ctx) -> Verdict {
                 &format!("{len} bytes at {base:p}"),
             )?;
             // SAFETY:
-            // - it is refused.
+            // - the call is refused and accesses no memory.
             let result = unsafe { rank.engine().expose(base, len) };
             refused(
                 result.map(drop),

@@ -1,5 +1,5 @@
-//! Atomic operations of all who can reach a region at once, each by its own way: the owner by the CPU's atomics, peers of its host in
-//! mapped memory, peers across a network by whoever carries operations out there.
+//! Atomic operations of all ranks on one region, by different paths. The owner uses the CPU's atomics, and peers of its host mapped
+//! memory. The device or process that serves the network carries out the operations of other hosts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ enum Memory {
 }
 
 impl Memory {
-    /// The owner may change it by the CPU's atomics, and elements may take more than a word.
+    /// The owner may change it by the CPU's atomics.
     fn has_processors(self) -> bool {
         matches!(self, Memory::Allocated | Memory::Users)
     }
@@ -45,22 +45,22 @@ impl Memory {
     }
 }
 
-/// How often peers across a network change each element, and everybody at least.
+/// Number of changes of each element by a peer across a network. Other ranks make at least as many.
 const ROUNDS: u64 = 60;
 
-/// What is at which offset. How many are still at it across a network:
+/// Offsets in the region. Number of peers across a network that are still busy:
 const BUSY: usize = 0;
-/// A sum; what is here when compared, one more; a lock.
+/// A sum, a counter that a successful comparison increments, and a lock.
 const SUM: usize = 64;
 const COUNT: usize = 72;
 const LOCK: usize = 80;
-/// A word of 16 bytes.
+/// An element of 16 bytes.
 const WIDE: usize = 96;
-/// An element that the CPU does not change atomically: half of it is under one lock, half under the next one.
+/// An element without CPU atomics: its halves belong to two neighbouring locks.
 const SPLIT: usize = 2 * 256 - 8;
-/// One that is too wide.
+/// An element of 32 bytes.
 const WIDEST: usize = 1024;
-/// For each rank: how many rounds it went, and how often its comparison was right.
+/// For each rank: its rounds, and its successful comparisons.
 const TALLIES: usize = 2048;
 const LEN: usize = 4096;
 
@@ -101,7 +101,7 @@ fn on_every_way(ctx: &Ctx, memory: Memory) -> Verdict {
     })
 }
 
-/// The owner's own words, by the CPU; everybody else's by the engine.
+/// The access path of a rank: the owner uses the CPU on its words, all others use the engine.
 struct Way<'a> {
     rank: &'a Rank<'a>,
     there: &'a RemoteRegion,
@@ -119,7 +119,7 @@ impl Way<'_> {
     fn word(&self, offset: usize) -> Option<&AtomicU64> {
         let own = self.own?.local(offset, 8).ok()?;
         // SAFETY:
-        // - in the region, and aligned; all change it by atomics.
+        // - in the region, and aligned; all ranks change it by atomics.
         Some(unsafe { AtomicU64::from_ptr(own.ptr.cast()) })
     }
 
@@ -144,7 +144,7 @@ impl Way<'_> {
         before.says("compare-swap")
     }
 
-    /// Adds to an element that takes more than a word.
+    /// Adds to an element that is wider than a word.
     fn add_wide(&self, ty: AtomicType, offset: usize, operand: &[u8]) -> Verdict {
         let request = AtomicRequest {
             op: AtomicOp::Sum,
@@ -259,7 +259,7 @@ fn add_up(ctx: &Ctx, region: &Region, has_wide_elements: bool) -> Verdict {
     Ok(())
 }
 
-/// The number in both halves, so that one that is lost shows.
+/// The number in both halves: the loss of one half shows.
 fn wide(number: u64) -> u128 {
     u128::from(number) << 64 | u128::from(number)
 }
@@ -271,7 +271,7 @@ fn complex(number: u64) -> [u8; 16] {
     bytes
 }
 
-/// As C has long double: numbers of 80 bits on x86-64, else of 128.
+/// The layout of C's long double: 80 bits on x86-64, else 128.
 fn widest(number: u64) -> [u8; 32] {
     let extended = |number: u64| match number.checked_ilog2() {
         None => 0,
@@ -281,7 +281,7 @@ fn widest(number: u64) -> [u8; 32] {
         }
         Some(log) => {
             let exponent = u128::from(16383 + log);
-            // Without the first bit, which is always set.
+            // The first bit is always set and is not stored.
             let fraction = (u128::from(number) - (1 << log)) << (112 - log);
             exponent << 112 | fraction
         }

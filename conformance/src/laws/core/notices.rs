@@ -26,7 +26,7 @@ laws! {
 fn taken_once(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         let rounds = 50;
-        // Rank 0 gets one from each of the others in each round, at words that change.
+        // Each other rank sends one notice to rank 0 in each round, at changing words.
         if ctx.rank == 0 {
             for round in 0..rounds * (ctx.size - 1) {
                 let (index, value) = rank
@@ -61,7 +61,7 @@ fn taken_once(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// All but rank 0 set words there, each its own, while rank 0 does not look; and read them.
+/// All ranks but 0 set and read their own word at rank 0, which calls nothing meanwhile.
 fn delivered(ctx: &Ctx) -> Verdict {
     on_ranks(ctx, 64, |rank| {
         if ctx.rank == 0 {

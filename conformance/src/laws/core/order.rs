@@ -1,4 +1,4 @@
-//! What may not overtake what.
+//! Order of operations.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn len_of(ctx: &Ctx, salt: u64) -> usize {
     random.below(most) as usize
 }
 
-/// Each sends to the other and checks what comes, in rounds; `send` posts, `receive` waits and checks.
+/// The ranks send to each other in rounds. `send` posts; `receive` waits and checks.
 fn rounds(
     rank: &Rank<'_>,
     send: impl Fn(u32) -> Verdict,
@@ -82,7 +82,7 @@ fn after_own_data(ctx: &Ctx) -> Verdict {
                     value: nth as u32 + 1,
                 };
                 // SAFETY:
-                // - in bounds of the scratch region, which is not changed before the drain at the end of the round.
+                // - in bounds of the scratch region, which does not change before the drain at the end of the round.
                 unsafe {
                     rank.endpoint
                         .put_notify(local, dst, bytes.len(), notice, Flags::empty(), 0)
@@ -112,7 +112,7 @@ fn after_own_data(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Puts of many lengths, then what `announce` posts.
+/// Puts of many lengths, then the operation that `announce` posts.
 fn puts_then(rank: &Rank<'_>, round: u32, announce: impl Fn() -> Verdict) -> Verdict {
     let there = rank.data_of(rank.other())?;
     let mut random = rank.ctx.random(u64::from(round) + 7777);
@@ -158,7 +158,7 @@ fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
         let send = |round| {
             puts_then(rank, round, || {
                 rank.post_notify(slot, round + 1, flags).says("notice")?;
-                // Where there is one processor, too, the other rank sees what is half done.
+                // The pause lets the other rank see half-done operations, even on one processor.
                 let mut looks = Looks::for_the("the end of what was posted");
                 while rank.endpoint.pending() > 0 {
                     rank.endpoint.progress();
@@ -178,7 +178,7 @@ fn notice_after_puts(ctx: &Ctx, flags: Flags) -> Verdict {
     })
 }
 
-/// What chaos must be able to break: the framework's own tests see that it does.
+/// A law that chaos must break. Tests of the framework check that it does.
 pub const BREAKABLE: &[Law] = &[ordering(
     "selftest.notice-without-order",
     "unipgas core: Flags::ORDERED",
@@ -207,7 +207,7 @@ fn ordered_atomic(ctx: &Ctx) -> Verdict {
                     offset: counter,
                 };
                 // SAFETY:
-                // - the operand is read before the call returns.
+                // - contract of `Channel::atomic`: the operand is read before the call returns.
                 unsafe { rank.endpoint.atomic(dst, &request, Flags::ORDERED, 0) }
                     .says("ordered atomic")?;
                 Ok(())

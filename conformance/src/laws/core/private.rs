@@ -1,4 +1,4 @@
-//! Private memory as source and destination: no peer reaches it, and nobody has registered it.
+//! Private, unregistered memory as source and destination. No peer reaches it.
 
 use std::ptr::null_mut;
 
@@ -33,7 +33,7 @@ fn everywhere(ctx: &Ctx) -> Verdict {
         let mut heap = vec![0u8; LEN + 9];
         let mut stack = std::hint::black_box([0u8; LEN + 9]);
         // SAFETY:
-        // - within the statics, of which each rank has one of its own.
+        // - within the statics: one array for each rank.
         let own: *mut u8 = unsafe { (&raw mut STATICS).cast::<u8>().add(LEN * ctx.rank as usize) };
         let writable = [
             (heap.as_mut_ptr().wrapping_add(3), "the heap"),
@@ -49,7 +49,7 @@ fn everywhere(ctx: &Ctx) -> Verdict {
             for (at, what) in writable {
                 let bytes = bytes_of(ctx, (nth + len) as u64, len);
                 // SAFETY:
-                // - each has `LEN` bytes, which nobody uses now.
+                // - each place has `LEN` bytes, and no operation uses them now.
                 unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), len) };
                 for flags in [Flags::empty(), Flags::INLINE] {
                     there_and_back(rank, &there, at, at, &bytes, flags)
@@ -65,7 +65,7 @@ fn everywhere(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Puts what is at `from`, which is `bytes`, and gets it to `to`.
+/// Puts `bytes`, which are at `from`, and gets them back to `to`.
 fn there_and_back(
     rank: &Rank<'_>,
     there: &RemoteRegion,
@@ -81,7 +81,7 @@ fn there_and_back(
     let local = |ptr| Local { ptr, desc: 0 };
     let len = bytes.len();
     // SAFETY:
-    // - as many bytes, which outlive the end of the operations; what is got is written over before, and looked at after that.
+    // - `len` bytes each, which outlive the operations. The destination is overwritten before the get and read after its completion.
     unsafe {
         let posted = rank.endpoint.put(local(from), place, len, flags, 0);
         rank.end(posted).says("put")?;
@@ -118,14 +118,14 @@ fn mapped_anew(ctx: &Ctx) -> Verdict {
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
                 let both = libc::PROT_READ | libc::PROT_WRITE;
                 // SAFETY:
-                // - a mapping of this round's own, which is used until its end.
+                // - a mapping of this round, in use until its `munmap`.
                 unsafe {
                     let at: *mut u8 = libc::mmap(null_mut(), PAGES, both, flags, -1, 0).cast();
                     ensure!(at.addr() != usize::MAX, "no memory");
                     let local = Local { ptr: at, desc: 0 };
                     at.write_bytes(byte, PAGES);
                     end(endpoint.put(local, place, PAGES, Flags::empty(), 0))?;
-                    // What is given back is zeros, in other pages.
+                    // New pages of zeros replace the old ones.
                     libc::madvise(at.cast(), PAGES, libc::MADV_DONTNEED);
                     end(endpoint.get(local, place, PAGES, Flags::empty(), 0))?;
                     let seen = std::slice::from_raw_parts(at, PAGES).iter();
@@ -173,7 +173,7 @@ fn results(ctx: &Ctx) -> Verdict {
                 offset: 0,
             };
             // SAFETY:
-            // - operands and results are as many, and outlive the end of the operation.
+            // - `count` operands and results, which outlive the operation.
             let posted = unsafe { rank.endpoint.atomic(place, &request, Flags::empty(), 0) };
             rank.end(posted).says("a sum")?;
             // SAFETY:
@@ -182,7 +182,7 @@ fn results(ctx: &Ctx) -> Verdict {
             ensure!(seen(0) == u64::MAX, "a byte before the results of {count}");
             for nth in 0..MOST + 1 {
                 let expected = match nth {
-                    // So many operations before have changed this one, too.
+                    // Earlier operations with more elements have changed this one, too.
                     _ if nth < count => {
                         counts[..before].iter().filter(|one| **one > nth).count() as u64
                     }

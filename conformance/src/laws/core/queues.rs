@@ -70,7 +70,7 @@ fn depth(ctx: &Ctx) -> Verdict {
                 "requests after a drain"
             );
         }
-        // What was claimed and not posted takes no place.
+        // Claimed requests that were not posted occupy no place.
         for _ in 0..3 * DEPTH {
             queue.claim(3).says("three places")?;
             queue.posted_or_not(3, 0);
@@ -101,7 +101,7 @@ fn apart(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// An inbox of this rank, which is listed for all.
+/// An inbox of this rank, published to all.
 fn open_inbox(
     rank: &Rank<'_>,
     capacity: usize,
@@ -113,10 +113,10 @@ fn open_inbox(
         .allocate(layout.size(), rights)
         .says("allocate")?;
     // SAFETY:
-    // - as many bytes as the layout says, of a region that peers do not know yet.
+    // - the region has the size of the layout, and peers do not know it yet.
     unsafe { inbox::initialise(region.base(), capacity) }.says("initialise")?;
     // SAFETY:
-    // - the region outlives the reader (both are dropped by the caller, the reader first), of which there is one.
+    // - the caller keeps the region until its last use of the reader; this is the only reader.
     let reader = unsafe { InboxReader::attach(region.base(), region.len()) }.says("attach")?;
     rank.list(EXTRA, &region).says("list")?;
     Ok((region, reader))
@@ -188,7 +188,7 @@ fn once_in_order(ctx: &Ctx, rights: Rights) -> Verdict {
     })
 }
 
-/// Neither reads nor writes, and a notice writes.
+/// Puts, gets and atomics are refused; a notice is a write and is refused, too.
 fn reaches_nothing(rank: &Rank<'_>, inbox: &RemoteRegion) -> Verdict {
     let there = Remote {
         region: inbox,
@@ -278,7 +278,7 @@ fn leaves(ctx: &Ctx) -> Verdict {
         );
         rank.world.check_anyone().says("a wait for anyone")?;
         ensure_eq!(rank.world.lives(), [Life::Alive, Life::Left], "lives");
-        // A wait for it alone ends nevertheless: nothing will come any more.
+        // A wait for this rank alone ends: it can send nothing any more.
         let mut since = None;
         let waited = rank.engine().wait(
             late(),

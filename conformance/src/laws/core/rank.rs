@@ -1,4 +1,4 @@
-//! What the bodies are written with: a rank with a region that its peers have imported.
+//! A rank for the bodies of laws, with a region that its peers have imported.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use crate::stall::LONG;
 
 /// Notification words of each rank.
 pub const NOTES: usize = 256;
-/// What each rank lists its own data under.
+/// Directory id of each rank's data.
 const DATA: usize = 1;
-/// Ids that bodies use for what they list themselves.
+/// First directory id for regions of bodies.
 pub const EXTRA: usize = 10;
 
-/// Says what was tried.
+/// Names the failed step in an error.
 pub trait Says<T> {
-    /// The error as the law's text.
+    /// The error as the text of the law.
     fn says(self, what: &str) -> std::result::Result<T, String>;
 }
 
@@ -34,34 +34,34 @@ impl<T> Says<T> for Result<T> {
     }
 }
 
-/// When something that should come is given up.
+/// The deadline of every expected event.
 pub fn late() -> Deadline {
     Deadline::after(LONG)
 }
 
 /// One rank: its world, an endpoint, `len` bytes of data, notification words, and a source of the same length.
 pub struct Rank<'a> {
-    /// What the body was given.
+    /// Context of the body.
     pub ctx: &'a Ctx,
-    /// Declared before what is used by it, so that it goes last: fields are dropped in their order.
+    /// Declared before the memory that it uses: fields are dropped in declaration order, and the endpoint goes first.
     pub endpoint: Endpoint,
-    /// What peers write and read.
+    /// Memory that peers write and read.
     pub data: Region,
-    /// What peers notify.
+    /// Notification words that peers set.
     pub notes: Notifications,
-    /// Source and destination of the own operations.
+    /// Source and destination of this rank's operations.
     pub scratch: Region,
     /// The engine with its job.
     pub world: Arc<World>,
 }
 
-/// Runs `body` in a life cycle of its own. Nobody leaves before all are through.
+/// Runs `body` in one life cycle. No rank leaves before all have finished.
 pub fn on_ranks(ctx: &Ctx, len: usize, body: impl FnOnce(&Rank<'_>) -> Verdict) -> Verdict {
     let rank = Rank::join(ctx, len).says("joining the job")?;
     rank.list(DATA, &rank.data).says("listing the data")?;
     ctx.sync();
     if let Err(text) = body(&rank) {
-        // Before the regions go, which the others may take for the cause.
+        // Reported before the regions are dropped: other ranks could report that loss as the cause.
         ctx.place.tell("fail", &text);
         return Err(text);
     }
@@ -95,14 +95,14 @@ impl<'a> Rank<'a> {
         self.world.engine()
     }
 
-    /// Lists `region` (and the notification words) for all ranks.
+    /// Publishes `region` and the notification words to all ranks.
     pub fn list(&self, id: usize, region: &Region) -> Result<()> {
         let directory = self.world.directory();
         directory.list_region(id, &region.key(), &self.notes.key())?;
         (0..self.world.size()).try_for_each(|rank| directory.show_region(id, rank as usize))
     }
 
-    /// What `rank` has listed under `id`, looked up anew.
+    /// Imports the region that `rank` has published under `id`, without the cache.
     pub fn listed(&self, rank: u32, id: usize) -> std::result::Result<RemoteRegion, String> {
         let call = self.world.call();
         let import = self.world.import(rank, id, &call, Deadline::Never);
@@ -139,7 +139,7 @@ impl<'a> Rank<'a> {
         1 - self.ctx.rank
     }
 
-    /// Waits until all operations are complete; failures are told and forgotten.
+    /// Waits until all operations are complete. Purges the endpoint after an error.
     pub fn drain(&self) -> Result<()> {
         let result = self
             .endpoint
@@ -150,7 +150,7 @@ impl<'a> Rank<'a> {
         result
     }
 
-    /// The end of an operation, wherever it is reported.
+    /// The result of an operation, from its call or from its completion.
     pub fn end(&self, posted: Result<Outcome>) -> Result<()> {
         match posted? {
             Outcome::Complete => Ok(()),
@@ -172,26 +172,26 @@ impl<'a> Rank<'a> {
         unsafe { self.endpoint.put(local, dst, len, flags, 0) }
     }
 
-    /// Puts `bytes` and waits for it.
+    /// Puts `bytes` and waits for completion.
     pub fn put(&self, bytes: &[u8], dst: Remote<'_>) -> Result<()> {
         write(&self.scratch, 0, bytes);
         self.end(self.post_put(0, dst, bytes.len(), Flags::empty()))
     }
 
-    /// Gets `len` bytes and waits for them.
+    /// Gets `len` bytes and waits for completion.
     pub fn get(&self, src: Remote<'_>, len: usize) -> Result<Vec<u8>> {
         let local = self.scratch.local(0, len)?;
         // SAFETY:
-        // - in bounds of the scratch region, and waited for.
+        // - in bounds of the scratch region; the call waits for completion.
         self.end(unsafe { self.endpoint.get(local, src, len, Flags::empty(), 0) })?;
         Ok(read(&self.scratch, 0, len))
     }
 
-    /// Puts with a length that need not be one of the scratch region: for calls that must be refused.
+    /// Puts `len` bytes, which may exceed the scratch region: for calls that must be refused.
     pub fn try_put(&self, dst: Remote<'_>, len: usize) -> Result<()> {
         let local = self.anywhere();
         // SAFETY:
-        // - the range is refused, or no longer than the scratch region, as the bodies see to.
+        // - the range is refused, or no longer than the scratch region: the bodies ensure it.
         self.end(unsafe { self.endpoint.put(local, dst, len, Flags::empty(), 0) })
     }
 
@@ -222,7 +222,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Sets a notification word of a rank and waits for it.
+    /// Sets a notification word of a rank and waits for completion.
     pub fn notify(&self, slot: Remote<'_>, value: u32) -> Result<()> {
         self.end(self.post_notify(slot, value, Flags::empty()))
     }
@@ -264,7 +264,7 @@ pub fn read(region: &Region, offset: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let local = region.local(offset, len).expect("in the region");
     // SAFETY:
-    // - in bounds, as just checked; a peer that writes at the same time only makes the bytes wrong, which laws look for.
+    // - in bounds, as just checked. Bytes of a concurrent write may be torn: laws look for that.
     unsafe { std::ptr::copy_nonoverlapping(local.ptr, bytes.as_mut_ptr(), len) };
     bytes
 }
@@ -273,7 +273,7 @@ pub fn read(region: &Region, offset: usize, len: usize) -> Vec<u8> {
 pub fn write(region: &Region, offset: usize, bytes: &[u8]) {
     let local = region.local(offset, bytes.len()).expect("in the region");
     // SAFETY:
-    // - in bounds, as just checked; the bodies use it when nothing is under way there.
+    // - in bounds, as just checked; bodies call this with no operation in progress there.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), local.ptr, bytes.len()) };
 }
 
@@ -285,14 +285,14 @@ pub fn other_than(region: &Region, offset: usize, len: usize, byte: u8) -> Optio
         .map(|at| at + offset)
 }
 
-/// Gives the core away now and then.
+/// Yields the processor at random.
 pub fn dawdle(random: &mut Random) {
     for _ in 0..random.below(4) {
         std::thread::yield_now();
     }
 }
 
-/// The operation must be refused with this error.
+/// Fails unless the operation is refused with this error.
 pub fn refused(result: Result<()>, expected: impl Fn(&Error) -> bool, what: &str) -> Verdict {
     match result {
         Err(error) if expected(&error) => Ok(()),
@@ -301,7 +301,7 @@ pub fn refused(result: Result<()>, expected: impl Fn(&Error) -> bool, what: &str
     }
 }
 
-/// How long something took, for deadlines.
+/// The result of `work` and its duration, for deadlines.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     (work(), start.elapsed())

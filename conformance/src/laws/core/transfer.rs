@@ -1,4 +1,4 @@
-//! Puts and gets: what arrives, and what must not.
+//! Puts and gets: transferred bytes, and bytes that must stay.
 
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Remote, Rights};
 
@@ -112,7 +112,7 @@ fn get_contents(ctx: &Ctx) -> Verdict {
                     offset: at,
                 };
                 // SAFETY:
-                // - in bounds of the scratch region, and waited for.
+                // - in bounds of the scratch region; the call waits for completion.
                 let got = rank.end(unsafe { rank.endpoint.get(dst, src, size, Flags::empty(), 0) });
                 got.says(&format!("get of {size} bytes at offset {at}"))?;
                 ensure!(
@@ -152,7 +152,7 @@ fn out_of_bounds(error: &Error) -> bool {
 }
 
 fn bounds(ctx: &Ctx) -> Verdict {
-    // Neither a page nor a word: what is checked is the length that was asked for.
+    // A multiple of neither a page nor a word: the requested length counts.
     const LEN: usize = 5003;
     on_ranks(ctx, LEN, |rank| {
         let there = rank.data_of(rank.other())?;
@@ -320,7 +320,7 @@ fn rights(ctx: &Ctx) -> Verdict {
             if !rights.contains(Rights::ATOMIC) {
                 let operand = [1u64; 2];
                 // SAFETY:
-                // - the operand outlives the call, which reads it before it returns.
+                // - contract of `Channel::atomic`: the operand is read before the call returns.
                 let result = rank.end(unsafe {
                     rank.endpoint
                         .atomic(at, &request(1, &operand), Flags::empty(), 0)

@@ -1,7 +1,7 @@
-//! The same scenario, written once for each interface as its users would write it, leaves the same bytes: those of a serial reference
-//! that uses no library. So all interfaces agree with each other, on every backend.
+//! Each scenario is written once for each interface, as its users would write it. All versions must leave the bytes of a serial reference
+//! without the library. So all interfaces agree with each other, on every backend.
 //!
-//! A scenario is a module: the reference and what is common in `mod.rs`, a file for each interface beside it.
+//! A scenario is a module: `mod.rs` has the reference and the common code, and a file beside it has the version of an interface.
 
 mod exchange;
 mod halo;
@@ -11,7 +11,7 @@ mod tree;
 use crate::kit::same;
 use crate::law::{Law, Verdict};
 
-/// All of them, by scenario.
+/// All laws, by scenario.
 pub fn laws() -> Vec<&'static Law> {
     [
         halo::laws(),
@@ -22,7 +22,7 @@ pub fn laws() -> Vec<&'static Law> {
     .concat()
 }
 
-/// What a rank's memory holds at the end.
+/// The memory of a rank at the end.
 type Left = Result<Vec<u8>, String>;
 
 /// The laws of a scenario: for each interface on 2, 3, 5 and 8 processes.
@@ -71,17 +71,17 @@ macro_rules! scenario {
 }
 use scenario;
 
-/// Fails where the bytes left are not those of the reference.
+/// Fails unless the bytes left equal the reference.
 fn agrees(left: &[u8], reference: &[u8]) -> Verdict {
     same(left, reference, "what is left, beside the reference")
 }
 
-/// What has come, by round: peers may be a round ahead, so that what is of the next one waits here.
+/// Arrivals by round. Peers may be a round ahead: arrivals of the next round wait here.
 #[derive(Default)]
 struct Arrivals(Vec<(usize, usize)>);
 
 impl Arrivals {
-    /// The next one of `round`; `poll` waits for another one of any round.
+    /// The next arrival of `round`. `poll` waits for an arrival of any round.
     fn next(
         &mut self,
         round: usize,
@@ -102,7 +102,7 @@ impl Arrivals {
     }
 }
 
-/// The words as they lie in memory.
+/// The words in memory order.
 fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

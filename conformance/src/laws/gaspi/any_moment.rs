@@ -11,18 +11,18 @@ laws! {
         "a process is killed at a moment of the seed's choice; the others go back to what was kept, and with the one that takes its place come to the same end";
 }
 
-/// Steps of the computation, and how often all keep what they have.
+/// Steps of the computation.
 const STEPS: u64 = 60;
+/// Steps between two saves of the state.
 const OFTEN: u64 = 10;
 
-/// Where a rank has its value, what its left neighbour has told it, its state that is kept (twice, in turn: step and value), and that of its
-/// left neighbour.
+/// Offsets: the value, the left neighbour's value, the saved state (two slots in turn: step and value), the left neighbour's saved state.
 const VALUE: usize = 0;
 const HALO: usize = 8;
 const OWN: usize = 16;
 const KEPT: usize = 48;
 
-/// One step: values go round, and are mixed.
+/// One step: each rank sends its value to the right, and mixes its own value with the received one.
 fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
     let right = ((ctx.rank + 1) % ctx.size) as u16;
     let done = |code| if code == SUCCESS { Ok(()) } else { Err(code) };
@@ -39,14 +39,14 @@ fn step(ctx: &Ctx, memory: &Memory, at: u64) -> Result<(), i32> {
         let place = (at / OFTEN % 2) as usize * 16;
         memory.set(OWN + place, at + 1);
         memory.set(OWN + place + 8, memory.get(VALUE));
-        // The value first: a process may be killed between the two.
+        // The value before the step: a process may be killed between the two writes.
         for word in [8, 0] {
             let (from, to) = ((OWN + place + word) as u64, (KEPT + place + word) as u64);
             done(c!(gaspi_write(0, from, right, 0, to, 8, 0, BLOCK)))?;
             done(c!(gaspi_wait(0, BLOCK)))?;
         }
     }
-    // Nobody is more than a step ahead.
+    // No rank is more than one step ahead.
     done(c!(gaspi_barrier(ALL, BLOCK)))
 }
 
@@ -54,7 +54,7 @@ fn mix(own: u64, left: u64, at: u64) -> u64 {
     own.wrapping_mul(31).wrapping_add(left).rotate_left(7) ^ at
 }
 
-/// What all come to without a death.
+/// The values after a run without a death.
 fn expected(ranks: u32) -> Vec<u64> {
     let mut values: Vec<u64> = (1..=u64::from(ranks)).collect();
     for at in 0..STEPS {
@@ -99,7 +99,7 @@ fn any_moment(ctx: &Ctx) -> Verdict {
                     ctx.dies();
                 });
                 let mut at = at;
-                // The others do not come to the end without it.
+                // The victim omits the last step: the others cannot finish before its death.
                 while at < STEPS - 1 && step(ctx, &memory, at).is_ok() {
                     at += 1;
                 }
@@ -125,7 +125,7 @@ fn any_moment(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// All go back to the last step that all have kept.
+/// Restores the last step that all ranks have saved. Gives its number.
 fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     if new {
         for rank in 0..ctx.size as u16 {
@@ -136,7 +136,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     together()?;
     got!(gaspi_notify_reset(0, 0));
     if new {
-        // From its right neighbour.
+        // The right neighbour has the copy.
         let right = ((ctx.rank + 1) % ctx.size) as u16;
         post::read(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
         flush(0)?;
@@ -147,7 +147,7 @@ fn go_back(ctx: &Ctx, memory: &Memory, new: bool) -> Result<u64, String> {
     let place = (0..2).find(|nth| memory.get(OWN + 16 * nth) == all);
     let place = place.ok_or_else(|| format!("nothing of step {all} is kept"))?;
     memory.set(VALUE, memory.get(OWN + 16 * place + 8));
-    // What the left neighbour keeps here is kept anew, too.
+    // All ranks copy their state again: the new process has lost its neighbour's copy.
     let right = ((ctx.rank + 1) % ctx.size) as u16;
     post::write(0, OWN as u64, right, 0, KEPT as u64, 32).ok(0, LONG)?;
     flush(0)?;

@@ -51,7 +51,7 @@ fn swap(segment: u8, at: u64, rank: u16, comparator: u64, new: u64) -> Result<u6
     Ok(old)
 }
 
-/// How often: as often as the ranks need to meet, where an operation takes nanoseconds.
+/// Number of repetitions. Fast backends need more: an operation takes nanoseconds, and the ranks must overlap.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
     if ctx.is_quick() {
         50 * at_least

@@ -1,4 +1,4 @@
-//! Names and nulls that are refused: by which code, without an effect anywhere.
+//! Invalid names and null pointers: the code that refuses them, without an effect at any rank.
 
 use std::ptr::null;
 
@@ -88,7 +88,7 @@ fn null_results(_: &Ctx) -> Verdict {
         gaspi_allreduce_buf_size gaspi_allreduce_elem_max gaspi_rw_list_elem_max gaspi_network_type
         gaspi_build_infrastructure
     }
-    // No effect: the group and the queue were not made, the sum not added.
+    // No effect: no new group, no new queue, no addition.
     let (mut seen, mut old, mut value) = (0, 0, 0);
     ok!(gaspi_group_num(&mut seen));
     ensure_eq!(
@@ -104,7 +104,7 @@ fn null_results(_: &Ctx) -> Verdict {
     );
     ok!(gaspi_notify(0, 0, 4, 9, 0, LONG));
     ok!(gaspi_notify_waitsome(0, 4, 1, &mut seen, LONG));
-    // Programs that do not want the value give no place for it.
+    // A null pointer is valid here: the program does not want the value.
     ok!(gaspi_notify_reset(0, 4, null_mut()));
     ok!(gaspi_notify_reset(0, 4, &mut value));
     ensure_eq!(value, 0, "the notification after a reset without a place");
@@ -199,7 +199,7 @@ extern "C" fn add(
     SUCCESS
 }
 
-/// Two segments with a pattern at every rank; afterwards nobody has written to either, and nobody has notified.
+/// Runs `calls` beside two segments with a pattern at every rank. Fails if a call changes a segment or sets a notification.
 pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdict {
     let (one, two) = (segment(0, 256)?, segment(1, 256)?);
     one.fill(0xa5);
@@ -223,7 +223,7 @@ pub(super) fn untouched(ctx: &Ctx, calls: impl FnOnce(u16) -> Verdict) -> Verdic
         gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST);
     }
     barrier()?;
-    // And what is right still works.
+    // A valid call still works.
     ok!(gaspi_write_notify(0, 0, right(ctx), 1, 8, 8, 3, 1, 0, LONG));
     notified(1, 3)?;
     two.all(8, 8, 0xa5, "the valid write after refused ones")?;
@@ -388,7 +388,7 @@ fn group_misuse(ctx: &Ctx) -> Verdict {
         "committing a group of others gave {}",
         code_name(code)
     );
-    // It can still be completed.
+    // The group can still be completed.
     ok!(gaspi_group_add(strange, me));
     let code = c!(gaspi_group_add(strange, me));
     ensure!(
@@ -473,7 +473,7 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
         0 => random.next(),
         _ => usual,
     };
-    // Bytes of the peer's target that may have been written.
+    // Bytes of the peer's target that valid calls have written.
     let mut written = vec![false; len as usize];
     for _ in 0..300 {
         let local = seldom(&mut random, 8, 0) as u8;
@@ -490,7 +490,7 @@ fn alive_afterwards(ctx: &Ctx) -> Verdict {
             && queue < 8
             && fits(from)
             && fits(to);
-        // Only writes from the source to the peer's target leave a mark that the model knows.
+        // The model covers only writes from the source to the peer's target.
         if valid && (local != 0 || remote != 1 || rank != peer) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Places, notifications and lists that are none, and sizes and memory that are no segment: by which code they are refused, without an effect anywhere.
+//! Invalid places, notifications, lists, sizes and memory: the code that refuses them, without an effect at any rank.
 
 use super::bad_input::untouched;
 use super::kit::*;
@@ -214,7 +214,7 @@ fn lists_are_all_or_nothing(ctx: &Ctx) -> Verdict {
                 }
             }
         }
-        // The elements are right, what comes after them is not.
+        // The elements are valid, the segment of the notification is not.
         let (mine, theirs, at, size) = ([0u8], [1u8], [8u64], [8u64]);
         let (mine, theirs, at, size) = (mine.as_ptr(), theirs.as_ptr(), at.as_ptr(), size.as_ptr());
         gives! { GASPI_ERR_INV_SEG:

@@ -63,7 +63,7 @@ fn nobody_leaves_early(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// A timeout as the seed has it; mostly none, sometimes none at all.
+/// A random timeout: GASPI_TEST, a few milliseconds, or [`LONG`].
 pub(super) fn patience(random: &mut Random) -> u64 {
     [TEST, TEST, 1, 2, LONG][random.below(5) as usize]
 }
@@ -93,7 +93,7 @@ fn barrier_continues(ctx: &Ctx) -> Verdict {
 fn barrier_by_testing(ctx: &Ctx) -> Verdict {
     for _ in 0..10 {
         if ctx.rank != 0 {
-            // Rank 0 comes only when these have been answered: one that waited would wait for ever.
+            // Rank 0 joins after these calls have returned: a call that waits is a deadlock.
             for _ in 0..5 {
                 gives!(GASPI_TIMEOUT, gaspi_barrier(ALL, TEST));
             }
@@ -176,7 +176,7 @@ macro_rules! element {
     )*};
 }
 
-// Small enough that no sum of four overflows, and whole, so that floating sums are exact in any order.
+// The values are small: no sum of four overflows. They are whole numbers: floating-point sums are exact in any order.
 element! {
     i32 = 0, |x| (x as i32) / 4;
     u32 = 1, |x| (x as u32) / 4;
@@ -343,7 +343,7 @@ fn send_buffer_is_copied(ctx: &Ctx) -> Verdict {
         let (code, timeouts) = until(|| {
             let code =
                 post::allreduce(send.as_ptr(), receive.as_mut_ptr(), 1, 2, 5).code(ALL, TEST);
-            // Not the library's any more.
+            // The library does not read the buffer any more.
             send[0] = 1_000_000;
             code
         })?;
@@ -383,7 +383,7 @@ fn reduction_synchronises(ctx: &Ctx) -> Verdict {
 
 fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
     for round in 1..=15u64 {
-        // Which is called first differs from rank to rank.
+        // The order of the two calls differs from rank to rank.
         threads(2, |i| {
             if (i as u64 + u64::from(ctx.rank) + round).is_multiple_of(2) {
                 std::thread::yield_now();
@@ -396,7 +396,7 @@ fn barrier_and_reduction(ctx: &Ctx) -> Verdict {
             }
         })?;
     }
-    // One thread with both under way at once.
+    // One thread has both in progress at once.
     for round in 1..=10u64 {
         let (send, mut receive) = ([round], [0u64]);
         let (mut met, mut summed) = (false, false);

@@ -18,7 +18,7 @@ laws! {
         "an operation that returns an error makes the reduction return one";
 }
 
-/// What a callback is to find in its state.
+/// The state of a callback: its call and error counts, and the arguments that it expects.
 #[repr(C)]
 struct State {
     magic: u64,
@@ -51,7 +51,7 @@ extern "C" fn mixed(
     _: u64,
 ) -> i32 {
     // SAFETY:
-    // - the contract of the callback: `num` elements of `bytes` at each pointer, and the state that the law has passed.
+    // - contract of the callback: each pointer leads to `num` elements of `bytes` bytes; `state` is the `State` that the law has passed.
     unsafe {
         let state = &mut *state.cast::<State>();
         state.calls += 1;
@@ -82,7 +82,7 @@ extern "C" fn mixed_17(
     timeout: u64,
 ) -> i32 {
     // SAFETY:
-    // - one element at each pointer, and the state that the law has passed.
+    // - contract of the callback: each pointer leads to one element; `state` is the `State` that the law has passed.
     unsafe {
         let known = (*state.cast::<State>()).num;
         (*state.cast::<State>()).num = 1;
@@ -214,7 +214,7 @@ extern "C" fn greatest(
 ) -> i32 {
     for i in 0..num as usize * bytes as usize {
         // SAFETY:
-        // - the contract of the callback: `num` elements of `bytes` at each pointer.
+        // - contract of the callback: each pointer leads to `num` elements of `bytes` bytes.
         unsafe { result.add(i).write((*one.add(i)).max(*two.add(i))) };
     }
     0
@@ -302,7 +302,7 @@ fn users_error(_: &Ctx) -> Verdict {
         "a reduction whose operation failed gave {}",
         code_name(code)
     );
-    // Other groups are as before.
+    // The failure does not affect other groups.
     barrier()?;
     ensure_eq!(sum_of_all(1)?, 2, "a sum over another group");
     Ok(())

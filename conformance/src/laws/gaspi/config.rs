@@ -221,7 +221,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
                 "what is in force"
             );
         }
-        // What the getters promise can be had.
+        // The limits that the getters give are usable.
         segment(0, 8)?;
         let (to, last) = (right(ctx), NOTIFICATIONS - 1);
         ok!(gaspi_notify(0, to, last, 1, 0, LONG));
@@ -241,7 +241,7 @@ fn config_honoured(ctx: &Ctx) -> Verdict {
             receive.as_mut_ptr().cast::<u8>(),
         );
         post::allreduce(from, into, ELEMENTS + 1, 2, 5).gives(GASPI_ERR_INV_NUM, ALL, LONG)?;
-        // A timeout in the middle of it loses nothing.
+        // A timeout in the middle of a reduction loses no element.
         let many = if ctx.is_quick() { ELEMENTS } else { 2000 };
         repeat("gaspi_allreduce", || {
             c!(gaspi_allreduce(from, into, many, 2, 5, ALL, 1))

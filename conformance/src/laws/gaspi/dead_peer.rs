@@ -1,7 +1,7 @@
-//! §5.5: a program that never waits, but repeats an operation on a process that has died, is told so.
+//! §5.5: a program that repeats an operation on a dead process, without a wait, gets an error.
 //!
-//! Each kind of operation has a victim of its own: rank 0 repeats the operation on it, one victim after the other. Operations are counted;
-//! the clock only ends what would never end.
+//! Each operation has its own victim. Rank 0 repeats the operation on one victim after the other. The law counts operations; the clock
+//! only ends a run without an error.
 
 use std::time::Instant;
 
@@ -25,13 +25,14 @@ laws! {
 }
 
 const QUEUE: u8 = 1;
-/// Seconds after which an operation that still succeeds would do so for ever.
+/// Seconds. An operation that still succeeds after this time never fails.
 const FOREVER: u64 = 200;
-/// Operations with a pause after each that may succeed after the death: those of 10 s.
+/// Limit on operations that succeed after the death, with a pause after each: 10 s in total.
 const FEW: u64 = 500;
+/// Milliseconds.
 const PAUSE: u64 = 20;
 
-/// An operation on a rank, whose segment 0 has 64 bytes.
+/// An operation on a rank. Its segment 0 has 64 bytes.
 type Operation = fn(u16) -> i32;
 
 fn posts() -> [Operation; 8] {
@@ -77,7 +78,7 @@ fn compare_swap(to: u16) -> i32 {
     ))
 }
 
-/// The operation; where the queue is full, a wait for it.
+/// Calls the operation. If the queue is full, waits for the queue.
 fn once(operation: Operation, to: u16) -> i32 {
     match operation(to) {
         QUEUE_FULL => c!(gaspi_wait(QUEUE, BLOCK)),
@@ -85,7 +86,7 @@ fn once(operation: Operation, to: u16) -> i32 {
     }
 }
 
-/// The states tell of this one, and of no other who was not known of before.
+/// Fails unless exactly this victim and the earlier ones are corrupt.
 fn is_known(ctx: &Ctx, victim: u32) -> Verdict {
     let mut states = vec![9i32; ctx.size as usize];
     ok!(gaspi_state_vec_get(states.as_mut_ptr()));
@@ -100,7 +101,7 @@ fn is_known(ctx: &Ctx, victim: u32) -> Verdict {
     Ok(())
 }
 
-/// Rank 0 repeats the operations, with a pause of so many milliseconds after each, on one victim after the other.
+/// Rank 0 repeats the operations on one victim after the other, with a pause of `rest` milliseconds after each.
 fn repeated(ctx: &Ctx, operations: &[Operation], rest: u64) -> Verdict {
     segment(0, 64)?;
     barrier()?;
@@ -125,7 +126,7 @@ fn repeated(ctx: &Ctx, operations: &[Operation], rest: u64) -> Verdict {
             continue;
         }
         let (start, mut count) = (Instant::now(), 0u64);
-        // Who posts seldom looks at the queue each time.
+        // With a pause, rank 0 also waits for the queue after each post.
         let fails = || match once(*operation, to) {
             SUCCESS if rest > 0 => is_error(c!(gaspi_wait(QUEUE, BLOCK))),
             code => is_error(code),
@@ -179,7 +180,7 @@ fn posted(ctx: &Ctx) -> Verdict {
         ensure_eq!(operation(1), SUCCESS, "what is posted to the dead");
         let code = c!(gaspi_wait(QUEUE, LONG));
         ensure!(is_error(code), "the wait gave {}", code_name(code));
-        // Who does not purge has been told of each failure once.
+        // Without a purge, at most one more wait reports the failure.
         if nth == 0 {
             let mut waits = 0;
             while is_error(c!(gaspi_wait(QUEUE, LONG))) {

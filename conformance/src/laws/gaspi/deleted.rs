@@ -1,5 +1,5 @@
 //! The end of a segment, group, queue or connection while other threads are in calls that use it. The specification leaves most of this
-//! undefined; the headers say what happens here.
+//! undefined; the headers define it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ fn waitsome(num: u32) -> i32 {
     c!(gaspi_notify_waitsome(1, 0, num, &mut first, BLOCK))
 }
 
-/// Calls that use segment 1 and that nothing ends.
+/// Calls that use segment 1 and do not end by themselves.
 const OF_SEGMENTS: [(&str, Call); 4] = [
     ("gaspi_notify_waitsome of one", |_| waitsome(1)),
     ("gaspi_notify_waitsome of many", |_| waitsome(1000)),
@@ -54,7 +54,7 @@ const OF_GROUPS: [(&str, Call); 3] = [
     }),
 ];
 
-/// Another thread is in the call when `end` runs: both codes.
+/// Runs `end` and `then` while another thread is in `call`. Gives the codes of `end` and `call`.
 fn beside(
     ctx: &Ctx,
     name: &str,
@@ -100,7 +100,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
         }
         if ctx.rank == 0 {
             let delete = || c!(gaspi_group_delete(group));
-            // The other member comes, or not.
+            // The notification's value: 2 if the other member must join, else 1.
             let then = |ended: i32| {
                 ctx.sync();
                 ok!(gaspi_notify(
@@ -137,7 +137,7 @@ fn disconnected(ctx: &Ctx) -> Verdict {
     segment(1, 4096)?;
     let group_calls = OF_GROUPS.map(|(name, call)| (name, call, call));
     let sends: (_, Call, Call) = (OF_SEGMENTS[3].0, OF_SEGMENTS[3].1, |_| receive(64));
-    // A commit needs a group of its own.
+    // Without the commit: it needs another group.
     for (name, call, answer) in [sends, group_calls[0], group_calls[1]] {
         if ctx.rank == 0 {
             let apart = || {
@@ -163,14 +163,14 @@ fn disconnected(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Queue 1, and what the calls use beside it.
+/// The queue of [`CALLS`]. It is deleted and created again.
 static QUEUE: AtomicU32 = AtomicU32::new(0);
 
 fn queue() -> u8 {
     QUEUE.load(Ordering::Relaxed) as u8
 }
 
-/// Calls of segment 1 at both ends, by queue [`queue`], that end by themselves.
+/// Calls that end by themselves. They use segment 1 at both ends and [`queue`].
 const CALLS: [fn() -> i32; 7] = [
     || c!(gaspi_write(1, 0, 1, 1, 64, 64, queue(), TEST)),
     || c!(gaspi_read(1, 128, 1, 1, 64, 200, queue(), TEST)),
@@ -229,7 +229,7 @@ fn busy(ctx: &Ctx) -> Verdict {
             }
             ended
         })?;
-        // All of it works as before.
+        // The segment, the queue and the connection work as before.
         ok!(gaspi_queue_purge(self::queue(), LONG));
         ok!(gaspi_write_notify(
             1,
@@ -264,7 +264,7 @@ fn end_again_and_again(ctx: &Ctx) -> Verdict {
                 repeat("gaspi_queue_delete", || {
                     match c!(gaspi_queue_delete(queue())) {
                         SUCCESS => SUCCESS,
-                        // Requests are under way.
+                        // Requests are in flight.
                         _ => match c!(gaspi_wait(queue(), 20)) {
                             SUCCESS => TIMEOUT,
                             _ => {

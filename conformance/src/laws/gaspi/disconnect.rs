@@ -1,4 +1,4 @@
-//! §5.4.2: connections that are closed.
+//! §5.4.2: closed connections.
 
 use super::kit::*;
 

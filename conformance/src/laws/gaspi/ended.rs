@@ -18,7 +18,7 @@ const NOINIT: i32 = 6;
 
 type Wait = (&'static str, fn() -> i32);
 
-/// Calls of rank 0 that nothing ends.
+/// Calls of rank 0 that do not end by themselves.
 const WAITS: [Wait; 8] = [
     ("gaspi_passive_receive", || {
         let mut sender = 0;
@@ -55,7 +55,7 @@ const WAITS: [Wait; 8] = [
     }),
 ];
 
-/// The other ranks end after rank 0 has ended.
+/// The other ranks call gaspi_proc_term after rank 0.
 fn after_rank_0(ctx: &Ctx) -> Verdict {
     ctx.sync();
     if ctx.rank != 0 {

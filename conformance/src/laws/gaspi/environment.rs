@@ -136,13 +136,13 @@ fn every_code_has_a_text(_: &Ctx) -> Verdict {
     texts()
 }
 
-/// The text, and nothing where there is none.
+/// The text; `None` for a null pointer.
 fn text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
     // SAFETY:
-    // - a text that the library has just given.
+    // - contract of the procedures: the text ends with a 0; it is not freed before the copy.
     Some(
         unsafe { CStr::from_ptr(text) }
             .to_string_lossy()
@@ -157,7 +157,7 @@ fn texts() -> Verdict {
         ok!(gaspi_print_error(code, &mut printed));
         let one = text(printed).unwrap_or_default();
         // SAFETY:
-        // - allocated by the procedure for the program to free, and not used after this.
+        // - contract of gaspi_print_error: the program frees the text; it is not used afterwards.
         unsafe { libc_free(printed) };
         ok!(gaspi_error_message(code, &mut message));
         ensure_eq!(
@@ -208,7 +208,7 @@ fn printed_there(ctx: &Ctx) -> Verdict {
             |_| {},
             || {
                 // SAFETY:
-                // - as the formats say: C strings and numbers.
+                // - the arguments match the formats: C strings and numbers. A null format is accepted.
                 unsafe {
                     printf_to(1, format, long, i32::from(me));
                     printf_to(1, c"short %d %.1f\n".as_ptr(), i32::from(me), 0.5f64);
@@ -227,7 +227,7 @@ fn printed_there(ctx: &Ctx) -> Verdict {
         expected.push(format!("[{from:4}] short {from} 0.5"));
     }
     let mut lines: Vec<&str> = seen.lines().collect();
-    // Of several processes they come in any order.
+    // The lines of different processes have no order.
     lines.sort_unstable();
     expected.sort_unstable();
     ensure_eq!(lines, expected, "the lines that rank {me} has printed");
@@ -249,7 +249,7 @@ fn shifted_names(ctx: &Ctx) -> Verdict {
     let memory = memory(0, 64)?;
     ensure_eq!(base, memory.base, "the segment's pointer by both names");
     memory.set(0, 30 + u64::from(rank));
-    // Posted by one name, seen by the other.
+    // One name posts, the other sees the effect.
     ok!(pgaspi_write(0, 0, right(ctx), 0, 8, 8, 4, LONG));
     ok!(gaspi_notify(0, right(ctx), 0, 1, 4, LONG));
     ensure!(queue_size(4)? >= 1, "a queue is empty after pgaspi_write");

@@ -47,9 +47,9 @@ laws! {
         "after success of gaspi_proc_kill the other process has been terminated";
 }
 
-/// Milliseconds after which a wait for the dead is one that never ends, however slow the machine is.
+/// Milliseconds. A wait for a dead process that takes longer never ends, even on a slow machine.
 const FOREVER: u64 = 100_000;
-/// What a rank waits before it dies, so that the others are in their waits.
+/// Milliseconds that a rank waits before it dies, so that the others are in their calls.
 const NAP: u64 = 120;
 
 fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
@@ -59,7 +59,7 @@ fn states(ctx: &Ctx) -> Result<Vec<i32>, String> {
     Ok(states)
 }
 
-/// Waits until the state vector says that `dead`, and nobody else, is corrupt.
+/// Waits until the state vector shows `dead` as corrupt, and no other rank.
 fn learn(ctx: &Ctx, dead: u32) -> Verdict {
     let mut looks = Looks::new();
     loop {
@@ -78,20 +78,20 @@ fn learn(ctx: &Ctx, dead: u32) -> Verdict {
     }
 }
 
-/// A barrier that all ranks have left: a rank that is still in it at a death gets the error there.
+/// A barrier that all ranks have left. A rank that is still in it at a death gets the error there.
 fn all_here(ctx: &Ctx) -> Verdict {
     barrier()?;
     ctx.sync();
     Ok(())
 }
 
-/// Dies a little later: what it has posted to the others before is its own until it has arrived.
+/// Dies a little later, so that its earlier requests to the others have arrived.
 fn dies(ctx: &Ctx) -> ! {
     pause(NAP);
     ctx.dies()
 }
 
-/// The last rank dies while the others are in `call`, which must end with an error. All learn who died.
+/// The last rank dies while the others are in `call`, which must end with an error. All survivors see the death in the state vector.
 fn ends(ctx: &Ctx, what: &str, call: impl Fn() -> i32) -> Verdict {
     let victim = ctx.size - 1;
     all_here(ctx)?;
@@ -126,7 +126,7 @@ fn corrupt_after_death(ctx: &Ctx) -> Verdict {
         dies(ctx);
     }
     learn(ctx, 1)?;
-    // It stays so.
+    // The state stays corrupt.
     pause(30);
     let mut expected = vec![0; ctx.size as usize];
     expected[1] = 1;
@@ -185,7 +185,7 @@ fn create_ends(ctx: &Ctx) -> Verdict {
     })?;
     let mut pointer = null_mut();
     gives!(GASPI_ERR_INV_SEG, gaspi_segment_ptr(5, &mut pointer));
-    // The name is free.
+    // The segment's name is free.
     ok!(gaspi_segment_alloc(5, 64, 0));
     Ok(())
 }
@@ -226,7 +226,7 @@ fn wait_ends(ctx: &Ctx) -> Verdict {
     ok!(gaspi_wait(0, LONG));
     notified(0, 7)?;
     ensure_eq!(memory.get(8), 5, "what the other survivor wrote");
-    // And the other queues never had a failure.
+    // The other queues have no failure.
     ok!(gaspi_wait(1, LONG));
     Ok(())
 }
@@ -255,7 +255,7 @@ fn wait_of_others(ctx: &Ctx) -> Verdict {
     }
     learn(ctx, victim)?;
     requests()?;
-    // What the other one still does goes to memory that is here.
+    // Requests of the other survivor may still use this process's memory.
     ctx.sync();
     Ok(())
 }
@@ -294,7 +294,7 @@ fn atomics_end(ctx: &Ctx) -> Verdict {
     let survivor = (ctx.rank ^ 1) as u16;
     let mut old = 0;
     ok!(gaspi_atomic_fetch_add(0, 0, survivor, 1, &mut old, LONG));
-    // Nobody leaves before the other one has had its answer.
+    // Neither survivor leaves before the other one has its result.
     let group = group_of(&[0, 1])?;
     ok!(gaspi_barrier(group, BLOCK));
     Ok(())
@@ -331,7 +331,7 @@ fn go_on(ctx: &Ctx, dead: u32) -> Verdict {
         );
     }
     ok!(gaspi_wait(2, BLOCK));
-    // Without a notification this is a timeout again, not an error.
+    // Without a notification the call times out again, and gives no error.
     let mut first = 0;
     gives!(
         GASPI_TIMEOUT,
@@ -378,7 +378,7 @@ fn killed_in_the_middle(ctx: &Ctx) -> Verdict {
     let mut steps = 0;
     let mut mine = ctx.random(1 + u64::from(ctx.rank));
     loop {
-        // Everybody does the same collective operations, and random one-sided ones between.
+        // All ranks do the same collective operations, with random one-sided operations between them.
         let mut codes = Vec::new();
         for _ in 0..3 {
             steps += 1;
@@ -466,7 +466,7 @@ fn kill_by_call(ctx: &Ctx) -> Verdict {
     kill_one(ctx, 2)
 }
 
-/// Where ranks play hosts, another one.
+/// If ranks emulate hosts, rank 1 is on another host than rank 0.
 fn kill_afar(ctx: &Ctx) -> Verdict {
     kill_one(ctx, 1)
 }
@@ -477,7 +477,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
     }
     all_here(ctx)?;
     if ctx.rank == victim {
-        // Nobody notifies: the end comes by the signal.
+        // The signal ends the process in this pause.
         pause(LONG);
         return Err("still alive long after gaspi_proc_kill".into());
     }
@@ -488,7 +488,7 @@ fn kill_one(ctx: &Ctx, victim: u32) -> Verdict {
         repeat("gaspi_proc_kill", || {
             c!(gaspi_proc_kill(victim as u16, 500))
         })?;
-        // It has been terminated: no need to wait for the state.
+        // After success the process is dead: the state vector shows it at once.
         let mut expected = vec![0; 3];
         expected[victim as usize] = 1;
         ensure_eq!(

@@ -1,4 +1,4 @@
-//! §8.2: queues that are full on all sides at once, towards a process that does nothing, and towards one that dies.
+//! §8.2: queues that are full on all sides at once, towards a process that does nothing, and towards a process that dies.
 
 use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
@@ -22,12 +22,12 @@ fn text(from: u16, nth: u32) -> u64 {
     u64::from(from) << 32 | u64::from(nth) << 1 | 1
 }
 
-/// Where write `nth` from `from` goes, and its notification.
+/// The index of the place of write `nth` from `from`, and the id of its notification.
 fn slot(from: u16, nth: u32) -> u32 {
     u32::from(from) * MANY + nth
 }
 
-/// Repeats a post with GASPI_TEST until it succeeds; gives how often the queue was full.
+/// Repeats a post with GASPI_TEST until it succeeds. Gives the number of times that the queue was full.
 fn post(what: &str, mut call: impl FnMut() -> i32) -> Result<u32, String> {
     let mut looks = Looks::for_the(what);
     let mut full = 0;
@@ -110,7 +110,7 @@ fn death(ctx: &Ctx) -> Verdict {
     memory.set(8 * ctx.rank as usize, text(ctx.rank as u16, 1));
     let depth = got!(gaspi_queue_size_max());
     barrier()?;
-    // Nobody needs the victim any more.
+    // No rank needs the victim any more.
     ctx.sync();
     let (victim, other) = (ctx.size - 1, 1 - ctx.rank.min(1) as u16);
     if ctx.rank == victim {
@@ -135,7 +135,7 @@ fn death(ctx: &Ctx) -> Verdict {
         ensure_eq!(code, SUCCESS, "a write to the living");
     }
     let code = c!(gaspi_wait(QUEUE, BLOCK));
-    // What shared memory takes at once is done.
+    // Over shared memory the writes may complete at once.
     ensure!(
         code == SUCCESS || is_error(code),
         "the wait gave {}",

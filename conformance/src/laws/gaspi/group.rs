@@ -230,7 +230,7 @@ fn pairs_side_by_side(ctx: &Ctx) -> Verdict {
     let first = (ctx.rank / 2 * 2) as u16;
     let pair = group_of(&[first, first + 1])?;
     let mut random = ctx.random(u64::from(first));
-    // The pairs do different numbers of different things.
+    // Each pair has its own number and sequence of operations.
     for round in 0..5 + u64::from(first) * 5 {
         if random.below(2) == 0 {
             ok!(gaspi_barrier(pair, LONG));
@@ -276,7 +276,7 @@ fn subset_ignores_others(ctx: &Ctx) -> Verdict {
             ok!(gaspi_barrier(pair, LONG));
         }
         ensure_eq!(sum_in(pair, 4)?, 8, "the pair's sum");
-        // Only now the third rank, which waits for nothing but this, goes on.
+        // The third rank waits only for this.
         ok!(gaspi_notify(0, 2, ctx.rank, 1, 0, LONG));
     } else {
         notified(0, 0)?;
@@ -290,7 +290,7 @@ fn same_members_twice(ctx: &Ctx) -> Verdict {
     ensure!(one != two, "two groups have the name {one}");
     let me = u64::from(ctx.rank);
     for round in 0..10 {
-        // One member a group ahead of the others.
+        // Two threads use the two groups at once: a member may be ahead in one of them.
         threads(2, |i| {
             let group = [one, two][i];
             let sum = sum_in(group, (i as u64 + 1) * (round + me))?;
@@ -408,7 +408,7 @@ fn churn(ctx: &Ctx) -> Verdict {
                 expected,
                 "the sum over {ranks:?} in round {round}"
             );
-            // At once, while others may not have left the operation yet.
+            // Other members may still be in the operation.
             ok!(gaspi_group_delete(group));
         }
     }

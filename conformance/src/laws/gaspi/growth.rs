@@ -1,5 +1,5 @@
-//! §5.3.4, §6.4.1, §7.3.1, §8.5: what has been deleted takes no memory, here or at those who have used it, however often that is repeated;
-//! and threads that use it meanwhile are not misled.
+//! §5.3.4, §6.4.1, §7.3.1, §8.5: a deleted object takes no memory, here or at its users, over many repetitions. Threads that use it
+//! meanwhile get a correct result or an error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ laws! {
         "threads write to a segment that is deleted and made again, and meet in a group that others delete: each call succeeds or says what is missing";
 }
 
-/// KiB; what is kept of each of what comes and goes would be more.
+/// KiB. A leak of each created object is larger.
 const MOST: u64 = 768;
 
 fn own_segments(_ctx: &Ctx) -> Verdict {
@@ -127,7 +127,7 @@ fn meanwhile(ctx: &Ctx) -> Verdict {
                     }
                 }
                 let code = c!(gaspi_wait(queue, LONG));
-                // On a backend whose operations take a while they may find that the segment has gone.
+                // On an asynchronous backend an operation may fail: its segment is deleted.
                 if code != SUCCESS {
                     ensure_eq!(code, ERROR, "gaspi_wait");
                     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(queue, LONG)))?;

@@ -1,4 +1,4 @@
-//! What the laws of GASPI are written with.
+//! Macros and functions of the GASPI laws.
 
 pub(crate) use std::ptr::null_mut;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) use crate::{ensure, ensure_eq};
 pub(crate) const BLOCK: u64 = u64::MAX;
 /// `GASPI_TEST`.
 pub(crate) const TEST: u64 = 0;
-/// Milliseconds after which something that should have come is missing.
+/// Milliseconds after which an expected event is missing.
 pub(crate) const LONG: u64 = stall::LONG.as_millis() as u64;
 /// `GASPI_GROUP_ALL`.
 pub(crate) const ALL: u8 = 0;
@@ -34,7 +34,7 @@ pub(crate) const QUEUE_FULL: i32 = 23;
 macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
-        // - pointers are null, or lead to places as large as the procedure's contract asks for; they outlive the call.
+        // - contract of the procedure: each pointer is null, or leads to a place that is large enough and outlives the call.
         unsafe { $crate::library::offered($crate::library::library().gaspi.$name, stringify!($name))($($arg),*) }
     };
 }
@@ -46,7 +46,7 @@ macro_rules! ok {
     };
 }
 
-/// What a procedure writes through its last parameter, which zeros are before; the law fails unless the call succeeds.
+/// Calls a procedure and gives the value that it writes through its last parameter, initially 0. The law fails unless the call succeeds.
 macro_rules! got {
     ($name:ident($($arg:expr),* $(,)?)) => {{
         let mut value = Default::default();
@@ -55,8 +55,8 @@ macro_rules! got {
     }};
 }
 
-/// Calls a procedure; the law fails unless it gives this status.
-/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
+/// Calls a procedure; the law fails unless it gives this code.
+/// A table of several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
         $crate::kit::check!(
@@ -128,7 +128,7 @@ pub(crate) fn queue_size(queue: u8) -> Result<u32, String> {
     Ok(size)
 }
 
-/// Waits for a notification, resets it and gives its value.
+/// Waits for a notification and resets it. Gives its value.
 pub(crate) fn notified(segment: u8, id: u32) -> Result<u32, String> {
     let (mut first, mut value) = (u32::MAX, 0);
     let code = c!(gaspi_notify_waitsome(segment, id, 1, &mut first, LONG));
@@ -169,7 +169,7 @@ pub(crate) fn ms(start: Instant) -> u64 {
     start.elapsed().as_millis() as u64
 }
 
-/// How long this process has meant to sleep in vain so far: what a time-out allows it to, on any machine.
+/// Total of this process's sleeps without a wake-up. A timeout limits this time on any machine, however loaded.
 pub(crate) fn in_vain() -> Duration {
     Watch::in_vain_so_far()
 }
@@ -190,8 +190,7 @@ pub(crate) fn sum_of_all(value: u64) -> Result<u64, String> {
     reduced(ALL, SUM, value)
 }
 
-/// Calls a procedure until it gives something other than a timeout; as long as anything moves. Gives the code and the number of
-/// timeouts.
+/// Repeats a call while it times out. A job without progress is ended from outside. Gives the last code and the number of timeouts.
 pub(crate) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String> {
     let mut looks = Looks::new();
     let mut timeouts = 0;
@@ -206,7 +205,7 @@ pub(crate) fn until(mut call: impl FnMut() -> i32) -> Result<(i32, u32), String>
     }
 }
 
-/// As [`until`], for what must succeed in the end. Gives the number of timeouts.
+/// As [`until`], for a call that must succeed in the end. Gives the number of timeouts.
 pub(crate) fn repeat(what: &str, call: impl FnMut() -> i32) -> Result<u32, String> {
     match until(call).map_err(|e| format!("{what}: {e}"))? {
         (SUCCESS, timeouts) => Ok(timeouts),
@@ -232,7 +231,7 @@ pub(crate) fn config() -> Result<gaspi_config_t, String> {
     Ok(config)
 }
 
-/// For laws that are bare: initialises with a changed configuration, runs, terminates and puts the configuration back.
+/// For bare laws: initialises with a changed configuration, runs, terminates and restores the configuration.
 pub(crate) fn with_config(
     change: impl FnOnce(&mut gaspi_config_t),
     body: impl FnOnce() -> Verdict,
@@ -243,7 +242,7 @@ pub(crate) fn with_config(
     ok!(gaspi_config_set(changed));
     ok!(gaspi_proc_init(LONG));
     body()?;
-    // Without infrastructure the body may not have committed it.
+    // Without `build_infrastructure` the body may not have committed GASPI_GROUP_ALL.
     ok!(gaspi_group_commit(ALL, LONG));
     ok!(gaspi_barrier(ALL, LONG));
     ok!(gaspi_proc_term(LONG));

@@ -1,5 +1,5 @@
-//! §3.9, §5.5: the link between hosts goes down in the middle of something, or the launcher of a host is killed, and its ranks with it. Calls
-//! that need the other side end with an error, and the ranks of one side go on.
+//! §3.9, §5.5: the link between hosts goes down during calls, or the launcher of a host is killed, and its ranks with it. Calls that need
+//! the other side end with an error. The ranks of one side go on.
 
 use super::kit::*;
 use crate::kit::{Lose, Sides};
@@ -24,7 +24,7 @@ laws! {
 
 const QUEUE: u8 = 1;
 
-/// All of the other side are corrupt, nobody of this one is, and notifications among these come as before.
+/// The ranks of the other side are corrupt, the ranks of this side are healthy, and notifications within this side arrive.
 fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
     let mut states = vec![9i32; ctx.size as usize];
     crate::kit::until_ok("all that are lost to be corrupt", || {
@@ -39,7 +39,7 @@ fn go_on(ctx: &Ctx, sides: &Sides) -> Verdict {
         post::notify(0, next as u16, 2 + ctx.rank, number).ok(QUEUE, LONG)?;
         flush(QUEUE)?;
         ensure_eq!(notified(0, 2 + before)?, number, "a notification");
-        // It is reset before it is set again.
+        // All ranks have reset their notification before the next one.
         ctx.sync();
     }
     Ok(())
@@ -107,7 +107,7 @@ fn writes_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         ok!(gaspi_wait(QUEUE, BLOCK));
         Ok(())
     };
-    // To each of the others, by a queue of its own, which is purged once it has failed.
+    // Requests to the lost ranks use a separate queue, which is purged after each failure.
     const FAR: u8 = 2;
     for lost in sides.lost() {
         crate::kit::until_ok("requests across the link to fail", || {
@@ -133,7 +133,7 @@ fn writes_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     for _ in 0..100 {
         near()?;
     }
-    // The words of the notifications that follow are here.
+    // The other ranks of this side have finished their writes.
     ctx.sync();
     go_on(ctx, &sides)
 }

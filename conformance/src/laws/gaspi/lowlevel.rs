@@ -99,7 +99,7 @@ impl Job {
         lists.contains(&self.kind())
     }
 
-    /// The number of its notification: in the target's segment, of reads in the own one.
+    /// The id of its notification. A read notifies this rank, other operations notify the target.
     fn notifies(self, ctx: &Ctx) -> Option<u32> {
         match self.kind() {
             GASPI_OP_READ_NOTIFY | GASPI_OP_READ_LIST_NOTIFY => Some(self.here()),
@@ -191,7 +191,7 @@ fn is_one(value: u32) -> Verdict {
     Ok(())
 }
 
-/// The target and the room for reads; the source is filled.
+/// Creates the segments and fills the source. Gives the target and the room for reads.
 fn segments(ctx: &Ctx) -> Result<(Memory, Memory), String> {
     let len = (u64::from(ctx.size * QUEUES * EACH) * SLOT) as usize;
     let source = segment(SOURCE, len)?;
@@ -220,7 +220,7 @@ fn all(ctx: &Ctx, queues: std::ops::Range<u32>) -> Vec<Job> {
 
 const BATCH: usize = 16;
 
-/// The reports that are there, or come within the time.
+/// The reports that are there, or that arrive within the timeout.
 fn reports(queue: u32, timeout: u64) -> Result<(i32, Vec<(i64, i32)>), String> {
     let (mut tags, mut statuses) = ([-1; BATCH], [gaspi_status_t { error: 77 }; BATCH]);
     let mut num = u32::MAX;
@@ -244,7 +244,7 @@ fn reports(queue: u32, timeout: u64) -> Result<(i32, Vec<(i64, i32)>), String> {
     ))
 }
 
-/// Takes reports until there are none to come; each belongs to one of the jobs, which `check` is given with its status.
+/// Takes reports until each job is reported once. `check` gets each job and its status.
 fn collect(
     queues: std::ops::Range<u32>,
     jobs: &[Job],
@@ -282,7 +282,7 @@ fn collect(
     Ok(())
 }
 
-/// Nothing is left in the queues.
+/// Fails unless the queues hold no reports and no requests.
 fn nothing_left(queues: std::ops::Range<u32>) -> Verdict {
     for queue in queues {
         let left = reports(queue, LONG)?;
@@ -317,7 +317,7 @@ fn each(ctx: &Ctx) -> Verdict {
     finish(ctx, &jobs, &target)
 }
 
-/// All writes are there when a notification behind them is.
+/// Checks the writes after a notification that follows them in each queue.
 fn finish(ctx: &Ctx, jobs: &[Job], target: &Memory) -> Verdict {
     let last = ctx.size * QUEUES * EACH;
     let queues: std::collections::BTreeSet<u32> = jobs.iter().map(|job| job.queue).collect();
@@ -645,7 +645,7 @@ fn death(ctx: &Ctx) -> Verdict {
     for job in all(ctx, 0..QUEUES) {
         match job.submit(ctx, LONG) {
             SUCCESS => posted.push(job),
-            // Another thread of the engine may have seen the death.
+            // The library may have seen the death already.
             code => ensure!(
                 dead(&job) && is_error(code),
                 "{job:?} gave {}",
@@ -654,7 +654,7 @@ fn death(ctx: &Ctx) -> Verdict {
         }
     }
     collect(0..QUEUES, &posted, BLOCK, |job, status| match dead(&job) {
-        // Over shared memory the write is complete at once.
+        // Over shared memory the write completes at once.
         true => {
             ensure!([SUCCESS, ERROR].contains(&status), "{job:?}: {status}");
             Ok(())
@@ -678,7 +678,7 @@ fn death(ctx: &Ctx) -> Verdict {
         ensure_eq!(status, ERROR, "the status of {job:?} to the dead");
         Ok(())
     })?;
-    // The queue is whole.
+    // The queue is still usable.
     let other = 1 - ctx.rank as u16;
     ensure_eq!(write(5, other, 0, LONG), SUCCESS, "a write to the living");
     ensure_eq!(

@@ -1,4 +1,4 @@
-//! The laws of GASPI, part one: chapters 5 to 8 and 10 to 13.
+//! The laws of GASPI: chapters 5 to 14 of the specification, GASPI_Threads.h and GASPI_Lowlevel.h.
 
 mod any_moment;
 mod atomics;
@@ -42,7 +42,7 @@ mod wakes;
 
 use crate::law::Law;
 
-/// All of them, by chapter.
+/// All of them.
 pub fn laws() -> Vec<&'static Law> {
     [
         process::laws(),

@@ -154,7 +154,7 @@ fn timeouts(_: &Ctx) -> Verdict {
             gaspi_notify_waitsome(0, 0, 100, &mut first, timeout)
         );
         let took = ms(start);
-        // Soft (§2.3), but not before its time.
+        // A timeout may be late (§2.3), but not early.
         ensure!(
             took >= timeout.saturating_sub(1),
             "a timeout of {timeout} ms after {took} ms"
@@ -219,7 +219,7 @@ fn wakes_by_each_form(ctx: &Ctx) -> Verdict {
         ok!(gaspi_notify_waitsome(0, 1, 1, &mut first, BLOCK));
     }
     barrier()?;
-    // A thread waits, another one reads.
+    // One thread waits, another thread reads.
     threads(2, |i| {
         if i == 0 {
             let mut first = 9;
@@ -274,7 +274,7 @@ fn one_thread_wins(ctx: &Ctx) -> Verdict {
             for round in 1..=rounds {
                 let (mut first, mut value) = (0, 0);
                 let waited = c!(gaspi_notify_waitsome(0, 0, 1, &mut first, LONG));
-                // All have been notified before one of them takes it.
+                // All threads have seen the notification before one of them resets it.
                 meeting.wait();
                 let reset = c!(gaspi_notify_reset(0, 0, &mut value));
                 if value != 0 {

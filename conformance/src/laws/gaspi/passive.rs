@@ -149,12 +149,12 @@ fn too_long(ctx: &Ctx) -> Verdict {
     )
 }
 
-/// Messages of one sender: his rank, and which one it is.
+/// The text of a message: the sender's rank and the message's number.
 fn text(from: u64, nth: u64) -> u64 {
     from << 32 | nth
 }
 
-/// Receives `each` messages of each of `senders`, in their orders.
+/// Receives `each` messages from each of `senders`, in the order of each sender.
 fn receive_all(memory: &Memory, senders: std::ops::Range<u16>, each: u64) -> Verdict {
     let mut next = vec![0; usize::from(senders.end)];
     for _ in 0..each * senders.len() as u64 {
@@ -279,7 +279,7 @@ fn nobody_sends(ctx: &Ctx) -> Verdict {
             let code = c!(gaspi_passive_receive(0, 0, &mut sender, 8, timeout));
             ensure_eq!(code, TIMEOUT, "a receive that nothing was sent for");
         }
-        // Into another place: the ones before have been taken back.
+        // Into another place: the receives that timed out are withdrawn.
         ctx.sync();
         ensure_eq!(receive(0, 32, 8)?, 0, "the rank of the sender");
         ensure_eq!(memory.get(32), 5, "the message");
@@ -391,13 +391,13 @@ fn fair(ctx: &Ctx) -> Verdict {
     let memory = segment(0, 256)?;
     barrier()?;
     match ctx.rank {
-        // The flood: its threads stop when they are told to, by what comes to segment 0 here.
+        // The flood: its threads stop when rank 0 writes to segment 0 here.
         1 => threads(3, |which| {
             memory.set(8 + 8 * which, 1);
             while memory.get(0) == 0 {
                 send(0, 8 + 8 * which as u64, 0, 8)?;
             }
-            // Nothing is left that somebody may wait for.
+            // The last message of this thread: rank 0 receives it, so that no send stays in progress.
             memory.set(8 + 8 * which, 2);
             send(0, 8 + 8 * which as u64, 0, 8)
         })?,
@@ -450,7 +450,7 @@ fn full(ctx: &Ctx) -> Verdict {
                 for _ in 0..2 {
                     gives!(GASPI_ERROR, gaspi_passive_send(0, 32, 1, 8, TEST));
                 }
-                // One that is in the queue is not another one.
+                // A repeated send continues the queued one, and needs no second entry.
                 let code = c!(gaspi_passive_send(0, 0, 1, 8, TEST));
                 ensure_eq!(code, TIMEOUT, "the first one, continued");
                 ctx.sync();
@@ -528,7 +528,7 @@ fn too_little_room(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// What has left with its call arrives, the rest of what was given up does not; then 99 comes.
+/// Receives until message 99. An abandoned send may arrive before it, if it left during its call.
 fn drained(memory: &Memory) -> Verdict {
     let mut looks = Looks::new();
     loop {
@@ -662,7 +662,7 @@ fn receive_ends(ctx: &Ctx) -> Verdict {
     let mut sender = 9;
     let mut states = vec![9i32; ctx.size as usize];
     let (mut living, mut looks) = (0, Looks::new());
-    // The others' messages may come before the death is seen.
+    // Messages of living peers may come before the death is seen.
     let code = loop {
         match c!(gaspi_passive_receive(0, 8, &mut sender, 8, BLOCK)) {
             SUCCESS => living += 1,

@@ -1,7 +1,7 @@
 //! §5.5, §5.3.1: processes that are killed while they are in a call, one law for each point of a run.
 //!
-//! All ranks do the same steps. In the one that the law is about a process is killed, at a moment of the seed's choice. The others go on until a
-//! call fails, another process takes the dead one's place, and all do all steps from the beginning.
+//! All ranks do the same steps. In the law's step a process is killed, at a moment that the seed selects. The others go on until a call
+//! fails. Another process takes the dead one's place, and all ranks repeat all steps from the beginning.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -16,7 +16,7 @@ macro_rules! points {
                 $what;)*
         }
 
-        /// In this order.
+        /// The steps of a run, in this order.
         const STEPS: &[fn(&Run<'_>) -> Step] = &[$(steps::$name),*];
 
         $(fn $name(ctx: &Ctx) -> Verdict {
@@ -68,11 +68,11 @@ points! {
         "a process is killed while all delete a segment; another one takes its place, and all goes on";
 }
 
-/// What ends a step.
+/// The failure of a step.
 enum Fault {
-    /// A call gave an error: somebody has died.
+    /// A call gave an error: a process has died.
     Code(&'static str, i32),
-    /// Something is not as it should be.
+    /// A check failed.
     Wrong(String),
 }
 
@@ -84,7 +84,7 @@ impl From<String> for Fault {
     }
 }
 
-/// Gives up the step unless the call succeeds.
+/// Ends the step unless the call succeeds.
 macro_rules! needs {
     ($name:ident($($arg:expr),* $(,)?)) => {
         match c!($name($($arg),*)) {
@@ -97,13 +97,14 @@ macro_rules! needs {
 struct Run<'a> {
     ctx: &'a Ctx,
     victim: u32,
-    /// From 1: how often the steps have been begun.
+    /// The number of this attempt at the steps, from 1.
     attempt: u64,
     group: Cell<Option<u8>>,
 }
 
-/// Words of the segment that all create, each of so many bytes apart for each rank.
+/// The segment that all ranks create together.
 const SEGMENT: u8 = 1;
+/// The segment that each rank allocates and registers with the others.
 const OWN: u8 = 2;
 const LEN: usize = 8192;
 
@@ -120,7 +121,7 @@ fn killed_in(ctx: &Ctx, point: fn(&Run<'_>) -> Step) -> Verdict {
     if run.attempt > 1 {
         together()?;
     } else {
-        // Who has not met the others yet when one dies never hears of that: it knows the new process from the beginning.
+        // All ranks meet first: a rank that starts after the death knows only the new process, and sees no death.
         ctx.sync();
     }
     loop {
@@ -163,7 +164,7 @@ fn barrier_of(_: &Run<'_>) -> Step {
     Ok(())
 }
 
-/// Does the step; another thread kills this process meanwhile, or a moment later.
+/// Does the step. Another thread kills this process during the step, or a moment later.
 fn dies_in(run: &Run<'_>, step: fn(&Run<'_>) -> Step, moment: Duration) -> Step {
     let ctx = run.ctx.clone();
     std::thread::spawn(move || {
@@ -176,7 +177,7 @@ fn dies_in(run: &Run<'_>, step: fn(&Run<'_>) -> Step, moment: Duration) -> Step 
     }
 }
 
-/// After a death: what the steps have made goes, and the others' new process is waited for.
+/// After a death: waits for the new process, and deletes the objects that the steps have created.
 fn clear(run: &Run<'_>) -> Verdict {
     all_healthy(run.ctx, &[run.victim])?;
     repeat("gaspi_queue_purge", || c!(gaspi_queue_purge(0, LONG)))?;
@@ -187,7 +188,7 @@ fn clear(run: &Run<'_>) -> Verdict {
         ok!(gaspi_group_delete(group));
     }
     for segment in [SEGMENT, OWN] {
-        // It may not be there.
+        // The segment may not exist.
         let _ = c!(gaspi_segment_delete(segment));
     }
     for rank in others(run.ctx) {
@@ -263,7 +264,7 @@ mod steps {
         reduced::<255>(run)
     }
 
-    /// Half of the segment is what is written from, half what is written to.
+    /// The first half of the segment is the source, the second half is the target.
     const THERE: u64 = LEN as u64 / 2;
 
     pub fn writes(run: &Run<'_>) -> Step {
@@ -352,7 +353,7 @@ mod steps {
         Ok(())
     }
 
-    /// Three places of a segment, here and there.
+    /// Three places of a segment, at both ends.
     struct List {
         segments: [u8; 3],
         here: [u64; 3],
@@ -452,7 +453,7 @@ mod steps {
                 if old == 0 {
                     break;
                 }
-                // Who has it may have been killed.
+                // The lock's owner may have been killed.
                 needs!(gaspi_proc_ping(run.victim as u16, BLOCK));
                 std::thread::yield_now();
             }
@@ -479,7 +480,7 @@ mod steps {
         while missing > 0 {
             let mut from = 0;
             needs!(gaspi_passive_receive(OWN, 128, &mut from, 8, BLOCK));
-            // Else it was sent before the death, and comes now.
+            // A message of an earlier attempt was sent before the death.
             if memory.get(128) == run.attempt {
                 missing -= 1;
             }

@@ -2,14 +2,14 @@
 
 use super::kit::*;
 
-/// A call, all of it but its queue and timeout. Each method posts it once.
+/// A call without its queue and timeout. Each method posts it once.
 pub(crate) struct Request<F> {
     name: &'static str,
     call: F,
 }
 
 impl<F: Fn(u8, u64) -> i32> Request<F> {
-    /// Code of the call.
+    /// Gives the code of the call.
     pub(crate) fn code(&self, queue: u8, timeout: u64) -> i32 {
         (self.call)(queue, timeout)
     }
@@ -30,7 +30,7 @@ impl<F: Fn(u8, u64) -> i32> Request<F> {
 
 macro_rules! requests {
     ($($short:ident: $name:ident($($parameter:ident: $ty:ty),*);)*) => {$(
-        // As many as the procedure takes.
+        // The procedure has this number of parameters.
         #[allow(clippy::too_many_arguments)]
         pub(crate) fn $short($($parameter: $ty),*) -> Request<impl Fn(u8, u64) -> i32> {
             let call = move |queue, timeout| c!($name($($parameter,)* queue, timeout));
@@ -57,7 +57,7 @@ requests! {
         segment: u8, id: u32);
 }
 
-/// A reduction: its group stands in the place of the queue.
+/// A reduction. Its group takes the place of the queue.
 pub(crate) fn allreduce<T>(
     send: *const T,
     receive: *mut T,
@@ -77,7 +77,7 @@ pub(crate) fn allreduce<T>(
     }
 }
 
-/// The same with an operation of the user, which is given `state`.
+/// A reduction with an operation of the user, which gets `state`.
 pub(crate) fn allreduce_user<T>(
     send: *const T,
     receive: *mut T,

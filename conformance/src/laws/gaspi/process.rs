@@ -84,7 +84,7 @@ fn init_means_started(ctx: &Ctx) -> Verdict {
     for rank in 0..ctx.size {
         ok!(gaspi_proc_ping(rank as u16, LONG));
     }
-    // GASPI_GROUP_ALL without a commit: programs of release 1.6.
+    // GASPI_GROUP_ALL needs no commit: programs of release 1.6 rely on it.
     ok!(gaspi_barrier(ALL, BLOCK));
     let memory = segment(0, 64)?;
     memory.set(0, u64::from(ctx.rank) + 1);
@@ -154,7 +154,7 @@ fn other_launcher(_: &Ctx) -> Verdict {
     without_job(|| {
         for (size, expected) in [("2", GASPI_ERR_ENV), ("1", 0)] {
             // SAFETY:
-            // - as in `without_job`.
+            // - as in `without_job`: no other thread reads the environment.
             unsafe { std::env::set_var("OMPI_COMM_WORLD_SIZE", size) };
             let seen = c!(gaspi_proc_init(BLOCK));
             // SAFETY:
@@ -213,7 +213,7 @@ fn life_cycles(ctx: &Ctx) -> Verdict {
         ok!(gaspi_barrier(pair, LONG));
         let mut queue = 0;
         ok!(gaspi_queue_create(&mut queue, LONG));
-        // What is left behind on purpose: a segment, a group, a queue, a notification and a request that was not waited for.
+        // Left behind on purpose: a segment, a group, a queue, a notification and a request without a wait.
         ok!(gaspi_notify(3, right(ctx), 7, 1, queue, LONG));
         let mut seen = 0;
         ok!(gaspi_notify_waitsome(3, 7, 1, &mut seen, LONG));
@@ -239,7 +239,7 @@ fn life_cycles_of_different_shape(_: &Ctx) -> Verdict {
 
 fn term_releases(ctx: &Ctx) -> Verdict {
     ok!(gaspi_proc_init(LONG));
-    // Memory of the program is the program's again afterwards.
+    // The memory belongs to the program again after gaspi_proc_term.
     let mut own = vec![0u8; 10_000];
     ok!(gaspi_segment_use(0, own.as_mut_ptr(), 10_000, ALL, LONG, 0));
     segment(1, 1 << 20)?;
@@ -251,7 +251,7 @@ fn term_releases(ctx: &Ctx) -> Verdict {
     barrier()?;
     ok!(gaspi_proc_term(LONG));
     // SAFETY:
-    // - in bounds; volatile since the peer wrote it behind the compiler's back.
+    // - in bounds. Volatile: the compiler does not see the peer's write.
     let seen = unsafe { own.as_ptr().add(5000).read_volatile() };
     ensure_eq!(
         u16::from(seen),
@@ -383,7 +383,7 @@ fn without_infrastructure(ctx: &Ctx) -> Verdict {
             let mut built = 9;
             ok!(gaspi_build_infrastructure(&mut built));
             ensure_eq!(built, 0, "gaspi_build_infrastructure");
-            // The group is there, but "also has to be committed" (§6.2.2).
+            // The group exists, but "also has to be committed" (§6.2.2).
             let size = got!(gaspi_group_size(ALL));
             ensure_eq!(size, ctx.size, "size of GASPI_GROUP_ALL");
             gives!(GASPI_ERR_INV_GROUP, gaspi_barrier(ALL, TEST));
@@ -426,7 +426,7 @@ fn local_ranks(ctx: &Ctx) -> Verdict {
         "{num} local processes of {}",
         ctx.size
     );
-    // Every process has its share of a node.
+    // Each process adds its share of a node, so that the sum counts the nodes.
     const NODE: u64 = 6;
     let nodes = sum_of_all(NODE / u64::from(num))?;
     let seen = sum_of_all(1 << (8 * rank))?.to_le_bytes();

@@ -99,7 +99,7 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                     ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
                 }
                 ensure_eq!(queue_size(0)?, depth, "size of a full queue");
-                // Not issued: the bytes at 600 and the notifications from 100 on stay as they are.
+                // Refused: the bytes at 600 and the notifications from 100 on stay unchanged.
                 let (ids, at, eight) = ([0u8], [600u64], [8u64]);
                 let (ids, at, eight) = (ids.as_ptr(), at.as_ptr(), eight.as_ptr());
                 gives! { GASPI_QUEUE_FULL:
@@ -114,9 +114,9 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                     gaspi_write_list_notify(1, ids, at, peer, ids, at, eight, 0, 103, 1, 0, LONG);
                 }
                 ensure_eq!(queue_size(0)?, depth, "size after refusals");
-                // Another queue.
+                // Another queue accepts requests.
                 ok!(gaspi_write(0, 0, peer, 0, 520, 8, 1, LONG));
-                // Waiting, and again.
+                // After a wait the queue accepts requests again.
                 flush(0)?;
                 ensure_eq!(queue_size(0)?, 0, "size after gaspi_wait");
                 post::write_notify(0, 0, peer, 0, 528 + 8 * round, 8, 5, 1).ok(0, LONG)?;
@@ -142,7 +142,7 @@ fn full_queue(ctx: &Ctx) -> Verdict {
                 GASPI_TIMEOUT,
                 gaspi_notify_waitsome(0, 100, 10, &mut first, TEST)
             );
-            // A list that finds only part of its places is not issued in part.
+            // A list without room for all its elements is refused as a whole.
             for _ in 0..depth - 2 {
                 ok!(gaspi_write(0, 0, peer, 0, 512, 8, 0, LONG));
             }
@@ -347,7 +347,7 @@ fn wait_continues(ctx: &Ctx) -> Verdict {
 const THREADS: usize = 4;
 const EACH: u32 = 100;
 
-/// The receiving end of the thread laws: every slot's word, and its notification with the slot's number as value.
+/// The receiving end of the thread laws: each slot's word, and its notification with the slot's number + 1 as value.
 fn collect(target: &Memory, from: u16) -> Verdict {
     for slot in 0..THREADS as u32 * EACH {
         ensure_eq!(
@@ -453,7 +453,7 @@ fn patience_while_waiting(ctx: &Ctx) -> Verdict {
     ensure_eq!(counter.get(0), 0, "a segment that nobody wrote to");
     let mut first = 0;
     barrier()?;
-    // Each came once: after the resets above nothing is left.
+    // Each notification came once: after the resets above none is left.
     gives!(
         GASPI_TIMEOUT,
         gaspi_notify_waitsome(1, 0, 65_536, &mut first, TEST)

@@ -1,4 +1,4 @@
-//! §3.9: a call that has timed out leaves nothing behind for a call with other arguments, and is completed by a later one.
+//! §3.9: a call that has timed out has no effect on a call with other arguments. A later call completes it.
 
 use std::ffi::c_void;
 
@@ -48,7 +48,7 @@ extern "C" fn add(
 ) -> i32 {
     for nth in 0..num as usize {
         // SAFETY:
-        // - `num` elements of 8 bytes at each pointer.
+        // - contract of the callback: each pointer leads to `num` elements of 8 bytes.
         unsafe {
             let at = |pointer: *mut u8| pointer.cast::<u64>().add(nth);
             let sum = at(one).read_unaligned() + at(two).read_unaligned();
@@ -84,7 +84,7 @@ fn reductions(ctx: &Ctx) -> Verdict {
             let mine = round * 100 + u64::from(ctx.rank) + 1;
             let all = round * 200 + 3;
             if ctx.rank == 1 {
-                // It comes when the other one has timed out.
+                // Rank 1 joins after the calls of rank 0 have timed out.
                 notified(0, 0)?;
                 barrier_of(other)?;
                 let mut result = 0;
@@ -116,7 +116,7 @@ fn barrier_of(group: u8) -> Verdict {
 
 fn commits(ctx: &Ctx) -> Verdict {
     segment(0, 64)?;
-    // Members tell groups apart.
+    // The members identify a group.
     let of = |last: u16| {
         let mut group = 0;
         ok!(gaspi_group_create(&mut group));
@@ -168,7 +168,7 @@ fn sizes(ctx: &Ctx) -> Verdict {
     let wanted = 1 << 20;
     let mut created = create(wanted, if ctx.rank == 0 { 50 } else { LONG });
     if ctx.rank == 0 && created != SUCCESS {
-        // Refused: the first call is completed.
+        // The other size has no success: a repetition completes the first call.
         (created, _) = until(|| create(64, LONG))?;
         ensure_eq!(created, SUCCESS, "the first call, repeated");
     } else if ctx.rank == 0 {

@@ -38,7 +38,7 @@ pub(super) fn incarnation() -> Result<u32, String> {
     Ok(incarnation)
 }
 
-/// All are healthy again. `dead` have been seen to be corrupt before, by one that has been there all the time.
+/// Waits until all ranks are healthy and each of `dead` has been corrupt before. A new process has not seen the deaths: it passes none.
 pub(super) fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
     let mut seen = vec![false; ctx.size as usize];
     let mut looks = Looks::for_the("new process");
@@ -56,13 +56,13 @@ pub(super) fn all_healthy(ctx: &Ctx, dead: &[u32]) -> Verdict {
     }
 }
 
-/// All commit the group of all again.
+/// All ranks commit GASPI_GROUP_ALL again, and meet in a barrier.
 pub(super) fn together() -> Verdict {
     ok!(gaspi_group_commit(ALL, LONG));
     barrier()
 }
 
-/// The last rank is killed after a barrier; true in the process that takes its place.
+/// Kills the last rank after a barrier. Gives true in the process that takes its place.
 fn last_dies(ctx: &Ctx) -> Result<bool, String> {
     if incarnation()? > 0 {
         return Ok(true);
@@ -102,7 +102,7 @@ fn told_first(ctx: &Ctx) -> Verdict {
         ctx.tell(b"here");
         all_healthy(ctx, &[])?;
     } else {
-        // The new one is there, and nobody has asked.
+        // The new process starts before this rank's first gaspi_state_vec_get.
         let mut looks = Looks::for_the("new process");
         while ctx.told(last as u32).is_none() {
             looks.pause(Duration::from_millis(1));
@@ -253,7 +253,7 @@ fn segments(ctx: &Ctx) -> Verdict {
         segment(0, 128)?
     };
     if !new && ctx.rank == last {
-        // What it wants kept goes to rank 0.
+        // It saves its state at rank 0.
         memory.set(0, 4711);
         ok!(gaspi_write(0, 0, 0, 0, KEPT, 8, 0, LONG));
         flush(0)?;
@@ -271,7 +271,7 @@ fn segments(ctx: &Ctx) -> Verdict {
         ensure_eq!(memory.get(0), 4711, "what was kept");
     }
     together()?;
-    // Everybody to everybody.
+    // Each rank writes to all ranks.
     memory.set(8, u64::from(ctx.rank) + 1);
     barrier()?;
     for to in 0..ctx.size as u16 {
@@ -305,7 +305,7 @@ fn passive(ctx: &Ctx) -> Verdict {
     let memory = memory(0, 4096)?;
     if !new && ctx.rank == last {
         memory.set(0, 13);
-        // Too early for anyone to receive it.
+        // No rank receives at this time.
         for to in 0..last as u16 {
             gives!(GASPI_TIMEOUT, gaspi_passive_send(0, 0, to, 8, TEST));
         }
@@ -388,9 +388,9 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
         barrier_fails()?;
         all_healthy(ctx, &dead)?;
     } else {
-        // Whether the other one was there before this one is chance.
+        // The two new processes start in any order.
         all_healthy(ctx, &[])?;
-        // The old other one may even have been alive still.
+        // The commit may have met the other victim.
         if is_error(c!(gaspi_group_commit(ALL, LONG))) {
             all_healthy(ctx, &[])?;
         }
@@ -402,14 +402,14 @@ fn two_at_once(ctx: &Ctx) -> Verdict {
 
 fn with_host(ctx: &Ctx) -> Verdict {
     const SUMMED: &[u8] = b"summed";
-    // Who comes later has not been there to meet the others.
+    // Only the first processes meet here. A new process starts later.
     let dead = match incarnation()? {
         0 => {
             let sides = Sides::find(ctx)?;
             barrier()?;
             ctx.sync();
             sides.kill_launcher(ctx);
-            // Its ranks end after it.
+            // The ranks of the host end after their launcher.
             while c!(gaspi_barrier(ALL, BLOCK)) == SUCCESS {}
             sides.lost().to_vec()
         }
@@ -421,7 +421,7 @@ fn with_host(ctx: &Ctx) -> Verdict {
         together()?;
         round(ctx)?;
         let last = ctx.size - 1;
-        // The second death is that of the last rank, which lives on a host that is not its own.
+        // The last rank dies next. It runs on another host than before.
         let deaths = sum_of_all(incarnation()?.into())?;
         if deaths == 3 {
             return Ok(());
@@ -431,7 +431,7 @@ fn with_host(ctx: &Ctx) -> Verdict {
         first = false;
         ctx.tell(SUMMED);
         if ctx.rank == last {
-            // A death in the middle of a sum is an error to who does not have it yet.
+            // A death during a sum is an error at each rank that does not have the result yet.
             let mut looks = Looks::for_the("sums of the others");
             while (0..last).any(|rank| ctx.told(rank).as_deref() != Some(SUMMED)) {
                 looks.pause(Duration::from_millis(1));
@@ -443,7 +443,7 @@ fn with_host(ctx: &Ctx) -> Verdict {
     }
 }
 
-/// Each tells its neighbour its rank, by a segment that all make.
+/// Each rank writes its rank to its neighbour, in a segment that all create.
 fn round(ctx: &Ctx) -> Verdict {
     let memory = segment(7, 64)?;
     memory.set(0, u64::from(ctx.rank) + 1);
@@ -493,7 +493,7 @@ fn before_init(ctx: &Ctx) -> Verdict {
     if first && ctx.rank == 2 {
         ctx.dies();
     }
-    // It may see the death before the new process is there.
+    // The call may fail because of the death, before the new process has started.
     let mut looks = Looks::for_the("new process");
     while c!(gaspi_proc_init(LONG)) != SUCCESS {
         looks.pause(Duration::from_millis(1));

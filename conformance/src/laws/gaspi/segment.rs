@@ -219,7 +219,7 @@ fn names_are_listed(ctx: &Ctx) -> Verdict {
     }
     there.sort();
     ensure_eq!(list()?, there, "gaspi_segment_list");
-    // Fewer than there are.
+    // A list that is shorter than the number of segments.
     let mut some = [0xee; 4];
     ok!(gaspi_segment_list(3, some.as_mut_ptr()));
     ensure_eq!(some[3], 0xee, "the entry behind a list of 3");

@@ -19,7 +19,7 @@ laws! {
         "two segments in one page are apart, and outlive each other";
 }
 
-/// Rank 0 owns `len` bytes at `base` with `margin` bytes around them; rank 1 writes, reads and counts in them.
+/// Rank 0 owns `len` bytes at `base` with `margin` bytes on each side. Rank 1 reads and writes them.
 fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
     let local = segment(1, len)?;
     let mut random = ctx.random(3);
@@ -51,7 +51,7 @@ fn bound(ctx: &Ctx, base: *mut u8, len: usize, margin: usize) -> Verdict {
             0x11,
             "the memory behind the bound one",
         )?;
-        // Own stores are seen by the peer.
+        // The peer sees stores of the owner.
         memory.store(len - 1, &[0x77]);
         around.store(0, &[0x22]);
         barrier()?;
@@ -120,7 +120,7 @@ fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
     let source = segment(9, 64)?;
     let map = |place: *mut u8, flags| {
         // SAFETY:
-        // - a new mapping, or one in the place of this law's own.
+        // - a new mapping, or a mapping in the place of an earlier mapping of this law.
         let base = unsafe {
             libc::mmap(
                 place.cast(),
@@ -152,7 +152,7 @@ fn bind_in_the_place_of_another(ctx: &Ctx) -> Verdict {
         ok!(gaspi_segment_delete(0));
         memory.all(4096, 64, 5, "what was written, afterwards")?;
         // SAFETY:
-        // - the mapping of above, which nobody uses any more.
+        // - the mapping from above: its segments are deleted, and it is not used afterwards.
         unsafe { libc::munmap(memory.base.cast(), LEN) };
     } else {
         source.fill(5);

@@ -1,4 +1,4 @@
-//! §7.2: segments that are made, and used, by all of a group.
+//! §7.2: segments that all members of a group create and use.
 
 use super::kit::*;
 
@@ -24,7 +24,7 @@ fn create_is_for_all(ctx: &Ctx) -> Verdict {
     let memory = segment(7, slot * (ctx.size as usize + 1))?;
     let own = slot * ctx.size as usize;
     memory.set(own, 1000 + u64::from(ctx.rank));
-    // At once, and to everybody, the own process too.
+    // Directly after the creation, to all ranks and the own one.
     for rank in 0..ctx.size as u16 {
         let at = slot * ctx.rank as usize;
         post::write_notify(7, own as u64, rank, 7, at as u64, 8, ctx.rank, 1).ok(0, LONG)?;
@@ -106,7 +106,7 @@ fn create_continues(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// A write and its notification into the right neighbour's segment 4, and those of the left one.
+/// Writes to the right neighbour's segment 4 with a notification, and checks the write of the left neighbour.
 fn reaches_the_neighbour(ctx: &Ctx, memory: &Memory) -> Verdict {
     memory.set(0, 5 + u64::from(ctx.rank));
     post::write_notify(4, 0, right(ctx), 4, 64, 8, 0, 1).ok(0, LONG)?;

@@ -1,4 +1,4 @@
-//! §7.3: segments that are deleted, and made again.
+//! §7.3: segments that are deleted and created again.
 
 use super::kit::*;
 use super::segment::list;
@@ -21,7 +21,7 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
     segment(1, 64)?;
     segment(200, 64)?;
     if ctx.rank == 1 {
-        // So that the peer's segment is known here.
+        // Makes the peer's segment known here.
         ok!(gaspi_write(0, 0, 0, 1, 0, 8, 0, LONG));
         flush(0)?;
     }
@@ -52,7 +52,7 @@ fn delete_ends_access(ctx: &Ctx) -> Verdict {
         ok!(gaspi_write_notify(0, 0, 0, 200, 0, 8, 0, 1, 0, LONG));
     } else {
         notified(200, 0)?;
-        // The peer's own segment of that name is still there.
+        // Rank 1's own segment of that name still exists.
         ok!(gaspi_notify(1, 1, 2, 1, 0, LONG));
     }
     if ctx.rank == 1 {
@@ -107,12 +107,12 @@ fn recreate_with_other_size(ctx: &Ctx) -> Verdict {
         }
         stamp += 1;
         memory.store(0, &[stamp]);
-        // The last byte there is, and not one more.
+        // The last byte is valid, the next one is not.
         post::write_notify(5, 0, right(ctx), 5, len as u64 - 1, 1, 3, 1).ok(0, LONG)?;
         post::write(5, 0, right(ctx), 5, len as u64, 1).gives(GASPI_ERR_INV_REM_OFF, 0, LONG)?;
         notified(5, 3)?;
         memory.all(len - 1, 1, stamp, "what the neighbour wrote")?;
-        // A notification that nobody looks at must not be there in the next round.
+        // A notification without a reset must not exist in the next round.
         ok!(gaspi_notify(5, right(ctx), 4, 1, 0, LONG));
         ok!(gaspi_notify_waitsome(5, 4, 1, &mut first, LONG));
         flush(0)?;
@@ -143,7 +143,7 @@ fn recreate_locally(ctx: &Ctx) -> Verdict {
         }
         barrier()?;
         if ctx.rank == 1 {
-            // The name is there again, but not registered with this rank.
+            // The name exists again, but the segment is not registered with this rank.
             post::write_notify(1, 0, 0, 0, 0, 64, 0, 1).gives(GASPI_ERR_INV_SEG, 0, LONG)?;
         }
         barrier()?;

@@ -1,4 +1,4 @@
-//! §3.9: time-outs of everything else beside a process that lives and does not answer: groups, segments, queues, threads, the end of a process.
+//! §3.9: timeouts beside a live process that does not answer: groups, segments, queues, threads, the end of a process.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,10 +30,10 @@ laws! {
 const PID: usize = 4088;
 const LEN: usize = 4096;
 const SHORT: u64 = 20;
-/// How often a call is tried while nobody answers.
+/// Calls without an answer before the peer goes on.
 const TRIES: u64 = 5;
 
-/// Runs `work` on rank 0 when rank 2 has stopped, to which it has talked before; rank 2 does `then` when it goes on, rank 1 `beside`.
+/// Runs `work` on rank 0 while rank 2 is stopped, after a contact of the two. Rank 2 runs `then` when it goes on; rank 1 runs `beside`.
 fn beside_a_member(
     ctx: &Ctx,
     work: impl FnOnce(&Stopped, &Memory) -> Verdict,
@@ -71,7 +71,7 @@ fn beside_a_member(
     }
 }
 
-/// All have done their part.
+/// Waits for all ranks, then terminates.
 fn leave(ctx: &Ctx) -> Verdict {
     ctx.sync();
     barrier()?;
@@ -79,7 +79,7 @@ fn leave(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// The call times out, again and again, or does what it is to do; within its time.
+/// Calls [`TRIES`] times, or until success. Gives true on success. Fails if the calls exceed their timeouts.
 fn tried(what: &str, timeout: u64, mut call: impl FnMut() -> i32) -> Result<bool, String> {
     let before = in_vain();
     let mut done = false;
@@ -101,7 +101,7 @@ fn tried(what: &str, timeout: u64, mut call: impl FnMut() -> i32) -> Result<bool
     Ok(done)
 }
 
-/// As [`tried`]; it cannot be done as long as the process is stopped.
+/// As [`tried`]; the call must not succeed while the process is stopped.
 fn times_out(what: &str, timeout: u64, call: impl FnMut() -> i32) -> Verdict {
     let done = tried(what, timeout, call)?;
     ensure!(
@@ -196,7 +196,7 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
             times_out("gaspi_allreduce", SHORT, || {
                 reduce(&mine, first, SUM, SHORT)
             })?;
-            // Not the same call: it would be in the place of the one that has begun.
+            // Another reduction must not take the place of the one in progress.
             let other = reduce(&mine[..1], &mut second[..1], SUM, TEST);
             ensure!(is_error(other), "a short one gave {}", code_name(other));
             let other = reduce(&mine, second, MIN, TEST);
@@ -206,7 +206,7 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
                 code_name(other)
             );
             last.wake()?;
-            // With other elements, into another place: they are not looked at, and all of the result is there.
+            // The repeated call passes other elements and another place. The elements are not read; the place gets the whole result.
             let none = vec![u64::MAX; MANY];
             repeat("gaspi_allreduce", || reduce(&none, second, SUM, SHORT))?;
             result.copy_from_slice(second);
@@ -218,7 +218,7 @@ fn long_reduction(ctx: &Ctx) -> Verdict {
     if ctx.rank == 0 {
         ensure_eq!(result, numbers(0x01_0101), "the sums");
     }
-    // Nothing of it is left.
+    // The finished reduction leaves no state.
     whole(&mut result)?;
     ensure_eq!(result, numbers(0x01_0101), "the sums of the next one");
     ensure_eq!(sum_of_all(1)?, 3, "a short reduction");
@@ -263,7 +263,7 @@ fn threads_meet(ctx: &Ctx) -> Verdict {
                 threads(2, |thread| {
                     got!(gaspi_threads_register());
                     if thread == 1 {
-                        // The other one waits for this one, and then for the process that is stopped.
+                        // The other thread waits for this thread first, and then for the stopped process.
                         let mut looks = Looks::for_the("the other thread");
                         while !late.load(Ordering::Acquire) {
                             looks.again();
@@ -313,7 +313,7 @@ fn queues(ctx: &Ctx) -> Verdict {
                 ok!(gaspi_queue_delete(queue));
                 gives!(GASPI_ERR_INV_QUEUE, gaspi_wait(queue, TEST));
             }
-            // Not the one where something is under way.
+            // The new queue must be without the requests in flight of a deleted one.
             ok!(gaspi_queue_create(&mut queue, TEST));
             ensure_eq!(queue_size(queue)?, 0, "the size of a new queue");
             ok!(gaspi_write(0, 0, 1, 0, 0, 8, queue, LONG));
@@ -409,7 +409,7 @@ fn the_end(ctx: &Ctx) -> Verdict {
             );
             let over = c!(gaspi_wait(1, TEST)) == SUCCESS;
             if !over {
-                // Where nobody has to answer all would be over, and the process at its end.
+                // Without a pending request gaspi_proc_term would succeed at once.
                 times_out("gaspi_proc_term", TEST, || c!(gaspi_proc_term(TEST)))?;
                 times_out("gaspi_proc_term", SHORT, || c!(gaspi_proc_term(SHORT)))?;
             }
@@ -458,7 +458,7 @@ fn ended(ctx: &Ctx) -> Verdict {
             memory.set(0, 71);
             ok!(gaspi_write(0, 0, 2, 0, 512, 8, 1, LONG));
             ok!(gaspi_proc_ping(2, TEST));
-            // It takes no signal before it goes on.
+            // The stopped process takes no signal before it goes on.
             for timeout in [TEST, SHORT] {
                 times_out("gaspi_proc_kill", timeout, || {
                     c!(gaspi_proc_kill(2, timeout))
@@ -467,7 +467,7 @@ fn ended(ctx: &Ctx) -> Verdict {
             last.wake()?;
             repeat("gaspi_proc_kill", || c!(gaspi_proc_kill(2, SHORT)))?;
             let code = c!(gaspi_wait(1, LONG));
-            // It may have been carried out before the end.
+            // The write may complete before the process ends.
             let ended = code == SUCCESS || is_error(code);
             ensure!(ended, "the wait gave {}", code_name(code));
             let posted = c!(gaspi_write(0, 0, 2, 0, 512, 8, 1, LONG));

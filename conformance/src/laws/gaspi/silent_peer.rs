@@ -1,4 +1,4 @@
-//! §3.9: time-outs towards a process that lives and does not answer: it is stopped, and has never been talked to.
+//! §3.9: timeouts towards a live process that does not answer: it is stopped, and no rank has posted a request to it before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,12 +19,12 @@ const PID: usize = 64;
 const WORD: usize = 8;
 const SHORT: u64 = 20;
 
-/// Runs `work` on rank 0 when rank 2 has stopped; that goes on when `work` wakes it. Nobody has talked to rank 2 before.
+/// Runs `work` on rank 0 while rank 2 is stopped, until `work` wakes it. No rank has posted a request to rank 2 before.
 fn beside_one_that_is_stopped(
     ctx: &Ctx,
     work: impl FnOnce(&Stopped, &Memory) -> Verdict,
 ) -> Verdict {
-    // Here, so that nothing has talked to rank 2 before but what has to.
+    // Initialised here, so that rank 2 has only had the necessary contacts.
     ok!(gaspi_proc_init(LONG));
     let memory = segment(0, 128)?;
     barrier()?;
@@ -34,7 +34,7 @@ fn beside_one_that_is_stopped(
         ok!(gaspi_write_notify(0, at, 0, 0, at, 8, 0, 1, 0, LONG));
         ok!(gaspi_wait(0, LONG));
     }
-    // What it has posted may be held back as long as it is stopped: the others have it all.
+    // A stopped process may hold back its requests: rank 0 waits for their arrival.
     if ctx.rank == 0 {
         notified(0, 0)?;
     }
@@ -97,7 +97,7 @@ fn time_outs(ctx: &Ctx) -> Verdict {
                 Box::new(|| c!(gaspi_read(0, 32, 2, 0, 24, 8, 2, SHORT))),
             ),
         ];
-        // Where nothing is mapped they run into it; shared memory needs nobody.
+        // Over a network the calls may time out. Mapped memory needs no peer.
         let mut again = Vec::new();
         for (nth, (what, call)) in calls.iter_mut().enumerate() {
             match call() {
@@ -120,7 +120,7 @@ fn time_outs(ctx: &Ctx) -> Verdict {
         ensure_eq!(now, 3, "what was swapped in");
         ok!(gaspi_atomic_fetch_add(0, word, 2, 0, &mut now, LONG));
         ensure_eq!(now, 77, "what was written");
-        // It may have been read before or after the swap.
+        // The read may come before or after the swap.
         ensure!([0, 3].contains(&memory.get(32)), "read {}", memory.get(32));
         Ok(())
     })
@@ -156,7 +156,7 @@ fn dead(ctx: &Ctx) -> Verdict {
     const MANY: u64 = 400;
     let memory = segment(0, 8)?;
     barrier()?;
-    // Who is still in a barrier when another dies gets the error there.
+    // A rank that is still in the barrier at a death gets the error there.
     ctx.sync();
     match ctx.rank {
         0 => threads(2, |thread| {
@@ -165,7 +165,7 @@ fn dead(ctx: &Ctx) -> Verdict {
                 let mut looks = Looks::for_the("the death");
                 while c!(gaspi_atomic_fetch_add(0, 0, 2, 1, &mut before, LONG)) == SUCCESS {
                     if before == 50 {
-                        // Now it dies.
+                        // Rank 2 dies on this notification.
                         ok!(gaspi_notify(0, 2, 0, 1, 0, LONG));
                     }
                     looks.again();

@@ -1,4 +1,4 @@
-//! §3.9: time-outs of the first contact with a process that lives and does not answer. Nobody has connected to it before.
+//! §3.9: timeouts of the first contact with a live process that does not answer. The caller has not connected to it before.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,11 +23,11 @@ laws! {
 const PID: usize = 4088;
 const LEN: usize = 65536;
 const SHORT: u64 = 20;
-/// How often a call is tried while nobody answers.
+/// Calls without an answer before the peer goes on.
 const TRIES: u64 = 10;
 
-/// Runs `work` on rank 0 when rank 2 has stopped, to which rank 0 has no connection; that goes on when `work` wakes it. `before` runs on
-/// rank 2 before it stops, `then` when it goes on; `beside` on rank 1.
+/// Runs `work` on rank 0 while rank 2 is stopped, until `work` wakes it or ends. Rank 0 has no connection to rank 2. Rank 2 runs `before`
+/// before it stops and `then` when it goes on; rank 1 runs `beside`.
 fn beside_a_stranger(
     ctx: &Ctx,
     work: impl FnOnce(&Stopped, &Memory) -> Verdict,
@@ -92,7 +92,7 @@ fn nothing(_: &Memory) -> Verdict {
 
 type Call<'a> = (&'a str, Box<dyn FnMut() -> i32 + 'a>);
 
-/// Tries each call again and again; gives those that have not succeeded. They may wait in vain for `timeout` each.
+/// Calls each up to [`TRIES`] times. Gives the indices of calls without success. Each call may wait for `timeout`.
 fn tried(calls: &mut [Call<'_>], timeout: u64) -> Result<Vec<usize>, String> {
     let mut open: Vec<usize> = (0..calls.len()).collect();
     let spare = 500;
@@ -122,7 +122,7 @@ fn tried(calls: &mut [Call<'_>], timeout: u64) -> Result<Vec<usize>, String> {
     Ok(open)
 }
 
-/// All `open` calls succeed in the end.
+/// Repeats the `open` calls until they succeed.
 fn finished(calls: &mut [Call<'_>], open: Vec<usize>) -> Verdict {
     for nth in open {
         let (what, call) = &mut calls[nth];
@@ -143,7 +143,7 @@ fn posting(ctx: &Ctx) -> Verdict {
             let (from, wide, into) = (at(0), at(640), at(256));
             let list = (zero.as_ptr(), from.as_ptr(), wide.as_ptr(), sizes.as_ptr());
             let read = (zero.as_ptr(), into.as_ptr(), from.as_ptr(), sizes.as_ptr());
-            // What a peer gives back is read into places that nobody else has.
+            // Each call has its own place for its result.
             let mut calls: Vec<Call<'_>> = vec![
                 (
                     "gaspi_write",
@@ -292,7 +292,7 @@ fn short(ctx: &Ctx) -> Verdict {
                 ),
             ];
             let open = tried(&mut calls[..4], SHORT)?;
-            // Closed: what is under way to it need not come any more.
+            // After the close, a message in flight to the peer may be lost.
             let closes = tried(&mut calls[4..], SHORT)?;
             last.wake()?;
             let open: Vec<usize> = open.into_iter().filter(|nth| *nth < 3).collect();
@@ -313,7 +313,7 @@ fn short(ctx: &Ctx) -> Verdict {
         nothing,
         |memory| {
             let mut from = 9;
-            // The first one may have come, or not.
+            // The first message may come or not.
             while memory.get(2048) != 99 {
                 ok!(gaspi_passive_receive(0, 2048, &mut from, 8, LONG));
             }
@@ -368,7 +368,7 @@ fn passive_others(ctx: &Ctx) -> Verdict {
 }
 
 fn receipts(ctx: &Ctx) -> Verdict {
-    // In a line, in the ring, and to be fetched.
+    // One size for each path: in a cache line, in the ring, fetched by the receiver.
     const SIZES: [u64; 3] = [8, 1000, 20_000];
     let size = SIZES[(ctx.seed % 3) as usize];
     let send = |timeout| c!(gaspi_passive_send(0, 0, 0, size, timeout));

@@ -22,7 +22,7 @@ laws! {
         "the counters that are not 0 are printed, a line each";
 }
 
-/// What a counter says of itself: whether its argument is a rank, name, level.
+/// Properties of a counter: whether its argument is a rank, its name and its level.
 fn info(counter: u32) -> Result<(bool, String, u32), String> {
     let (mut argument, mut level) = (9, 0);
     let (mut name, mut description) = (std::ptr::null_mut::<c_char>(), null_mut());
@@ -38,7 +38,7 @@ fn info(counter: u32) -> Result<(bool, String, u32), String> {
         "counter {counter} has no texts"
     );
     // SAFETY:
-    // - the library's texts, which end with a 0.
+    // - contract of gaspi_statistic_counter_info: the texts end with a 0.
     let [name, description] = [name, description].map(|text| unsafe { CStr::from_ptr(text) });
     ensure!(
         !name.is_empty() && !description.is_empty(),
@@ -87,7 +87,7 @@ fn level(level: u32) -> Verdict {
     Ok(())
 }
 
-/// All are 0, and nothing counts.
+/// Stops counting and resets all counters.
 fn clear() -> Verdict {
     level(0)?;
     for counter in 0..max()? {

@@ -1,4 +1,4 @@
-//! GASPI_Threads.h, of release 1.6: threads of a process, and their meetings.
+//! GASPI_Threads.h of release 1.6: threads of a process, and their meetings.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ laws! {
 const THREADS: u32 = 3;
 const ROUNDS: u64 = 50;
 
-/// How many have come to which meeting.
+/// Number of threads that have come to each meeting.
 static COME: [AtomicU32; ROUNDS as usize] = [const { AtomicU32::new(0) }; ROUNDS as usize];
 static WRONG: AtomicU64 = AtomicU64::new(0);
 static NUMBERS: AtomicU32 = AtomicU32::new(0);

@@ -62,7 +62,7 @@ fn writes_of_all_sizes(ctx: &Ctx) -> Verdict {
             flush(0)?;
             notified(0, 2)?;
         } else {
-            // What was there before: other values around the place.
+            // The bytes around the data stay 0.
             ensure_eq!(notified(0, 1)?, round as u32 + 1, "the notification");
             memory.holds(to, &data, &format!("a write of {size} bytes"))?;
             memory.all(to - GUARD, GUARD, 0, "before the target")?;
@@ -124,7 +124,7 @@ fn to_oneself(ctx: &Ctx) -> Verdict {
     flush(0)
 }
 
-/// Every rank writes to the next one: several writes, then a notification, in rounds. The round's data differs from the one before.
+/// Every rank writes to the next one, in rounds: several writes, then a notification. Each round has other data.
 pub(super) fn rounds(
     ctx: &Ctx,
     rounds: u32,
@@ -140,7 +140,7 @@ pub(super) fn rounds(
     );
     let mut choices = ctx.random(5);
     for round in 1..=rounds {
-        // The same numbers are drawn at both ends.
+        // Both ends draw the same numbers.
         let draw = |random: &mut Random| {
             let mut at = 0;
             let parts: Vec<(u64, u64, u64)> = sizes(random)

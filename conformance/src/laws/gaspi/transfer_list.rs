@@ -179,7 +179,7 @@ fn lists_are_writes(ctx: &Ctx) -> Verdict {
         let mut next = [0u64; 2];
         for _ in 0..num {
             let (from, to) = (random.below(2) as u8, random.below(2) as u8);
-            // Targets do not overlap: elements are not ordered among each other.
+            // Targets do not overlap: the elements of a list have no order.
             let size = random.below(80);
             let at = next[usize::from(to)];
             let source = random.below(4096 - size);

@@ -1,4 +1,5 @@
-//! Threads that wait for effects of operations of their own process. Where sleeps end by a wake-up alone (UNIPGAS_TEST_SLEEPS_UNTIL_RUNG), a lost one is a hang.
+//! Threads that wait for effects of operations of their own process. With UNIPGAS_TEST_SLEEPS_UNTIL_RUNG only a wake-up ends a sleep: a
+//! lost wake-up is a hang.
 
 use super::kit::*;
 

@@ -1,4 +1,4 @@
-//! Nothing is told twice or never, whatever was full meanwhile (fi_cq(3), fi_cntr(3)).
+//! Each operation is reported and counted exactly once, even if queues or lanes were full meanwhile (fi_cq(3), fi_cntr(3)).
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};
@@ -21,12 +21,12 @@ laws! {
         "each atomic operation on tagged buffers is told and counted once on both sides, though the lanes are full in both directions";
 }
 
-/// So few that a queue is full most of the time.
+/// Queue entries. With this few, a queue is full most of the time.
 const FEW: usize = 4;
-/// More than a lane has lines.
+/// Messages: more than the lines of a lane.
 const COUNT: usize = 120;
 
-/// Of messages every third one is injected; where completions are told on request, the first of three asks for it.
+/// Every third message is injected. With selective completion, only the first of three requests a completion.
 fn is_injected(nth: usize) -> bool {
     nth % 3 == 1
 }
@@ -40,7 +40,7 @@ struct Way {
     tagged: bool,
     entries: usize,
     selective: bool,
-    /// Receives are posted when the sender cannot go on.
+    /// Receives are posted only after the sender has run out of room.
     late: bool,
 }
 
@@ -113,7 +113,7 @@ fn send_all(job: &Job<'_>, way: Way) -> Verdict {
             }
         };
         post(call, || {
-            // An injected message had no room: the lane is full.
+            // An injected message finds no room: the lane is full.
             if is_injected(nth) && !std::mem::replace(&mut full, true) {
                 job.ctx.tell(b"full");
             }
@@ -166,7 +166,7 @@ fn receive_all(job: &Job<'_>, way: Way) -> Verdict {
 }
 
 fn several(ctx: &Ctx) -> Verdict {
-    /// Messages of 16 bytes that fit a buffer, and buffers.
+    /// Messages of 16 bytes that fit a buffer.
     const FIT: usize = 6;
     const BUFFERS: usize = 2 * COUNT / FIT;
     for selective in [false, true] {
@@ -240,7 +240,7 @@ fn several(ctx: &Ctx) -> Verdict {
 }
 
 fn crowd(ctx: &Ctx) -> Verdict {
-    /// Messages from each to each.
+    /// Messages from each rank to each other rank.
     const EACH: usize = 70;
     let plan = Plan {
         entries: FEW,
@@ -280,7 +280,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
         let is_told = |nth: usize| !is_injected(nth);
         let untold = (0..all).filter(|nth| !is_told(*nth)).count();
         let counters = &job.station.counters;
-        // Each waits for what all have sent, and so moves what it has sent itself on.
+        // Each rank waits for the messages of all others. The reads also make progress on its own sends.
         received.complete(job.rx, all, &[(counters[1], all)])?;
         sent.complete(job.tx, all - untold, &[(counters[0], all)])?;
         sent.ensure(|nth| usize::from(is_told(nth)))?;
@@ -292,10 +292,10 @@ fn crowd(ctx: &Ctx) -> Verdict {
 }
 
 fn many_peers(ctx: &Ctx) -> Verdict {
-    /// Endpoints of each process but the first, and messages to each of them: more than a lane has lines.
+    /// Endpoints of each process except rank 0. The messages to each endpoint exceed the lines of a lane.
     const ENDPOINTS: usize = 60;
     const EACH: usize = 70;
-    /// The tag under which they say who they are.
+    /// Tag of the message with an endpoint's name.
     const HELLO: u64 = 1;
     let plan = Plan {
         entries: FEW,
@@ -375,7 +375,7 @@ fn many_peers(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// What the `nth` access to remote memory is: 1, 3 and 7 are injected, 4 and 6 read, 5 and 7 bring data.
+/// Posts access `nth` to remote memory. Modulo 8: 1, 3 and 7 are injected, 4 and 6 read, 5 and 7 carry remote CQ data.
 fn access(job: &Job<'_>, nth: usize, result: *mut u64) -> isize {
     static ONE: u64 = 1;
     let (to, at, key) = job.place(0, 8 * job.rank as usize);
@@ -403,7 +403,7 @@ fn remote(ctx: &Ctx) -> Verdict {
         counters: &[FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE],
         ..Plan::default()
     };
-    // Where it is quick, more than the target has room for notices.
+    // On a fast backend, this exceeds the target's room for notices.
     let count = many(ctx, 200) as usize;
     with(ctx, &plan, 256, |job| {
         let others = job.size as usize - 1;
@@ -465,7 +465,7 @@ fn answers(ctx: &Ctx) -> Verdict {
         let [reads, writes, receives] = job.station.counters[..] else {
             return Err("not three counters".into());
         };
-        // Each asks the other one, and nobody takes anything before both have asked for everything.
+        // Each rank posts all operations on the other's tagged buffers. Receives are posted only after both have posted all.
         let other = job.peer(job.right()).address;
         let mut results = vec![0u64; COUNT];
         let one = 1u64;
@@ -517,7 +517,7 @@ fn answers(ctx: &Ctx) -> Verdict {
         for (nth, result) in results.iter().enumerate() {
             ensure_eq!(words.get(8 * nth), nth as u64 + 1, "word {nth}");
             // SAFETY:
-            // - a word that was written through a pointer.
+            // - a word that the provider writes through a pointer.
             let seen = unsafe { (&raw const *result).read_volatile() };
             let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
             ensure_eq!(seen, expected, "what was fetched from word {nth}");

@@ -250,7 +250,7 @@ fn reused(ctx: &Ctx) -> Verdict {
             }
         }
         job.meet();
-        // 20 of each rank, whose numbers go 0, 50, 100, ... modulo 3.
+        // Each rank runs 20 operations, in rounds 0, 50, 100, and so on. The target is the round modulo the job size.
         let mine = (0..1000u32)
             .step_by(50)
             .filter(|nth| nth % job.size == job.rank)
@@ -410,7 +410,7 @@ fn lowest(ctx: &Ctx) -> Verdict {
     };
     with(ctx, &plan, 256, |job| {
         let name = job.station.name()?;
-        // The own name has been inserted once.
+        // The own name has been inserted once already.
         for expected in 1..8u64 {
             ensure_eq!(job.station.insert(&name)?, expected, "a further index");
         }
@@ -424,7 +424,7 @@ fn lowest(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// What is known of an address; nothing of one that is not there.
+/// The name at an address; `None` if the address is not in the vector.
 fn looked_up(av: *mut fid_av, address: u64) -> Option<[u8; NAME]> {
     let (mut name, mut len) = ([0; NAME], NAME);
     let code = call!(obj av, lookup(address, name.as_mut_ptr().cast(), &mut len));
@@ -437,7 +437,7 @@ fn symmetric(_: &Ctx) -> Verdict {
         (&[c"localhost"], &[c"7000", c"7001", c"7002"]),
         (&[c"127.0.0.1", c"127.0.0.2"], &[c"name09", c"name10"]),
         (&[c"::ffff:7f00:1"], &[c"7009"]),
-        // Nobody can be there.
+        // Multicast addresses: no endpoint can exist there.
         (&[c"224.0.0.255", c"224.0.1.0"], &[c"9", c"10"]),
         (&[c"localhost"], &[c"a name"]),
     ];

@@ -51,7 +51,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
         let (to, remote, key) = job.place(job.right(), 0);
         job.memory.set(8, 33);
         job.meet();
-        // A receive that is posted later than it seems takes the second message.
+        // This receive waits for its counter, so it is posted later and takes the second message.
         ok!(msg receiver, recv(at(7), 8, none, FI_ADDR_UNSPEC, places[5]));
         ok!(rma sender, write(at(0), 8, none, to, remote, key, places[0]));
         ok!(rma sender, read(at(1), 8, none, to, remote + 8, key, places[1]));
@@ -61,10 +61,10 @@ fn triggered(ctx: &Ctx) -> Verdict {
         ok!(msg sender, send(at(6), 8, none, to, places[6]));
         gives!(FI_ENOSYS, rma sender, inject(at(0), 8, to, remote, key));
         gives!(FI_ENOSYS, msg sender, inject(at(0), 8, to));
-        // The other side of an alias has no flags.
+        // The alias has flags for one direction only.
         let tagged = Memory::new(16);
         ok!(tagged sender, recv(tagged.base.cast(), 8, none, FI_ADDR_UNSPEC, 9, 0, cx(1)));
-        // The endpoint itself waits for nothing.
+        // Operations of the endpoint itself do not wait for a counter.
         job.post(|| call!(rma job.ep, write(at(0), 8, none, to, remote + 24, key, cx(2))))?;
         job.tx.of(2)?;
         job.tx.is_empty()?;

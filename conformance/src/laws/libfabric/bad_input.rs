@@ -1,4 +1,4 @@
-//! Arguments of the atomic calls that are wrong.
+//! Wrong arguments of the atomic calls.
 
 use std::ptr::null;
 
@@ -89,7 +89,7 @@ fn objects(ctx: &Ctx) -> Verdict {
         let mut entry = blank();
         let (mut address, mut mr, name) = (0, null_mut(), job.station.name()?);
         // SAFETY:
-        // - null is what these are asked about; all else is as the calls need it.
+        // - the calls must refuse null; all other arguments are valid.
         let codes = unsafe {
             let atomics = &*(*job.ep).atomic;
             let (queue, vector) = (&*(*job.tx.0).ops, &*(*job.station.av).ops);

@@ -52,7 +52,7 @@ fn closed(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// The context of the next operation that ends, and the length that it reports if it succeeds.
+/// Context of the next completed operation, and its length on success.
 fn end(queue: Queue) -> Result<(usize, Option<usize>), String> {
     let mut looks = Looks::for_the("the end of an operation");
     loop {
@@ -64,7 +64,7 @@ fn end(queue: Queue) -> Result<(usize, Option<usize>), String> {
     }
 }
 
-/// Takes what is left in a queue.
+/// Drains a queue.
 fn empty(queue: Queue) {
     while queue.read().0 != AGAIN {
         let _ = queue.take_error();
@@ -100,7 +100,7 @@ fn sending(ctx: &Ctx) -> Verdict {
                 let mut seen = false;
                 while !seen {
                     let (nth, came) = end(job.rx)?;
-                    // A failure may leave a part. A message of an earlier round may come late.
+                    // A failed send may leave a partial message. A message of an earlier round may come late.
                     let part = &into[nth][..came.unwrap_or(0)];
                     seen = part.first() == Some(&0x44);
                     let expected = [0x22, 0x44][usize::from(seen)];

@@ -29,7 +29,7 @@ pub(super) const COLLECTIVE: Plan<'static> = Plan {
     ..Plan::DEFAULT
 };
 
-/// An endpoint with an event queue, that knows those of all ranks.
+/// An endpoint with an event queue, and the addresses of all ranks' endpoints.
 pub(super) struct Club<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) eq: *mut fid_eq,
@@ -38,7 +38,7 @@ pub(super) struct Club<'a> {
     pub(super) addresses: Vec<u64>,
 }
 
-/// An attribute of sets: no members, all operations.
+/// Attributes of a set: no members, all operations.
 pub(super) const EMPTY: fi_av_set_attr = fi_av_set_attr {
     count: 0,
     start_addr: FI_ADDR_NOTAVAIL,
@@ -49,7 +49,7 @@ pub(super) const EMPTY: fi_av_set_attr = fi_av_set_attr {
     flags: 0,
 };
 
-/// A set by these attributes.
+/// Creates a set with these attributes.
 fn set_of(station: &Station, mut attr: fi_av_set_attr) -> Result<*mut fid_av_set, String> {
     let mut set = null_mut();
     ok!(obj station.av, av_set(&mut attr, &mut set, null_mut()));
@@ -84,7 +84,7 @@ impl<'a> Club<'a> {
         })
     }
 
-    /// The set of these ranks, in this order.
+    /// Creates the set of these ranks, in this order.
     pub(super) fn set(&self, ranks: &[u32]) -> Result<*mut fid_av_set, String> {
         let set = set_of(&self.job.station, EMPTY)?;
         for rank in ranks {
@@ -93,7 +93,7 @@ impl<'a> Club<'a> {
         Ok(set)
     }
 
-    /// Begins to join; `at`: the address of a set or a group.
+    /// Begins a join. `at`: the address of a set or a group.
     pub(super) fn begin(
         &self,
         set: *mut fid_av_set,
@@ -105,7 +105,7 @@ impl<'a> Club<'a> {
         Ok(group)
     }
 
-    /// Waits for the end of a join, by polling or by a wait.
+    /// Waits for the end of a join, and checks its event.
     pub(super) fn joined(&self, group: *mut fid_mc, context: usize) -> Verdict {
         let (code, event, entry) = self.event()?;
         ensure_eq!(
@@ -162,7 +162,7 @@ impl<'a> Club<'a> {
             .post(|| call!(collective self.ep, barrier(at, cx(context))))
     }
 
-    /// A barrier, to its end.
+    /// Runs a barrier until its completion.
     pub(super) fn barrier(&self, group: *mut fid_mc) -> Verdict {
         self.begin_barrier(group, 55)?;
         let entry = self.job.tx.of(55)?;
@@ -170,14 +170,14 @@ impl<'a> Club<'a> {
         Ok(())
     }
 
-    /// No more peers are needed.
+    /// Closes the endpoint and its event queue. Peers must no longer need them.
     pub(super) fn close(self) -> Verdict {
         close(self.ep)?;
         close(self.eq)
     }
 }
 
-/// Runs the body with such an endpoint.
+/// Runs the body with a [`Club`].
 pub(super) fn united(
     ctx: &Ctx,
     plan: &Plan<'_>,
@@ -191,7 +191,7 @@ pub(super) fn united(
     })
 }
 
-/// Whether these, and no others of `all`, are members.
+/// Fails unless `members`, and no others of `all`, are in the set. Removes members and inserts them again.
 fn has(set: *mut fid_av_set, all: &[u64], members: &[u64], what: &str) -> Verdict {
     for address in all {
         let known = call!(obj set, remove(*address));
@@ -305,7 +305,7 @@ fn set_arguments(ctx: &Ctx) -> Verdict {
         gives!(FI_EINVAL, obj set, set_union(std::ptr::null()));
         gives!(FI_EINVAL, obj set, intersect(std::ptr::null()));
         gives!(FI_EINVAL, obj set, diff(std::ptr::null()));
-        // Of a map, addresses have no order.
+        // The addresses of a map have no order.
         let mut attr = fi_av_attr {
             r#type: FI_AV_MAP,
             rx_ctx_bits: 0,
@@ -343,7 +343,7 @@ fn joins(ctx: &Ctx) -> Verdict {
             let mut group = null_mut();
             if job.rank != late {
                 group = club.begin(set, at, 40 + late as usize)?;
-                // The members are those of the time of the join.
+                // The join keeps the members that the set had at its start.
                 ok!(obj set, remove(club.addresses[0]));
             }
             job.meet();
@@ -473,7 +473,7 @@ fn subgroups(ctx: &Ctx) -> Verdict {
             let group = club.begin(set, address_of(all), 6)?;
             club.joined(group, 6)?;
             club.barrier(group)?;
-            // A group of two has not all members of three.
+            // A group of two lacks a member of the set of three.
             let three = club.set(&[0, 1, 2])?;
             let at = fi_collective_addr {
                 set: three,

@@ -1,4 +1,4 @@
-//! What there is of collective operations, and calls that are refused (fi_collective(3)).
+//! Available collective operations, and calls that are refused (fi_collective(3)).
 
 use std::ptr::null;
 
@@ -20,7 +20,7 @@ laws! {
         "wrong groups, roots, types, operations, flags, counts and buffers are refused, and what follows goes on";
 }
 
-/// Whether fi_query_collective(3) offers it; where it does, the attributes.
+/// The attributes from fi_query_collective(3); `None` if the operation is not offered.
 fn query(
     domain: *mut fid_domain,
     kind: c_int,
@@ -357,7 +357,7 @@ fn arguments(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A set with flags is for their operations alone.
+/// A set with flags permits only the operations of these flags.
 fn restricted(club: &Club<'_>) -> Verdict {
     let job = club.job;
     let mut attr = fi_av_set_attr {

@@ -19,7 +19,7 @@ laws! {
         "groups that share members go on side by side, whatever the order in which their members post, and members have the order of the set";
 }
 
-/// An operation of all members of a group.
+/// A collective operation of a group.
 #[derive(Clone, Copy)]
 pub(super) struct Deed {
     /// `enum fi_collective_op`.
@@ -51,7 +51,7 @@ pub(super) const NAMES: [&str; 9] = [
 ];
 
 impl Deed {
-    /// Calls it.
+    /// Posts the operation.
     pub(super) fn post(&self, ep: *mut fid_ep) -> isize {
         let Deed {
             group,
@@ -92,15 +92,15 @@ impl Deed {
     }
 }
 
-/// Members and elements of a slice.
+/// The number of members, and of elements in a slice.
 #[derive(Clone, Copy)]
 struct Size {
     n: usize,
     count: usize,
 }
 
-/// Which elements of which members come together in the result of member `me`: for each element of the result its place among the operands of
-/// each contributor. `None`: no result.
+/// Sources of the result of member `me`. Each result element lists its contributors and the element's index in each contributor's operand.
+/// `None`: no result.
 fn sources(
     kind: c_int,
     me: usize,
@@ -138,7 +138,7 @@ fn operands(ctx: &Ctx, ty: Type, Size { n, count }: Size, salt: u64) -> Vec<Vec<
     (0..n).map(|_| operand()).collect()
 }
 
-/// An element whose zeros have no sign: of products, the sign of a zero depends on the order in which members are combined.
+/// Clears the sign of zeros in an element. The sign of a zero product depends on the order in which members are combined.
 fn unsigned(ty: Type, element: &[u8]) -> Vec<u8> {
     let mut bytes = element.to_vec();
     for part in bytes.chunks_mut(ty.1).filter(|_| !ty.is_integer()) {
@@ -152,12 +152,11 @@ fn unsigned(ty: Type, element: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes behind and before a result, which stay.
+/// Guard bytes before and after a result. Operations must not change them.
 const GUARD: usize = 16;
 const UNTOUCHED: u8 = 0x5a;
 
-/// One operation of the group, to its end; `members`: the ranks, in the order of the set. Checks the result, and that nothing else is
-/// written.
+/// Runs one operation of the group until its completion. Checks the result and the guard bytes. `members`: the ranks in the order of the set.
 pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, salt: u64) -> Verdict {
     let (datatype, op) = deed.what;
     let ty = Type::of(datatype);
@@ -192,7 +191,7 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
     club.job
         .post(|| deed.post(club.ep))
         .map_err(|error| format!("{text}: {error}"))?;
-    // The operand is not needed any more.
+    // After completion the program may overwrite the operand.
     operand.fill(0xee);
     let entry = club
         .job
@@ -229,7 +228,7 @@ pub(super) fn one(club: &Club<'_>, deed: Deed, members: &[u32], root: usize, sal
     Ok(())
 }
 
-/// An operation that lacks all but this.
+/// An operation with this kind, group, type and count. Other fields are empty.
 pub(super) fn deed(kind: c_int, group: *mut fid_mc, what: (c_int, c_int), count: usize) -> Deed {
     Deed {
         kind,
@@ -331,7 +330,7 @@ fn groups(ctx: &Ctx) -> Verdict {
             .filter(|nth| sets[*nth].contains(&job.rank))
             .collect();
         let mut order = mine.clone();
-        // Joins of several groups are under way at the same time, too.
+        // Joins of several groups may also be in progress at the same time.
         let mut groups = [null_mut(); 4];
         let mut opened = Vec::new();
         order.rotate_left(job.rank as usize % mine.len());
@@ -357,7 +356,7 @@ fn groups(ctx: &Ctx) -> Verdict {
             if job.rank.is_multiple_of(2) {
                 order.reverse();
             }
-            // Three operations of each group under way, and the groups in another order at each member.
+            // Each group has three operations in flight. Members post the groups in different orders.
             let mut results = [[0u64; 3]; 4];
             let operand = |nth: usize, turn: u64| {
                 (u64::from(job.rank) + 1) * 1000 + nth as u64 * 10 + turn + round

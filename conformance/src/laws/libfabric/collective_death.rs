@@ -18,7 +18,7 @@ laws! {
         "a wait in fi_cq_sread ends with the failure, too";
 }
 
-/// What survivors close.
+/// Survivors meet and close their objects.
 fn over(job: Job<'_>, (ep, eq): (*mut fid_ep, *mut fid_eq)) -> Verdict {
     job.meet();
     close(ep)?;
@@ -62,7 +62,7 @@ fn waits(ctx: &Ctx) -> Verdict {
         Ok((from..from + NAMES.len()).collect())
     };
     let mut open = all_kinds(100)?;
-    // Nothing has ended while the member lives.
+    // No operation completes before the death: the victim does not take part.
     job.tx.is_empty()?;
     job.meet();
     open.extend(all_kinds(200)?);
@@ -78,7 +78,7 @@ fn waits(ctx: &Ctx) -> Verdict {
     for _ in 0..3 {
         club.barrier(alive)?;
     }
-    // A group that is made now goes on, too.
+    // A group that is joined after the death works, too.
     let later = survivors(&club)?;
     club.barrier(later)?;
     [alive, later, all].into_iter().try_for_each(close)?;

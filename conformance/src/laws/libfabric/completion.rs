@@ -26,10 +26,10 @@ laws! {
         "unknown formats, objects and conditions are refused; so is a wait on a queue that has none";
 }
 
-/// An operand that stays.
+/// An operand that outlives every operation.
 static ONE: u64 = 1;
 
-/// Adds 1 to word 1 of the next rank, under its key or a wrong one.
+/// Adds 1 to word 1 of the next rank. `wrong` is added to the key.
 fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
     let (to, at, key) = job.place(job.right(), 8);
     job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, cx(context))))
@@ -203,7 +203,7 @@ fn failures(ctx: &Ctx) -> Verdict {
         let whole = call!(obj job.tx.0, strerror(error.prov_errno, null(), text.as_mut_ptr(), 8));
         ensure!(!whole.is_null(), "no text");
         // SAFETY:
-        // - a text of C, by the call's page.
+        // - contract of the call: it returns a C string.
         let whole = unsafe { CStr::from_ptr(whole) }.to_bytes();
         ensure!(whole.len() > 3, "a text of {} bytes", whole.len());
         ensure!(
@@ -250,7 +250,7 @@ fn in_turn(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| {
         let counter = job.station.counters[0];
         let (mut good, mut bad) = (0, 0);
-        // One after the other, and none is read meanwhile.
+        // Each operation ends before the next. No entry is read meanwhile.
         for (context, wrong) in [0, 0, 1, 0, 1, 1, 0].into_iter().enumerate() {
             add(job, context, wrong << 32)?;
             good += 1 - wrong;
@@ -300,7 +300,7 @@ fn in_turn(ctx: &Ctx) -> Verdict {
         ensure_eq!(read(&mut entries[3..], 5, false), 1, "the rest");
         let seen = [0, 1, 2, 3].map(|nth: usize| entries[nth].op_context.addr());
         ensure_eq!(seen, [0, 1, 3, 6], "the successes");
-        // Failures can be read before it is their turn.
+        // Failures can be read before earlier successes.
         for (context, wrong) in [0, 1].into_iter().enumerate() {
             add(job, context, wrong << 32)?;
             good += 1 - wrong;

@@ -1,4 +1,4 @@
-//! Atomicity against other initiators.
+//! Atomicity with several concurrent initiators.
 
 use super::kit::*;
 use super::matrix::Call;
@@ -83,13 +83,13 @@ fn families(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// The operands of a rank; the product's are odd, so that nothing is lost.
+/// The operands of a rank. Factors are odd: the product modulo 2^64 keeps its information.
 fn operands(ctx: &Ctx, rank: u32, op: c_int, count: u64) -> Vec<u64> {
     let mut random = ctx.random(u64::from(rank) << 8 | op as u64);
     let one = |random: &mut Random| match OPS[op as usize] {
         "PROD" => random.next() | 1,
         "LXOR" => random.below(2),
-        // Few bits, or the result says nothing.
+        // With more bits, all bits would be set and the result would prove nothing.
         "BOR" => 1 << random.below(64),
         "BAND" => !(1 << random.below(64)),
         _ => random.next(),
@@ -133,7 +133,7 @@ fn swaps(ctx: &Ctx) -> Verdict {
             let before = job.fetch(2, 40, WRITE, value)?;
             out = out.wrapping_sub(before.wrapping_mul(before));
         }
-        // Squares: two errors do not make up for each other.
+        // Squares prevent two errors from cancelling each other out.
         job.update(0, 8, SUM, out)?;
         job.meet();
         if job.rank == 0 {
@@ -201,7 +201,7 @@ fn wide(ctx: &Ctx) -> Verdict {
         for (nth, datatype) in [15, 12, 11, 13].into_iter().enumerate() {
             let ty = Type::of(datatype);
             let one = match ty.is_integer() {
-                // The carry crosses the halves.
+                // The carry crosses from the low to the high half.
                 true => Value::Bits(1 << 64 | u128::from(u64::MAX)),
                 false if ty.0 == Class::Real => Value::Number(1.0, 0.0),
                 false => Value::Number(1.0, 1.0),
@@ -247,7 +247,7 @@ fn arrays(ctx: &Ctx) -> Verdict {
     const ELEMENTS: usize = 24;
     let each = many(ctx, 10);
     in_modes(ctx, 512, |job| {
-        // Every rank's array begins elsewhere.
+        // Each rank's array begins at a different offset.
         let first = |rank: u32| 4 * rank as usize;
         let operand = [1u8, 0, 0, 0].repeat(ELEMENTS);
         for _ in 0..each {

@@ -150,7 +150,7 @@ fn failures(ctx: &Ctx) -> Verdict {
         }
         ensure_eq!(call!(obj counter, readerr()), 1 + failed, "failures");
         gives!(FI_ETIMEDOUT, obj counter, wait(10, 20));
-        // Counted before the wait, and not read.
+        // The failure is counted before the wait begins; the counter's error value is not read.
         post(1 << 30)?;
         job.tx.error()?;
         gives!(FI_EAVAIL, obj counter, wait(10, LONG));
@@ -298,13 +298,13 @@ fn remote(ctx: &Ctx) -> Verdict {
                 job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
                 job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
             }
-            // Injected ones are still to be moved on.
+            // Injected operations still need progress.
             until("all are through", || {
                 job.tx.progress();
                 job.ctx.told(0).is_some_and(|told| told == b"counted")
             })?;
         } else {
-            // A fetching atomic reads, and what it changes it writes: it is counted once, as one or the other.
+            // A fetching atomic reads and writes. It is counted once, as either.
             let others = u64::from(job.size) - 1;
             let all = 7 * others * rounds;
             until("everything counted", || {

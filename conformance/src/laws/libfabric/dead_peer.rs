@@ -1,7 +1,7 @@
-//! A program that repeats an operation on a process that has died, and never waits, is told so.
+//! A program that repeats an operation on a dead process, and never waits, gets a failure.
 //!
-//! Each kind of operation has a victim of its own: rank 0 repeats the operation on it, one victim after the other. Operations are counted;
-//! the clock only ends what would never end.
+//! Each kind of operation has a separate victim. Rank 0 repeats the operation on one victim after the other. With a pause after each,
+//! the number of operations is limited. The clock ends an endless loop.
 
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ laws! {
         "so do operations with 20 ms between two of them: within 10 s that is five hundred";
 }
 
-/// Seconds after which an operation that still succeeds would do so for ever.
+/// Seconds after the death. If an operation still succeeds then, the law fails.
 const FOREVER: u64 = 200;
-/// Operations with a pause after each that may succeed after the death.
+/// Operations, with a pause after each, that may succeed after the death.
 const FEW: u64 = 500;
 const PAUSE: u64 = 20;
 
 static ONE: u64 = 1;
 
-/// Posts an operation on 8 bytes: the endpoint, own memory, the other's address, memory and key, the context.
+/// Posts an operation on 8 bytes. Arguments: endpoint, local memory, the target's (address, remote address, key), context.
 pub(super) type Operation = fn(*mut fid_ep, *mut u8, (u64, u64, u64), *mut c_void) -> isize;
 
 fn one<T>() -> *const T {
@@ -55,15 +55,14 @@ const INJECT_DATA: Operation =
 pub(super) const READ_8: Operation =
     |ep, own, (to, at, key), cx| call!(rma ep, read(own.cast(), 8, null_mut(), to, at, key, cx));
 
-/// Those that are given no context.
+/// Injected operations have no context.
 fn is_injected(operation: Operation) -> bool {
     [INJECT_ATOMIC, INJECT, INJECT_DATA]
         .iter()
         .any(|other| std::ptr::fn_addr_eq(*other, operation))
 }
 
-/// Rank 0 repeats the operations, with a pause of so many milliseconds after each, on one victim after the other. `few`: times before the
-/// death.
+/// Rank 0 repeats each operation on its victim. `few`: repetitions before the death. `rest`: pause after each, in milliseconds.
 fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
     let job = opened(ctx, &Plan::default(), 256)?;
     for (operation, victim) in operations.iter().zip(1u32..) {
@@ -73,7 +72,7 @@ fn all(ctx: &Ctx, operations: &[Operation], few: u32, rest: u64) -> Verdict {
         } else {
             victim as usize
         };
-        // Gives whether it has failed. What was on its way to an earlier victim may fail later.
+        // Returns whether the operation has failed. Operations in flight to an earlier victim may fail later.
         let once = || -> Result<bool, String> {
             match operation(job.ep, own, place, cx(context)) {
                 0 | AGAIN => {}
@@ -128,7 +127,7 @@ fn atomics(ctx: &Ctx) -> Verdict {
     all(ctx, &[ATOMIC, INJECT_ATOMIC, FETCH, COMPARE], 3000, 0)
 }
 
-/// Those with data fill an inbox that nobody looks at.
+/// Writes with data fill the inbox of a dead target.
 fn rma(ctx: &Ctx) -> Verdict {
     all(
         ctx,

@@ -1,4 +1,4 @@
-//! A peer is killed: every wait for it ends, with a failure where something was lost.
+//! A peer is killed: each wait for it ends. Lost operations end with a failure.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ laws! {
         "an endpoint that was closed is as one that has died: operations on it end with a failure";
 }
 
-/// Of the ranks, the last one dies.
+/// The last rank dies.
 pub(super) fn victim(job: &Job<'_>) -> u32 {
     job.size - 1
 }
 
 static ONE: u64 = 1;
 
-/// The end of an operation on a dead process.
+/// The failure of an operation on a dead process.
 pub(super) fn reset(job: &Job<'_>, what: &str, queue: Queue) -> Result<fi_cq_err_entry, String> {
     queue
         .fails(FI_ECONNRESET, what)
@@ -60,7 +60,7 @@ fn operations(ctx: &Ctx) -> Verdict {
     let (to, at, key) = job.place(victim(&job), 8);
     let (mut result, none) = (9u64, null_mut());
     let (o, r) = ((&raw const ONE).cast(), (&raw mut result).cast());
-    // It takes a while until a death is known.
+    // Detection of a death takes a while.
     let mut looks = Looks::new();
     loop {
         job.post(|| call!(atomic job.ep, write(o, 1, none, to, at, key, UINT64, SUM, none)))?;
@@ -172,7 +172,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         ctx.dies();
     }
     let [sends, writes] = [job.station.counters[0], job.station.counters[1]];
-    // What has failed before a wait does not end it: there are sends until it has begun.
+    // A failure during the wait, or an unread earlier one, ends it. Sends are repeated until then.
     let counter_at = sends.addr();
     let (code, posted) = std::thread::scope(|scope| {
         let waits = scope.spawn(move || {
@@ -212,7 +212,7 @@ fn data(ctx: &Ctx) -> Verdict {
         pause(400);
         ctx.dies();
     }
-    // More than an inbox holds, of two senders; the target never looks.
+    // Two senders exceed the target's inbox. The target never reads it.
     let (to, at, key) = job.place(victim(&job), 8);
     let (mut posted, mut told, mut looks) = (0, 0, Looks::new());
     let mut failed = 0;
@@ -284,7 +284,7 @@ fn survivors(ctx: &Ctx) -> Verdict {
     for nth in 0..30 {
         turn(nth)?;
     }
-    // Real and imaginary part have been added to together.
+    // Additions to the real and the imaginary part happen together.
     let complex = turn(2)?;
     ensure_eq!(
         complex[..10],

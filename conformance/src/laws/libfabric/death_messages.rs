@@ -1,4 +1,4 @@
-//! A peer is killed while messages are under way, and while others work on memory with it.
+//! A peer is killed while messages are in flight, and while other processes access memory together with it.
 
 use super::death::{WAITS, ended, reset, victim, waited};
 use super::kit::*;
@@ -17,7 +17,7 @@ laws! {
         "with operations under way to a dead peer everything can be closed";
 }
 
-/// A send that ends when it has been received; its context is 6.
+/// Posts a send that completes when it has been received. Its context is 6.
 pub(super) fn synchronous(job: &Job<'_>, to: u32, bytes: &[u8]) -> Verdict {
     let part = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -93,7 +93,7 @@ fn halfway(ctx: &Ctx) -> Verdict {
     let mut long = vec![1u8; 16 << 20];
     if job.rank == victim(&job) {
         super::message::send(&job, 0, &long, 6)?;
-        // What fits has gone; the rest would need another look.
+        // The part that fits has been sent. The rest needs another progress call.
         pause(30);
         ctx.dies();
     }
@@ -104,7 +104,7 @@ fn halfway(ctx: &Ctx) -> Verdict {
         ok!(msg job.ep, recv(base, long.len(), null_mut(), from, cx(1)));
         let mut entry = blank();
         let code = call!(obj job.rx.0, sread((&raw mut entry).cast(), 1, std::ptr::null(), LONG));
-        // Where the receiver fetches from the sender's memory, that may have been kept for it.
+        // A receiver that fetches from the sender's memory may succeed: that memory may outlive the sender.
         ensure!(
             code == AVAIL || code == 1 && long.iter().all(|byte| *byte == 1),
             "the wait gave {}",

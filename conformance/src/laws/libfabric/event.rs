@@ -73,7 +73,7 @@ fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String>
     Ok(eq)
 }
 
-/// Whether the descriptor is readable now.
+/// Whether the descriptor is readable at this moment.
 fn readable(descriptor: i32) -> bool {
     let mut poll = libc::pollfd {
         fd: descriptor,
@@ -81,7 +81,7 @@ fn readable(descriptor: i32) -> bool {
         revents: 0,
     };
     // SAFETY:
-    // - one structure; no time is waited.
+    // - one valid structure; the timeout is 0.
     (unsafe { libc::poll(&mut poll, 1, 0) }) == 1
 }
 
@@ -118,7 +118,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                 );
             }
         }
-        // Another thread is woken by it.
+        // The event wakes another thread.
         let (at, fd) = (eq.addr(), descriptor);
         let code = std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -131,7 +131,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                 revents: 0,
             };
             // SAFETY:
-            // - one structure.
+            // - one valid structure.
             unsafe { libc::poll(&mut poll, 1, -1) }
         });
         ensure_eq!(code, 1, "poll(2)");

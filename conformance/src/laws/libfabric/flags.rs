@@ -1,4 +1,4 @@
-//! Flags of the calls with msg, and the calls without completion.
+//! Flags of the calls with a message structure, and calls without completion.
 
 use super::kit::*;
 use super::station::Plan;
@@ -26,7 +26,7 @@ laws! {
         "FI_REMOTE_CQ_DATA and unknown flags are refused, and nothing is done";
 }
 
-/// A message of one operand, its lists in the same place.
+/// An atomic message with one operand, and the lists that it points to.
 pub(super) struct One {
     pub(super) words: [u64; 3],
     pub(super) lists: [fi_ioc; 3],
@@ -91,7 +91,7 @@ impl One {
 
     pub(super) fn result(&self) -> u64 {
         // SAFETY:
-        // - in bounds; written through a pointer.
+        // - in bounds; the provider writes it through a pointer.
         unsafe { (&raw const self.words[2]).read_volatile() }
     }
 }
@@ -117,7 +117,7 @@ fn selective(ctx: &Ctx) -> Verdict {
                 }
                 _ => job.post(|| call!(atomic job.ep, write((&raw const one).cast(), 1, null_mut(), place.0, place.1, place.2, UINT64, SUM, cx(1))))?,
             }
-            // The buffers stay until it is through: the next fence says so.
+            // The buffers stay until completion. Without a completion, a fenced operation confirms it.
             if flags != 0 && nth % 4 != 3 {
                 job.tx.of(100 + nth)?;
             } else {
@@ -248,7 +248,7 @@ fn fence(ctx: &Ctx) -> Verdict {
             }
             ensure_eq!(fenced.result(), expected, "what the fenced operation sees");
             ensure_eq!(later.result(), expected, "what the one after it sees");
-            // A fenced one replaces what was written before it.
+            // A fenced operation replaces the value of the earlier write.
             let mut old = One::new(job.place(rank, 16), WRITE, round, 0);
             let mut new = One::new(job.place(rank, 16), WRITE, round << 32, 0);
             job.post(|| old.write(job.ep, 0))?;
@@ -266,13 +266,13 @@ fn fence(ctx: &Ctx) -> Verdict {
 }
 
 fn fence_of_one(ctx: &Ctx) -> Verdict {
-    // More than travels without the receiver.
+    // Too long to be sent without the receiver's help.
     const LONG_MESSAGE: usize = 1 << 20;
     with(ctx, &Plan::default(), 256, |job| {
         let mut bytes = vec![3u8; LONG_MESSAGE];
         match job.rank {
             0 => {
-                // Both are known as receivers of messages.
+                // After these messages, both ranks are known as receivers.
                 super::message::send(job, 1, &bytes[..8], 4)?;
                 job.tx.of(4)?;
                 super::message::send(job, 2, &bytes, 5)?;
@@ -324,7 +324,7 @@ fn fetched(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         for nth in 1..=many(ctx, 5) {
-            // Several at once, and each result with its completion.
+            // Several operations are in flight. Each completion brings its result.
             let mut calls: Vec<_> = (0..4usize)
                 .map(|i| {
                     let mut call = One::new(job.place(rank, 64 + 8 * i), SUM, nth, 0);

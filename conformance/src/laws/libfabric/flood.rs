@@ -20,11 +20,11 @@ laws! {
         "who reads nothing but counters learns of that, too";
 }
 
-/// Operations of each process on each other one, and of those the messages of each kind.
+/// Operations of each process on each other process.
 const EACH: usize = 240;
 const OF_A_KIND: usize = EACH / KINDS;
 const KINDS: usize = 8;
-/// Length of a message that fits neither in a line nor in the ring.
+/// Length of a message that fits neither a line nor the ring.
 const LONG: usize = 70_000;
 const MIDDLE: usize = 3000;
 
@@ -32,7 +32,7 @@ const MIDDLE: usize = 3000;
 const MESSAGES: [(Option<u64>, usize); 4] =
     [(None, 8), (Some(1), 8), (Some(2), MIDDLE), (Some(3), LONG)];
 
-/// Identity of an operation of a process.
+/// Unique number of an operation of a process.
 fn serial(from: u32, nth: usize) -> usize {
     from as usize * EACH + nth
 }
@@ -51,7 +51,7 @@ struct Flood<'a> {
 }
 
 impl Flood<'_> {
-    /// One look at both queues.
+    /// Reads both queues once.
     fn look(&mut self) -> Verdict {
         self.sent.look(self.job.tx)?;
         match self.job.rx.read() {
@@ -64,7 +64,7 @@ impl Flood<'_> {
         }
     }
 
-    /// The received messages are the sent ones, in the order of sending for each kind and sender.
+    /// Checks that the received messages are the sent ones, in order for each kind and sender.
     fn check(&self, posted: &[usize]) -> Verdict {
         let mut next = vec![0; self.job.size as usize * MESSAGES.len()];
         for context in posted {
@@ -221,18 +221,18 @@ fn stopped(ctx: &Ctx) -> Verdict {
     flood(ctx, last_stops_for_a_while)
 }
 
-/// Operations of which each fourth is a message, and which fill any transmit context with messages.
+/// Operations that fill any transmit context. Each fourth is a message.
 const ENOUGH: usize = 1 << 15;
-/// Operations that are posted in any case.
+/// Operations that are always posted.
 const FEWEST: usize = 9;
 
-/// Fills the transmit context by operations on the victim, told or counted; gives how many messages and how many others there are.
+/// Fills the transmit context with operations on the victim. Returns the number of messages and of other operations.
 fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
     static ONE: u64 = 1;
     let (to, at, key) = job.place(victim(job), 8);
     let (o, none) = ((&raw const ONE).cast(), null_mut());
     let mut count = 0;
-    // Operations after the death fail, and need no room.
+    // After the death, operations fail and need no room.
     while count < ENOUGH {
         let context = cx(count);
         let post = || match count % 4 {
@@ -243,7 +243,7 @@ fn fill_towards_victim(job: &Job<'_>) -> Result<(usize, usize), String> {
         };
         let mut code = post();
         if count < FEWEST {
-            // A message waits for accesses, which the victim may have stopped before: then there is room after its death.
+            // A message waits for earlier accesses. If the victim stopped before them, room comes only after its death.
             until("room", || {
                 code = if code == AGAIN { post() } else { code };
                 code != AGAIN
@@ -286,7 +286,7 @@ fn death(ctx: &Ctx) -> Verdict {
         }
         Ok(told.all())
     };
-    // There is no room for others before the death.
+    // Sends to other peers find no room before the death.
     let living = job.peer(other).address;
     let mine = u64::from(job.rank) + 7;
     let base = (&raw const mine).cast();
@@ -298,7 +298,7 @@ fn death(ctx: &Ctx) -> Verdict {
     told.ensure(|_| 1)?;
     job.rx.next()?;
     // SAFETY:
-    // - the word is this process's, and its receive has ended.
+    // - the word belongs to this process; its receive has completed.
     let seen = unsafe { place.cast::<u64>().read_volatile() };
     ensure_eq!(seen, u64::from(other) + 7, "the message of the living");
     for _ in 0..300 {

@@ -1,5 +1,5 @@
-//! Queues of one process that are full (fi_domain(3), Resource Management): what finds no room gives -FI_EAGAIN and has done nothing; what
-//! was taken is done once, and told once; with room the call succeeds. See `flood` for queues towards peers that are stopped, or die.
+//! Full queues of one process (fi_domain(3), Resource Management). A call without room returns -FI_EAGAIN and has no effect. An accepted
+//! operation is done once and reported once. With room, the call succeeds. See `flood` for queues towards stopped or dying peers.
 
 use super::address::vector;
 use super::kit::*;
@@ -30,12 +30,12 @@ laws! {
         "more events than an event queue was made for are read once each, in order";
 }
 
-/// More than any context has room for.
+/// More operations than any context has room for.
 const TOO_MANY: usize = 1 << 17;
-/// Entries that are more than a transmit context has room for.
+/// Queue entries: more than a transmit context has room for.
 const ENTRIES: usize = 1 << 15;
 
-/// Repeats a call until it finds no room; gives how often it did.
+/// Repeats a call until it returns -FI_EAGAIN. Returns the number of successes.
 fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, String> {
     for nth in 0..TOO_MANY {
         match call(nth) {
@@ -47,7 +47,7 @@ fn fill(what: &str, mut call: impl FnMut(usize) -> isize) -> Result<usize, Strin
     Err(format!("{TOO_MANY} times {what}, and there is room"))
 }
 
-/// A number that the other rank tells.
+/// The number that rank `rank` publishes with [`tell_number`].
 fn hear_number(job: &Job<'_>, rank: u32) -> Result<usize, String> {
     job.meet();
     let told = job.ctx.told(rank).unwrap_or_default();
@@ -60,7 +60,7 @@ fn tell_number(job: &Job<'_>, number: usize) {
     job.meet();
 }
 
-/// Receives so many messages, of which the `nth` is what `expected` says.
+/// Receives `count` messages. Message `nth` must be `expected(nth)`.
 fn receive_in_order(job: &Job<'_>, count: usize, expected: impl Fn(usize) -> u64) -> Verdict {
     const AT_ONCE: usize = 64;
     let mut words = [0u64; AT_ONCE];
@@ -74,7 +74,7 @@ fn receive_in_order(job: &Job<'_>, count: usize, expected: impl Fn(usize) -> u64
         for nth in 0..some {
             job.rx.of(first + nth)?;
             // SAFETY:
-            // - a word of the array, whose receive has ended.
+            // - a word of the array; its receive has completed.
             let seen = unsafe { base.add(nth).read_volatile() };
             ensure_eq!(seen, expected(first + nth), "message {}", first + nth);
         }
@@ -93,7 +93,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
     with(ctx, &ORDERED, 256, |job| {
         let (ep, to, none) = (job.ep, job.peer(job.right()).address, null_mut());
         if job.rank == 1 {
-            // Nothing is called until the other one has filled its queue.
+            // This rank makes no call until rank 0 has filled its queue.
             let count = hear_number(job, 0)?;
             receive_in_order(job, count + 2, |nth| nth as u64)?;
             job.meet();
@@ -117,7 +117,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
             gives!(FI_EAGAIN, tagged ep, send(word, 8, none, to, 5, none));
             gives!(FI_EAGAIN, atomic ep, writemsg(&remote.atomic(SUM, none), FI_TAGGED));
         }
-        // What is taken back leaves its room to one other.
+        // A cancelled send frees room for one other.
         ensure_eq!(call!(obj ep, cancel(cx(count - 1))), 0, "fi_cancel");
         ensure_eq!(
             call!(obj ep, tx_size_left()),
@@ -156,7 +156,7 @@ fn transmits(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Posts receives by `post` until there is no room for another, takes one back by `cancel`, and has the rest taken by messages.
+/// Fills the receive queue of `owner`, cancels one receive, and lets messages take the others.
 fn receive_queue(
     job: &Job<'_>,
     size: usize,
@@ -262,7 +262,7 @@ fn completions(ctx: &Ctx) -> Verdict {
             ok!(msg job.ep, recv(place, 8, null_mut(), FI_ADDR_UNSPEC, cx(nth)));
         }
         until("all messages", || {
-            // Only the other queue is looked at.
+            // Only the transmit queue is read.
             job.tx.progress();
             room.get(8 * (COUNT - 1)) == COUNT as u64 - 1
         })?;
@@ -271,7 +271,7 @@ fn completions(ctx: &Ctx) -> Verdict {
             ensure_eq!(room.get(8 * nth), nth as u64, "message {nth}");
         }
         job.rx.is_empty()?;
-        // Failures need room, too.
+        // Failed operations need room, too.
         let (far, at, key) = job.place(1, 0);
         let mut word = 0u64;
         let base = (&raw mut word).cast();
@@ -280,7 +280,7 @@ fn completions(ctx: &Ctx) -> Verdict {
         let (mut posted, mut told) = (0, Told::of(COUNT));
         let mut refused = 0;
         until_ok("all failures", || {
-            // As many as there is room for, then one is read.
+            // Fill the queue, then read one entry.
             while posted < COUNT {
                 match fails(posted) {
                     0 => posted += 1,
@@ -335,7 +335,7 @@ fn selective(ctx: &Ctx) -> Verdict {
             ensure_eq!(write(count, 0), 0, "a write that is not told");
             until("its end", || is_done(count + more))?;
         }
-        // In any order: there is no comp_order (fi_endpoint(3)).
+        // The completion order is free: the provider offers no comp_order (fi_endpoint(3)).
         let mut told = Told::of(count);
         told.complete(job.tx, count, &[(counter, count + 200)])?;
         told.ensure(|_| 1)?;
@@ -353,7 +353,7 @@ fn selective(ctx: &Ctx) -> Verdict {
 }
 
 fn data(ctx: &Ctx) -> Verdict {
-    /// More than a target keeps that does not look.
+    /// More writes than a target keeps without reading its queue.
     const MANY: usize = 8000;
     with(ctx, &ORDERED, 256, |job| {
         if job.rank == 1 {

@@ -1,4 +1,4 @@
-//! What has been closed takes no memory (fi_close(3)), here or at peers, counted in bytes of the heap.
+//! Closed objects use no memory (fi_close(3)), locally or at peers. The unit is bytes of the heap.
 
 use super::kit::*;
 use super::station::{Plan, Station, close, name_of};
@@ -12,10 +12,10 @@ laws! {
         "nor does any other object, from the fabric on: not a byte stays of a round, on average, nor a descriptor";
 }
 
-/// How often it is counted, until once nothing has stayed.
+/// Measurements. One without growth is enough.
 const COUNTS: usize = 20;
 
-/// Bytes of the heap that are in use, of all threads.
+/// Used bytes of the heap, over all threads.
 fn in_use() -> usize {
     // SAFETY:
     // - no arguments.
@@ -23,8 +23,8 @@ fn in_use() -> usize {
     info.uordblks + info.hblkhd
 }
 
-/// Does it often enough that a few bytes of each round would show beside what comes and goes. What threads of the library have not freed yet
-/// may become more for a while, where they get no core: what is lost shows in every count.
+/// Repeats the body often enough that a leak of a few bytes a round exceeds the noise. Library threads without a core free memory late, and
+/// usage may grow for a while. A leak appears in every measurement.
 fn leaves_nothing(ctx: &Ctx, body: &mut dyn FnMut() -> Verdict) -> Verdict {
     const ROUNDS: usize = 100;
     (0..ROUNDS).try_for_each(|_| body())?;
@@ -37,7 +37,7 @@ fn leaves_nothing(ctx: &Ctx, body: &mut dyn FnMut() -> Verdict) -> Verdict {
         ctx.tell(&[u8::from(least < 24)]);
         ctx.sync();
         let all = (0..ctx.size).all(|rank| ctx.told(rank).is_none_or(|told| told == [1]));
-        // Nobody tells anything new before all have read this.
+        // No rank publishes a new value before all have read this one.
         ctx.sync();
         if all {
             return Ok(());
@@ -71,7 +71,7 @@ fn round() -> Verdict {
     ok!(obj set, poll_del(station.tx.0.cast(), 0));
     ok!(obj station.domain, stx_ctx(null_mut(), &mut transmits, null_mut()));
     ok!(obj station.domain, srx_ctx(null_mut(), &mut receives, null_mut()));
-    // A receive that nothing takes.
+    // This receive is never matched.
     ok!(msg receives, recv(memory.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, null_mut()));
     close(receives)?;
     close(transmits)?;

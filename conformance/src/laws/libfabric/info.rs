@@ -1,4 +1,4 @@
-//! What a program is offered (fi_getinfo(3)), and what the provider says of itself.
+//! Offers of the provider (fi_getinfo(3)), and its description of itself.
 
 use std::ffi::CStr;
 
@@ -39,7 +39,7 @@ fn provider(_: &Ctx) -> Verdict {
     let (one, two) = (library::provider(), library::provider());
     ensure_eq!(one, two, "two structures");
     // SAFETY:
-    // - the provider's structure, whose context is the library's.
+    // - the provider's structure; its context belongs to the library.
     unsafe {
         let name = CStr::from_ptr((*one).name).to_bytes();
         ensure!(
@@ -173,7 +173,7 @@ fn caps(_: &Ctx) -> Verdict {
         hints.info().caps = caps;
         let offered = offer(Some(&hints))?.info().caps;
         ensure_eq!(offered & caps, caps, "capabilities");
-        // What costs something is offered to those who ask for it.
+        // Costly capabilities are offered only on request.
         let costly = FI_RMA_EVENT
             | FI_SOURCE
             | FI_SOURCE_ERR
@@ -253,7 +253,7 @@ fn refused(_: &Ctx) -> Verdict {
     for of_domain in [true, false] {
         let mut hints = Info::hints();
         // SAFETY:
-        // - a string of C; the info frees it.
+        // - a C string; the info frees the copy.
         let other = unsafe { libc::strdup(c"another".as_ptr()) };
         match of_domain {
             true => hints.domain().name = other,
@@ -261,7 +261,7 @@ fn refused(_: &Ctx) -> Verdict {
         }
         let code = getinfo(version(1, 17), 0, Some(&hints)).err();
         ensure_eq!(code, Some(-libc::ENODATA), "another fabric or domain");
-        // These alone are asked for: the hints do not count.
+        // The flag requests the provider's attributes alone: hints are ignored.
         ensure!(
             getinfo(version(1, 17), FI_PROV_ATTR_ONLY, Some(&hints)).is_ok(),
             "FI_PROV_ATTR_ONLY"
@@ -273,7 +273,7 @@ fn refused(_: &Ctx) -> Verdict {
 fn limits(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 64 << 10, |job| {
         // SAFETY:
-        // - what getinfo gave.
+        // - fi_getinfo(3) has returned the info with its attributes.
         let transmit = unsafe { *(*job.station.info.raw()).tx_attr };
         let (to, at, key) = job.place(job.right(), 0);
         let most = transmit.inject_size;
@@ -314,7 +314,7 @@ fn threading(ctx: &Ctx) -> Verdict {
         };
         with(ctx, &plan, 256, |job| {
             // SAFETY:
-            // - what getinfo gave.
+            // - fi_getinfo(3) has returned the info with its attributes.
             let offered = unsafe { (*(*job.station.info.raw()).domain_attr).threading };
             ensure!(
                 offered == threading || offered == FI_THREAD_SAFE,
@@ -405,7 +405,7 @@ fn node(_: &Ctx) -> Verdict {
         nobody.end(false).is_empty(),
         "a machine without a service as the destination"
     );
-    // Addresses for documentation are no machine's.
+    // 192.0.2.1 and 2001:db8::1 are reserved for documentation: no machine has them.
     for (at, flags) in [
         ([Some(c"192.0.2.1"), Some(service)], 0),
         ([Some(c"2001:db8::1"), Some(service)], FI_SOURCE),
@@ -430,7 +430,7 @@ fn node(_: &Ctx) -> Verdict {
 fn nodename() -> std::ffi::CString {
     let mut name = [0u8; 256];
     // SAFETY:
-    // - as many bytes; the last one stays 0.
+    // - the length is in bounds; the last byte stays 0.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     CStr::from_bytes_until_nul(&name).unwrap_or_default().into()
 }
@@ -480,7 +480,7 @@ fn own_name(_: &Ctx) -> Verdict {
     let name = station.name()?;
     let mut hints = Info::hints();
     // SAFETY:
-    // - room for the name, which the info frees.
+    // - room for the name; the info frees it.
     unsafe {
         let copy = libc::malloc(NAME).cast::<u8>();
         std::ptr::copy_nonoverlapping(name.as_ptr(), copy, NAME);

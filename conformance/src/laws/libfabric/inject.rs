@@ -42,7 +42,7 @@ fn inject_flag(ctx: &Ctx) -> Verdict {
         for nth in 1..=many(ctx, 10) {
             let mut add = One::new(job.place(rank, 8), SUM, nth, 0);
             job.post(|| add.write(job.ep, FI_INJECT))?;
-            // All but the results is the program's again.
+            // After the call, the program may change everything except the results.
             add.words = [u64::MAX; 3];
             add.lists[0].count = 99;
             add.remote.key = 0;
@@ -73,7 +73,7 @@ fn inject_flag(ctx: &Ctx) -> Verdict {
 fn inject_size(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 64 << 10, |job| {
         // SAFETY:
-        // - what getinfo gave.
+        // - fi_getinfo(3) has returned the info with its attributes.
         let most = unsafe { (*(*job.station.info.raw()).tx_attr).inject_size };
         ensure!(most >= 8, "inject_size is {most}");
         let (to, at, key) = job.place(job.right(), 0);

@@ -1,4 +1,4 @@
-//! What a body is given by [`with`]: an endpoint that knows all ranks', and memory that all may reach.
+//! The argument of a body in [`with`]: an endpoint with the addresses of all ranks, and memory that all ranks may access.
 
 use super::kit::*;
 use super::station::{Plan, Registered, Station};
@@ -11,7 +11,7 @@ pub(crate) struct Peer {
     pub(crate) base: u64,
 }
 
-/// What a body is given by [`with`].
+/// The argument of a body in [`with`].
 pub(crate) struct Job<'a> {
     pub(crate) ctx: &'a Ctx,
     pub(crate) rank: u32,
@@ -46,17 +46,17 @@ impl Job<'_> {
         (peer.address, peer.base + at as u64, peer.key)
     }
 
-    /// Waits until all ranks have come here; nothing of libfabric is used for it.
+    /// Waits for all ranks. Makes no libfabric call.
     pub(crate) fn meet(&self) {
         self.ctx.sync();
     }
 
-    /// The same for who has operations under way of which he is told nothing: without automatic progress they need his calls.
+    /// As [`meet`](Self::meet), with progress calls. Operations in flight without a completion need them under manual progress.
     pub(crate) fn meet_and_progress(&self) {
         self.ctx.sync_while(&mut || self.tx.progress());
     }
 
-    /// Posts what may have to be tried again.
+    /// Posts an operation; retries on -FI_EAGAIN.
     pub(crate) fn post(&self, mut call: impl FnMut() -> isize) -> Verdict {
         let mut looks = Looks::for_the("room for an operation");
         loop {
@@ -71,13 +71,13 @@ impl Job<'_> {
         }
     }
 
-    /// Posts, and waits for its completion.
+    /// Posts an operation and waits for its completion.
     pub(crate) fn done(&self, call: impl FnMut() -> isize) -> Result<fi_cq_tagged_entry, String> {
         self.post(call)?;
         self.tx.next()
     }
 
-    /// A fetching operation on a u64, to its end.
+    /// Runs a fetching operation on a u64 until completion. Returns the value before.
     pub(crate) fn fetch(&self, rank: u32, at: usize, op: c_int, value: u64) -> Result<u64, String> {
         let (peer, mut before) = (self.peer(rank), 0u64);
         self.done(|| {
@@ -86,7 +86,7 @@ impl Job<'_> {
         Ok(before)
     }
 
-    /// A comparing operation on a u64, to its end.
+    /// Runs a comparing operation on a u64 until completion.
     pub(crate) fn compare(
         &self,
         (rank, at): (u32, usize),
@@ -101,7 +101,7 @@ impl Job<'_> {
         Ok(before)
     }
 
-    /// An operation on a u64, to its end.
+    /// Runs an operation on a u64 until completion.
     pub(crate) fn update(&self, rank: u32, at: usize, op: c_int, value: u64) -> Verdict {
         let peer = self.peer(rank);
         self.done(|| {
@@ -110,7 +110,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes bytes to a rank's memory and waits until they are there.
+    /// Writes bytes to a rank's memory and waits for the completion.
     pub(crate) fn write(&self, rank: u32, at: usize, bytes: &[u8]) -> Verdict {
         let peer = self.peer(rank);
         self.done(|| {
@@ -128,7 +128,7 @@ impl Job<'_> {
         Ok(bytes)
     }
 
-    /// Waits until the word of the own memory at byte `at` has this value. Nothing of libfabric is called.
+    /// Waits until the word at byte `at` of the local memory has this value. Makes no libfabric call.
     pub(crate) fn await_word(&self, at: usize, value: u64) -> Verdict {
         until(&format!("{value:#x} in byte {at} of the memory"), || {
             self.memory.get(at) == value
@@ -136,8 +136,7 @@ impl Job<'_> {
     }
 }
 
-/// Runs the body with an endpoint as planned and `len` bytes of zeros that all ranks may reach; at the end all ranks meet, and all is
-/// closed, which must succeed.
+/// Runs the body with the planned endpoint and `len` zeroed bytes that all ranks may access. At the end all ranks meet. Each close must succeed.
 pub(crate) fn with(
     ctx: &Ctx,
     plan: &Plan<'_>,
@@ -160,7 +159,7 @@ pub(crate) fn with(
     Ok(())
 }
 
-/// As [`with`], with memory that is mapped and with memory that the kernel copies: with FI_MR_ALLOCATED and without.
+/// Runs [`with`] twice: with FI_MR_ALLOCATED (peers map the memory) and without (the kernel copies).
 pub(crate) fn in_modes(ctx: &Ctx, len: usize, body: impl Fn(&Job<'_>) -> Verdict) -> Verdict {
     for mr_mode in [BASIC, 0] {
         let plan = Plan {
@@ -174,7 +173,7 @@ pub(crate) fn in_modes(ctx: &Ctx, len: usize, body: impl Fn(&Job<'_>) -> Verdict
     Ok(())
 }
 
-/// What [`with`] gives its body; for laws whose ranks do not all come to the end.
+/// Opens a [`Job`] without closing it, for laws in which some ranks die.
 pub(crate) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
     let station = Station::open(plan)?;
     let memory = Memory::new(len.next_multiple_of(256));

@@ -1,4 +1,4 @@
-//! Keys and addresses that are wrong, and registrations that are refused.
+//! Wrong keys and addresses, and refused registrations.
 
 use std::ptr::null;
 
@@ -27,7 +27,7 @@ fn misaligned(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 512, |job| {
         let bytes = [0u8; 64];
         for (datatype, ty) in (0..).zip(TYPES) {
-            // Of complex numbers, that of a part.
+            // A complex number needs the alignment of one part.
             for at in 1..ty.1 as u64 {
                 let mut result = [1u8; 64];
                 let mut call = Call {

@@ -1,7 +1,7 @@
-//! What the laws of libfabric are written with.
+//! Helpers of the libfabric laws.
 //!
-//! They do what libfabric's core does: it calls the provider through the tables of its objects, and so do they ([`call`]). [`with`]
-//! gives a body an endpoint that knows all other ranks', and memory that all may reach.
+//! As libfabric's core does, laws call the provider through the tables of its objects ([`call`]). [`with`] gives a body an endpoint
+//! with the addresses of all ranks, and memory that all ranks may access.
 
 pub(crate) use std::ffi::{c_int, c_void};
 pub(crate) use std::ptr::null_mut;
@@ -14,11 +14,11 @@ use crate::stall;
 pub(crate) use crate::stall::Looks;
 pub(crate) use crate::{ensure, ensure_eq};
 
-/// Milliseconds of a wait that is to end before them.
+/// Timeout, in milliseconds, of a wait that must end earlier.
 pub(crate) const LONG: c_int = stall::LONG.as_millis() as c_int;
 /// Bytes of an endpoint's name.
 pub(crate) const NAME: usize = 64;
-/// What programs mean that know nothing newer than FI_MR_BASIC.
+/// The mode bits that FI_MR_BASIC stands for.
 pub(crate) const BASIC: c_int = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 pub(crate) const AGAIN: isize = -(FI_EAGAIN as isize);
 pub(crate) const AVAIL: isize = -(FI_EAVAIL as isize);
@@ -37,12 +37,12 @@ pub(crate) const INT8: c_int = 0;
 pub(crate) const UINT32: c_int = 5;
 pub(crate) const UINT64: c_int = FI_UINT64;
 
-/// Calls an entry of a table of an object: `call!(atomic ep, write(..))`; of its first one `fid`, of its own one `obj`.
+/// Calls an entry of an object's table: `call!(atomic ep, write(..))`. `fid` selects the table in its `fid`, `obj` its `ops`.
 macro_rules! call {
     (fid $object:expr, $entry:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
-        // - an object that the law has opened and not closed; pointers are null, or lead to places as large as the call's page asks
-        //   for, which stay until the operation has ended; likewise below.
+        // - the law has opened the object and not closed it; pointers are null or valid for the size that the call's page requires, until the
+        //   operation completes; likewise below.
         unsafe { ((*(*$object).fid.ops).$entry)($object.cast(), $($arg),*) }
     };
     (obj $object:expr, $entry:ident($($arg:expr),* $(,)?)) => {
@@ -57,7 +57,7 @@ macro_rules! call {
     };
 }
 
-/// As [`call`]; the law fails unless it gives 0.
+/// As [`call`]. The law fails unless the call returns 0.
 macro_rules! ok {
     ($table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
         $crate::kit::check!(
@@ -69,7 +69,7 @@ macro_rules! ok {
     };
 }
 
-/// As [`call`]; the law fails unless it gives minus this number: `gives!(FI_EINVAL, atomic ep, write(..))`.
+/// As [`call`]. The law fails unless the call returns minus this number: `gives!(FI_EINVAL, atomic ep, write(..))`.
 macro_rules! gives {
     ($errno:ident, $table:ident $object:expr, $entry:ident($($arg:tt)*)) => {
         $crate::kit::check!(
@@ -90,7 +90,7 @@ macro_rules! laws {
 
 pub(crate) use {call, gives, laws, ok};
 
-/// What a call gave, for messages.
+/// Text for the result of a call.
 pub(crate) fn code_name(code: isize) -> String {
     match code {
         ..0 => match error_numbers().find(|(_, known)| *known as isize == -code) {
@@ -101,16 +101,16 @@ pub(crate) fn code_name(code: isize) -> String {
     }
 }
 
-/// A context.
+/// A context with this address.
 pub(crate) fn cx(value: usize) -> *mut c_void {
     value as *mut c_void
 }
 
-/// A completion queue of any format; entries are read in the longest.
+/// A completion queue of any format. Reads use an entry of the longest format.
 #[derive(Clone, Copy)]
 pub(crate) struct Queue(pub(crate) *mut fid_cq);
 
-/// An entry of nothing.
+/// An empty entry.
 pub(crate) fn blank() -> fi_cq_tagged_entry {
     fi_cq_tagged_entry {
         op_context: null_mut(),
@@ -123,14 +123,14 @@ pub(crate) fn blank() -> fi_cq_tagged_entry {
 }
 
 impl Queue {
-    /// One look.
+    /// Reads the queue once.
     pub(crate) fn read(self) -> (isize, fi_cq_tagged_entry) {
         let mut entry = blank();
         let code = call!(obj self.0, read((&raw mut entry).cast(), 1));
         (code, entry)
     }
 
-    /// The next entry, a success.
+    /// Waits for the next entry, which must be a success.
     pub(crate) fn next(self) -> Result<fi_cq_tagged_entry, String> {
         let mut looks = Looks::for_the("a success in a completion queue");
         loop {
@@ -150,7 +150,7 @@ impl Queue {
         }
     }
 
-    /// The next entry, of this context.
+    /// Waits for the next entry, which must have this context.
     pub(crate) fn of(self, context: usize) -> Result<fi_cq_tagged_entry, String> {
         let entry = self.next()?;
         ensure_eq!(entry.op_context.addr(), context, "the entry's context");
@@ -166,7 +166,7 @@ impl Queue {
         Ok(error)
     }
 
-    /// The next failure; fails if there is a success before it.
+    /// Waits for the next failure. Fails if a success comes first.
     pub(crate) fn error(self) -> Result<fi_cq_err_entry, String> {
         let mut looks = Looks::for_the("a failure in a completion queue");
         loop {
@@ -184,14 +184,14 @@ impl Queue {
         }
     }
 
-    /// The next failure, which has this number.
+    /// Waits for the next failure, which must have this error number.
     pub(crate) fn fails(self, errno: i32, what: &str) -> Result<fi_cq_err_entry, String> {
         let error = self.error().map_err(|text| format!("{what}: {text}"))?;
         ensure_eq!(error.err, errno, "{what}: the failure");
         Ok(error)
     }
 
-    /// Fails if there is anything.
+    /// Fails if the queue has an entry.
     pub(crate) fn is_empty(self) -> Verdict {
         for _ in 0..20 {
             let (code, entry) = self.read();
@@ -205,7 +205,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Moves things on without taking anything.
+    /// Makes progress without taking an entry.
     pub(crate) fn progress(self) {
         if !self.0.is_null() {
             let _ = call!(obj self.0, read(null_mut(), 0));
@@ -213,7 +213,7 @@ impl Queue {
     }
 }
 
-/// As often as the ranks need to meet where an operation takes nanoseconds.
+/// Repetitions: `at_least`, or 20 times as many on a backend with nanosecond operations, as coincidences are rarer there.
 pub(crate) fn many(ctx: &Ctx, at_least: u64) -> u64 {
     if ctx.is_quick() {
         20 * at_least

@@ -1,6 +1,6 @@
-//! The part of libfabric itself: the two functions that a provider needs of it, and fi_getinfo(3) with hints.
+//! Stand-ins for libfabric's core: the two functions that a provider needs, and fi_getinfo(3) with hints.
 //!
-//! Attributes end with bytes that nobody may touch: they stand where the structures of other versions have members that are not there.
+//! Guard bytes follow each structure. The provider must not touch them: structures of other versions have further members there.
 
 use std::ffi::{CStr, c_int};
 use std::ptr::{null, null_mut};
@@ -9,13 +9,13 @@ use unipgas_libfabric_sys::*;
 
 use crate::library::{library, offered};
 
-/// Behind each structure.
+/// Guard bytes after each structure.
 const GUARD: usize = 64;
 const UNTOUCHED: u8 = 0xa5;
 
 fn allocate<T>() -> *mut T {
     // SAFETY:
-    // - room for the structure, zeroed, and behind it for the guard.
+    // - room for the zeroed structure and the guard after it.
     unsafe {
         let place = libc::calloc(1, size_of::<T>() + GUARD).cast::<u8>();
         assert!(!place.is_null(), "no memory");
@@ -25,15 +25,15 @@ fn allocate<T>() -> *mut T {
 }
 
 /// # Safety
-/// From [`allocate`].
+/// `place` is from [`allocate`].
 unsafe fn is_whole<T>(place: *const T) -> bool {
     // SAFETY:
-    // - the guard is there, by the caller's word.
+    // - contract of this function: `place` is from `allocate`, which writes the guard.
     let guard = unsafe { std::slice::from_raw_parts(place.add(1).cast::<u8>(), GUARD) };
     guard.iter().all(|byte| *byte == UNTOUCHED)
 }
 
-/// What providers call to get an empty `fi_info` that fi_freeinfo(3) can free; they give null.
+/// Providers call this with null to get an empty `fi_info` that fi_freeinfo(3) can free.
 extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
     if !info.is_null() {
         return null_mut();
@@ -52,11 +52,11 @@ extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
 }
 
 /// # Safety
-/// Null, or a list whose parts are from [`fi_dupinfo`] and malloc, and which nobody uses any more.
+/// `info` is null, or a list with parts from [`fi_dupinfo`] and malloc. The list has no other user.
 unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
     while !info.is_null() {
         // SAFETY:
-        // - the caller's word; free takes null.
+        // - contract of this function: the parts are from `fi_dupinfo` and malloc, without another user; free accepts null.
         unsafe {
             let this = *info;
             for name in [(*this.domain_attr).name, (*this.fabric_attr).name] {
@@ -76,11 +76,11 @@ unsafe extern "C" fn fi_freeinfo(mut info: *mut fi_info) {
     }
 }
 
-/// A `fi_info` with its attributes: hints, or what a provider offers.
+/// A `fi_info` with its attributes: hints, or an offer of the provider.
 pub(crate) struct Info(*mut fi_info);
 
 impl Info {
-    /// Hints that wish for nothing.
+    /// Hints without any request.
     pub(super) fn hints() -> Info {
         Info(fi_dupinfo(null()))
     }
@@ -135,11 +135,11 @@ impl Info {
             return Vec::new();
         }
         // SAFETY:
-        // - as many bytes, by the length that comes with them.
+        // - the info's length field gives the number of bytes.
         unsafe { std::slice::from_raw_parts(place.cast::<u8>(), len) }.to_vec()
     }
 
-    /// Whether nothing has been written behind a structure.
+    /// Whether all guard bytes are unchanged.
     pub(super) fn is_whole(&self) -> bool {
         // SAFETY:
         // - all from `allocate`.
@@ -158,30 +158,30 @@ impl Info {
 impl Drop for Info {
     fn drop(&mut self) {
         // SAFETY:
-        // - it is nobody else's; strings in it are from strdup.
+        // - `self` owns the info; strings in it are from strdup.
         unsafe { fi_freeinfo(self.0) };
     }
 }
 
-/// fi_getinfo(3) of the provider alone, for a program of API `version`. Errors: the negative number.
+/// fi_getinfo(3) of the provider alone, for a program of API `version`. Errors: the negative error number.
 pub(super) fn getinfo(version: u32, flags: u64, hints: Option<&Info>) -> Result<Info, c_int> {
     getinfo_at(version, [None; 2], flags, hints)
 }
 
-/// The provider, which is loaded by this library.
+/// The provider, with these stand-ins installed.
 pub(super) fn provider() -> *mut fi_provider {
     let library = library();
     if let Some(stand_in) = library.unipgas_fi_stand_in {
         // SAFETY:
-        // - functions that do what libfabric's of these names do.
+        // - both functions behave as libfabric's functions of the same names.
         unsafe { stand_in(fi_dupinfo, fi_freeinfo) };
     }
     // SAFETY:
-    // - takes nothing.
+    // - no arguments.
     unsafe { offered(library.fi_prov_ini, "fi_prov_ini")() }
 }
 
-/// The same with node and service.
+/// As [`getinfo`], with node and service.
 pub(super) fn getinfo_at(
     version: u32,
     at: [Option<&CStr>; 2],
@@ -191,7 +191,7 @@ pub(super) fn getinfo_at(
     let mut found = null_mut();
     let [node, service] = at.map(|text| text.map_or(null(), CStr::as_ptr));
     // SAFETY:
-    // - the provider lives as long as the process; hints have their attributes; strings of C, or null.
+    // - the provider lives as long as the process; hints have their attributes; node and service are C strings or null.
     let code = unsafe {
         let provider = &*provider();
         let hints = hints.map_or(null(), |hints| hints.raw().cast_const());

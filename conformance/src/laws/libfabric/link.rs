@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: operations and
-//! messages that need the other side end with FI_ECONNRESET, and the processes of one side go on.
+//! The link between hosts fails during communication, or a host's launcher is killed together with its processes. Operations and messages
+//! that need the other side end with FI_ECONNRESET. The processes of one side continue.
 
 use super::dead_peer::{ATOMIC, COMPARE, FETCH, INJECT, READ_8, WRITE_8};
 use super::death::{WAITS, ended, reset, waited};
@@ -25,13 +25,13 @@ laws! {
 
 static ONE: u64 = 1;
 
-/// One after the other adds to the word of the next of this side, so often.
+/// Adds `times` times to the word of the next rank on this side, one addition after the other.
 fn near(job: &Job<'_>, sides: &Sides, times: u64) -> Verdict {
     let (next, _) = sides.around();
     (0..times).try_for_each(|_| job.fetch(next, 128, SUM, 1).map(drop))
 }
 
-/// All know each other, and each other's sides.
+/// Finds the sides, and lets each rank contact all others.
 fn begin(job: &Job<'_>) -> Result<Sides, String> {
     let sides = Sides::find(job.ctx)?;
     for other in (0..job.size).filter(|other| *other != job.rank) {
@@ -56,7 +56,7 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     let mut added = 0;
     for lost in sides.lost() {
         let (place, own) = (job.place(*lost, 8), job.memory.at(64));
-        // So many of each kind are under way at a time; every one ends.
+        // Operations of a kind in flight at a time. Each of them ends.
         const BATCH: usize = 4;
         for operation in [WRITE_8, READ_8, ATOMIC, FETCH, COMPARE] {
             let mut looks = Looks::for_the("the failure of each kind of operation");
@@ -74,7 +74,7 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
                 looks.again();
             }
         }
-        // One that tells of failures only.
+        // An injected operation reports only failures.
         job.post(|| INJECT(job.ep, own, place, null_mut()))?;
         job.tx.fails(FI_ECONNRESET, "fi_inject_write")?;
     }
@@ -88,7 +88,7 @@ fn operations_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     ended(job)
 }
 
-/// The next completion, of this context: whether it is a failure.
+/// Waits for the next completion, of this context. Returns whether it is a failure.
 fn fails(job: &Job<'_>, context: usize) -> Result<bool, String> {
     let mut looks = Looks::for_the("the end of an operation across the link");
     loop {
@@ -125,7 +125,7 @@ fn messages_lose(ctx: &Ctx, lose: Lose) -> Verdict {
     let job = opened(ctx, &plan, 256)?;
     let sides = begin(&job)?;
     let mut words = [0u64; 4];
-    // Nobody sends what these would take, nor receives what is sent to the other side.
+    // No rank sends to these receives, and no rank on the other side receives these sends.
     for (word, lost) in words.iter_mut().zip(sides.lost()) {
         let (from, none) = (job.peer(*lost).address, null_mut());
         ok!(tagged job.ep, recv((&raw mut *word).cast(), 8, none, from, 5, 0, cx(1)));
@@ -191,7 +191,7 @@ fn counters(ctx: &Ctx) -> Verdict {
         looks.again();
     }
     drop(looks);
-    // A wait ends at once from now on, as there is a failure.
+    // Writes on this side still succeed after the failure.
     let (before, next) = (call!(obj writes, read()), sides.around().0);
     for _ in 0..50 {
         write(next)?;

@@ -1,4 +1,4 @@
-//! The lives of objects: in which order they can be closed, and what they are before they are enabled.
+//! Lifetimes of objects: the order of closing, and their state before they are enabled.
 
 use super::kit::*;
 use super::station::{Plan, Station, close, open_queue};
@@ -104,7 +104,7 @@ fn one_thread(_: &Ctx) -> Verdict {
         ..Plan::default()
     };
     let [first, second] = [Station::open(&plan)?, Station::open(&plan)?];
-    // Peers cannot map it, too.
+    // Peers cannot map shared pages: accesses to them need the library's thread as well.
     let shared = Memory::shared(1 << 16)?;
     for station in [&first, &second] {
         station.register(shared, 3)?;
@@ -114,14 +114,14 @@ fn one_thread(_: &Ctx) -> Verdict {
         station.rx.of(1)?;
         station.tx.of(2)?;
     }
-    // What unmaps registered memory waits for that thread, which therefore does nothing else.
+    // A munmap of registered memory waits for the thread unipgas-memory. That thread has no other task, and is not counted here.
     let moving = || {
         let names = library_threads().into_iter().map(|(name, _)| name);
         names
             .filter(|name| name != "unipgas-memory")
             .collect::<Vec<_>>()
     };
-    // A thread has its name a moment after it has begun.
+    // A thread sets its name shortly after its start.
     until("the library's thread", || !moving().is_empty())?;
     let ours = moving();
     ensure_eq!(ours.len(), 1, "threads, of {ours:?}");
@@ -271,7 +271,7 @@ fn many_endpoints(ctx: &Ctx) -> Verdict {
         }
         let peer = job.peer(job.right());
         for (nth, ep) in endpoints.iter().enumerate() {
-            // By one name after the other.
+            // Ranks exchange one name at a time.
             job.meet();
             ctx.tell(&super::station::name_of(*ep)?);
             job.meet();
@@ -353,7 +353,7 @@ fn pending(ctx: &Ctx) -> Verdict {
             job.tx.next()?;
         }
         job.meet();
-        // What is under way may still come: the memory stays.
+        // Operations in flight may still arrive: the memory stays.
         close(job.ep)?;
         job.meet();
         close(job.registered.mr)?;
@@ -371,7 +371,7 @@ fn unused(_: &Ctx) -> Verdict {
     let station = Station::open(&Plan::default())?;
     let nosys = -(libc::ENOSYS as isize);
     // SAFETY:
-    // - these entries take any arguments.
+    // - these entries accept any arguments.
     let codes = unsafe {
         let (fabric, domain, ep) = (
             &*(*station.fabric).ops,

@@ -1,4 +1,4 @@
-//! Every datatype with every operation by every family of calls.
+//! Each datatype with each operation, in each family of calls.
 
 use super::kit::*;
 use super::value::*;
@@ -18,7 +18,7 @@ laws! {
         "the padding of a long double, where it has any, takes no part in comparisons";
 }
 
-/// Where elements are in the peer's memory; there are others' bytes on both sides.
+/// Offset of the elements in the peer's memory, with unrelated bytes on both sides.
 const AT: usize = 256;
 const COUNT: usize = 5;
 
@@ -161,7 +161,7 @@ fn neighbours(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// The u64 and f64 at work: `(op, target, operand, comparand, after)`.
+/// NaN and -0 with each real datatype. Rows: `(op, target, operand, comparand, after)`.
 fn not_a_number(ctx: &Ctx) -> Verdict {
     in_modes(ctx, 256, |job| {
         let to = job.right();

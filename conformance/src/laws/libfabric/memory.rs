@@ -1,4 +1,4 @@
-//! Memory regions: how they are addressed, what they allow, and how long.
+//! Memory regions: addressing, permitted accesses, and lifetime.
 
 use super::kit::*;
 use super::library::getinfo;
@@ -39,7 +39,7 @@ fn modes(ctx: &Ctx) -> Verdict {
         };
         with(ctx, &plan, 256, |job| {
             // SAFETY:
-            // - what getinfo gave.
+            // - fi_getinfo(3) has returned the info with its attributes.
             let given = unsafe { (*(*job.station.info.raw()).domain_attr).mr_mode };
             let basic = given & FI_MR_BASIC != 0;
             if !basic && given & FI_MR_PROV_KEY == 0 {
@@ -86,7 +86,7 @@ fn offered(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Registers by one of the three calls.
+/// Registers with one of the three calls.
 pub(super) fn register(
     job: &Job<'_>,
     memory: Memory,
@@ -119,7 +119,7 @@ pub(super) fn register(
         _ => ok!(mr domain, regattr(&attr, 0, &mut mr)),
     }
     // SAFETY:
-    // - just made.
+    // - the region has just been registered.
     let key = unsafe { (*mr).key };
     let base = if job.registered.base == 0 {
         0
@@ -129,7 +129,7 @@ pub(super) fn register(
     Ok(Registered { mr, key, base })
 }
 
-/// Tells key and base, and hears those of the right.
+/// Publishes key and base. Returns both values of the right neighbour.
 pub(super) fn exchanged(job: &Job<'_>, region: Registered) -> (u64, u64) {
     let mut told = region.key.to_le_bytes().to_vec();
     told.extend(region.base.to_le_bytes());
@@ -167,7 +167,7 @@ fn many_regions(ctx: &Ctx) -> Verdict {
                 regions.push(register(job, one, rights, 1000 + nth as u64, nth % 3)?);
             }
             let (key, base) = exchanged(job, regions[0]);
-            // Keys are given out one after the other, and so is memory.
+            // Keys are consecutive, and the regions are adjacent in memory.
             for nth in 0..COUNT as u64 {
                 let at = if base == 0 { 8 } else { base + 16 * nth + 8 };
                 ensure_eq!(add(job, at, key + nth, nth + 1)?, 0, "region {nth}");
@@ -253,7 +253,7 @@ fn ranges(ctx: &Ctx) -> Verdict {
             job.meet();
             job.memory.holds(0, &[0x21; 256], "the memory")?;
             job.meet();
-            // The last element is inside.
+            // The last element is in the region.
             job.done(|| call!(atomic job.ep, write(o, 32, none, to, base, key, UINT64, SUM, none)))
                 .map(drop)
         })?;

@@ -35,7 +35,7 @@ pub(super) fn receive(job: &Job<'_>, buffer: &mut [u8], context: usize) -> Verdi
     )
 }
 
-/// Bytes that tell the message.
+/// Random bytes that identify message `nth`.
 pub(super) fn pattern(nth: usize, len: usize) -> Vec<u8> {
     random_bytes(&mut Random::seeded(nth as u64), len)
 }
@@ -154,7 +154,7 @@ fn in_order(ctx: &Ctx) -> Verdict {
     )
 }
 
-/// Pieces of a buffer with gaps in between.
+/// Pieces of a buffer, with gaps between them.
 fn pieces(buffer: &mut [u8], lens: &[usize]) -> Vec<libc::iovec> {
     let mut at = 0;
     let mut list = Vec::new();
@@ -191,7 +191,7 @@ fn vectors(ctx: &Ctx) -> Verdict {
             let mut at = 0;
             for piece in &out {
                 // SAFETY:
-                // - a piece of `source`, and as many bytes.
+                // - a piece of `source`, of the same length.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         bytes[at..].as_ptr(),
@@ -281,7 +281,7 @@ fn injected(ctx: &Ctx) -> Verdict {
             for (i, buffer) in buffers.iter().enumerate() {
                 job.rx.of(i)?;
                 // SAFETY:
-                // - written through a pointer.
+                // - valid memory; the provider writes it through a pointer.
                 let seen = unsafe { (&raw const *buffer).read_volatile() };
                 ensure_eq!(u64::from_le_bytes(seen), 3 * nth + i as u64, "message {i}");
             }

@@ -1,4 +1,4 @@
-//! The laws of libfabric: fi_atomic(3) of 1.8 sentence by sentence, and what its programs need beside it.
+//! The laws of libfabric: fi_atomic(3) of 1.8 sentence by sentence, and further calls that its programs need.
 
 mod account;
 mod address;
@@ -62,7 +62,7 @@ mod work;
 
 use crate::law::Law;
 
-/// All of them, by subject.
+/// All laws, by subject.
 pub fn laws() -> Vec<&'static Law> {
     [
         matrix::laws(),

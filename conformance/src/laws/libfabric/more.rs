@@ -1,4 +1,4 @@
-//! FI_MORE: the provider may keep what it is told until the next one comes, and no longer than somebody waits.
+//! FI_MORE: the provider may defer an operation until the next one, but must not defer it while the program waits.
 
 use super::flags::One;
 use super::kit::*;
@@ -15,7 +15,7 @@ laws! {
         "messages with FI_MORE that nothing follows are received, in order";
 }
 
-/// A piece of memory here and one there.
+/// A piece of local memory and its remote place.
 pub(super) struct Piece {
     part: libc::iovec,
     there: fi_rma_iov,
@@ -71,7 +71,7 @@ impl Piece {
     }
 }
 
-/// Waits for so many completions, each with a context of its own from 0 on.
+/// Waits for `count` completions, one for each context from 0.
 fn told(job: &Job<'_>, count: usize) -> Verdict {
     let mut told = vec![false; count];
     for _ in 0..count {
@@ -90,7 +90,7 @@ fn polled(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 4096, |job| {
         let (rank, mut random) = (job.right(), ctx.random(job.rank.into()));
         for round in 0..many(ctx, 3) {
-            // More than are kept.
+            // The larger counts exceed the number of deferred operations.
             let count = [1, 2, 16, 40][round as usize % 4];
             let mut bytes = random_bytes(&mut random, 64 * count);
             let pieces = |bytes: &mut [u8]| -> Vec<Piece> {
@@ -133,7 +133,7 @@ fn peers(ctx: &Ctx) -> Verdict {
             told(job, 8)?;
             job.meet();
             for nth in 0..8u32 {
-                // Who writes the one with this number here.
+                // The rank that writes word `nth` here.
                 let from = (job.rank + 8 * job.size - 1 - nth) % job.size;
                 let seen = job.memory.get(512 * nth as usize + 64 * from as usize);
                 ensure_eq!(seen, round << 8 | u64::from(nth), "word {nth}");

@@ -1,4 +1,4 @@
-//! Order between operations, and when others see their results.
+//! Order between operations, and the visibility of their results.
 
 use super::kit::*;
 use super::library::{Info, getinfo};
@@ -25,7 +25,7 @@ laws! {
         "when the target's counter of remote writes has counted an atomic, its result is there";
 }
 
-/// One bit each.
+/// All message orders of the header, one bit each.
 const ORDERS: u64 = FI_ORDER_STRICT | FI_ORDER_RMA | FI_ORDER_ATOMIC;
 
 fn told(_: &Ctx) -> Verdict {
@@ -60,7 +60,7 @@ fn told(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Data are ordered up to some size exactly where an order says so.
+/// Fails unless each maximum ordered size is at least 8 if one of its orders is offered, and 0 otherwise.
 fn sizes_fit(info: &mut Info) -> Verdict {
     let (order, sizes) = (info.transmit().msg_order, *info.endpoint());
     for (size, orders) in [
@@ -150,7 +150,7 @@ fn atomics_in_order(ctx: &Ctx, order: u64) -> Verdict {
             let mut value = None;
             for nth in 0..COUNT {
                 // SAFETY:
-                // - in bounds; written through a pointer.
+                // - in bounds; the provider writes it through a pointer.
                 let result = unsafe { (&raw const seen[nth]).read_volatile() };
                 if fetches[nth] {
                     ensure!(

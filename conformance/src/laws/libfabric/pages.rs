@@ -1,4 +1,4 @@
-//! Pages below a registration come, go and are replaced, where the mode has no FI_MR_ALLOCATED.
+//! Pages below a registration appear, vanish and are replaced, if the mode lacks FI_MR_ALLOCATED.
 //!
 //! Each law is a table of changes to the pages. After a change all [`ACCESSES`] are tried.
 
@@ -65,7 +65,7 @@ fn five<T>() -> *const T {
     (&raw const SOURCE).cast()
 }
 
-/// Name, call, effect on a value; flags: it returns the value before, it writes.
+/// Name, call, effect on a value, and two flags: the access returns the value before; the access writes.
 type Row = (&'static str, Access, fn(u64) -> u64, bool, bool);
 
 const ACCESSES: [Row; 10] = [
@@ -140,7 +140,7 @@ const ACCESSES: [Row; 10] = [
         true,
     ),
 ];
-/// Rows of [`ACCESSES`]: one has no completion, one sends data to the target's queue.
+/// Rows of [`ACCESSES`]: `INJECTED` has no completion, `WITH_DATA` sends data to the target's queue.
 const INJECTED: usize = 1;
 const WITH_DATA: usize = 2;
 
@@ -198,7 +198,7 @@ fn access(job: &Job<'_>, own: Memory, (key, base): (u64, u64), sees: Sees, what:
     Ok(())
 }
 
-/// Goes through a table; `make` gives the memory that is registered.
+/// Runs a table. `make` allocates the memory that is registered.
 fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
     for mr_mode in MODES {
         let plan = Plan {
@@ -233,7 +233,7 @@ fn table(ctx: &Ctx, make: fn() -> Memory, kinds: &[Kind]) -> Verdict {
 
 const BOTH: c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-/// A mapping of `len` bytes, at `at` if that is not null, in place of what is there.
+/// Maps `len` bytes. If `at` is not null, the mapping replaces the pages at `at`.
 fn map(at: *mut u8, len: usize, rights: c_int, how: c_int, file: c_int) -> *mut u8 {
     let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
     // SAFETY:
@@ -256,25 +256,25 @@ fn map_shared(memory: Memory) {
 
 fn unmap(memory: Memory) {
     // SAFETY:
-    // - mapped by this file, and used no more.
+    // - mapped by this file, without further use.
     unsafe { libc::munmap(memory.base.cast(), memory.len) };
 }
 
 fn protect(memory: Memory, rights: c_int) {
     // SAFETY:
-    // - memory of this file's, which is filled anew before it is read.
+    // - memory that this file has mapped; it is filled again before it is read.
     let code = unsafe { libc::mprotect(memory.base.cast(), memory.len, rights) };
     assert_eq!(code, 0, "mprotect");
 }
 
 fn advise(memory: Memory, advice: c_int) {
     // SAFETY:
-    // - memory of this file's, which is filled anew before it is read.
+    // - memory that this file has mapped; it is filled again before it is read.
     let code = unsafe { libc::madvise(memory.base.cast(), memory.len, advice) };
     assert_eq!(code, 0, "madvise");
 }
 
-/// A part of it.
+/// Half `nth` of the memory.
 fn half(memory: Memory, nth: usize) -> Memory {
     let len = memory.len / 2;
     Memory {
@@ -298,7 +298,7 @@ fn file(memory: Memory, len: usize, how: c_int) -> c_int {
 fn with_file(memory: Memory, len: usize, how: c_int) {
     let file = file(memory, len, how);
     // SAFETY:
-    // - just opened.
+    // - the file has just been opened; this is its only close.
     unsafe { libc::close(file) };
 }
 
@@ -306,7 +306,7 @@ fn move_away(memory: Memory) {
     let elsewhere = map(null_mut(), memory.len, libc::PROT_NONE, PRIVATE, -1);
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY:
-    // - two mappings of this file's; nothing is left of the second one.
+    // - this file has made both mappings; the move replaces the second one.
     let moved =
         unsafe { libc::mremap(memory.base.cast(), memory.len, memory.len, flags, elsewhere) };
     assert_ne!(moved, libc::MAP_FAILED);
@@ -314,7 +314,7 @@ fn move_away(memory: Memory) {
 
 fn attach(memory: Memory) {
     // SAFETY:
-    // - a new segment in place of memory of this file's, which ends with its last user.
+    // - a new segment replaces memory that this file has mapped; the segment is removed with its last user.
     unsafe {
         let id = libc::shmget(libc::IPC_PRIVATE, memory.len, 0o600);
         let at = libc::shmat(id, memory.base.cast(), 0x4000 /* SHM_REMAP */);
@@ -323,7 +323,7 @@ fn attach(memory: Memory) {
     }
 }
 
-/// As much as huge pages are long, aligned to that.
+/// Memory with the length and alignment of a huge page.
 fn aligned() -> Memory {
     const HUGE: usize = 2 << 20;
     let all = map(
@@ -345,9 +345,9 @@ fn small() -> Memory {
 fn huge(memory: Memory) {
     let flags = PRIVATE | libc::MAP_FIXED | libc::MAP_HUGETLB;
     // SAFETY:
-    // - in place of memory of this file's.
+    // - the mapping replaces memory that this file has mapped.
     let base = unsafe { libc::mmap(memory.base.cast(), memory.len, BOTH, flags, -1, 0) };
-    // Few machines have some.
+    // Few machines have huge pages.
     if base == libc::MAP_FAILED {
         anonymous(memory);
     }
@@ -356,7 +356,7 @@ fn huge(memory: Memory) {
 fn transparent(memory: Memory) {
     anonymous(memory);
     // SAFETY:
-    // - advice on memory of this file's.
+    // - advice on memory that this file has mapped.
     unsafe { libc::madvise(memory.base.cast(), memory.len, libc::MADV_HUGEPAGE) };
 }
 
@@ -451,7 +451,7 @@ fn heap(ctx: &Ctx) -> Verdict {
             access(job, memory, theirs, Sees::All, "malloc")?;
             memory.free();
             let again = Memory::new(len);
-            // At another address, the old one has no memory.
+            // At a new address, the old range has no memory.
             if again.base == memory.base {
                 job.ctx.tell(&[1]);
             }
@@ -677,7 +677,7 @@ fn both(ctx: &Ctx) -> Verdict {
 fn in_place(ctx: &Ctx) -> Verdict {
     const NAME: &str = "UNIPGAS_MR_ALLOCATED";
     // SAFETY:
-    // - the threads of laws read the environment by the standard library alone, which locks it.
+    // - the threads of laws read the environment only through the standard library, which locks it.
     unsafe { std::env::set_var(NAME, "1") };
     let seen = table(ctx, small, &[kind("nothing", &[(keep, Sees::All)])])
         .and_then(|()| {

@@ -1,4 +1,4 @@
-//! Looking for tagged messages, and claiming them (fi_tagged(3)).
+//! Peeking at tagged messages, and claiming them (fi_tagged(3)).
 
 use std::ptr::null;
 
@@ -15,7 +15,7 @@ laws! {
         "unknown flags, flags that mean nothing together, and claims of nothing are refused";
 }
 
-/// Looks for a message until there is one.
+/// Peeks until a message is found.
 fn found(
     job: &Job<'_>,
     wanted: (u64, u64),

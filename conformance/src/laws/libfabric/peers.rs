@@ -1,4 +1,4 @@
-//! More peers than an endpoint can have at a time, one after the other (fi_endpoint(3)).
+//! More peers, one after the other, than an endpoint can have at the same time (fi_endpoint(3)).
 
 use super::kit::*;
 use super::station::{Plan, close, name_of};
@@ -20,7 +20,7 @@ const HELLO: u64 = 1;
 const ANSWER: u64 = 2;
 const NOISE: u64 = 3;
 const LETTER: u64 = 100;
-/// Peers that are there at a time, as many as fit a process; and times, so that there are more than an endpoint has numbers.
+/// Simultaneous peers: as many as fit a process. `TIMES` repetitions exceed an endpoint's peer numbers.
 const AT_A_TIME: usize = 60;
 const TIMES: usize = 5;
 
@@ -30,14 +30,14 @@ fn enabled(job: &Job<'_>, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
     Ok(ep)
 }
 
-/// Says a name to rank 0, under a tag.
+/// Sends the endpoint's name to rank 0, with a tag.
 fn say(job: &Job<'_>, ep: *mut fid_ep, tag: u64) -> Verdict {
     let (name, to) = (name_of(ep)?, job.peer(0).address);
     job.post(|| call!(tagged ep, send(name.as_ptr().cast(), NAME, null_mut(), to, tag, cx(3))))?;
     job.tx.of(3).map(drop)
 }
 
-/// Says who it is, and waits for the answer.
+/// Sends the endpoint's name to rank 0 and waits for the answer.
 fn visit(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
     let answer = Memory::new(8);
     ok!(tagged ep, recv(answer.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, ANSWER, 0, cx(2)));
@@ -48,7 +48,7 @@ fn visit(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
     Ok(())
 }
 
-/// Receives what somebody says, and answers; the name.
+/// Receives a name from any peer and answers the peer. Returns the name.
 fn serve(job: &Job<'_>) -> Result<Vec<u8>, String> {
     let name = Memory::new(NAME);
     ok!(tagged job.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, HELLO, 0, cx(4)));
@@ -62,7 +62,7 @@ fn serve(job: &Job<'_>) -> Result<Vec<u8>, String> {
     Ok(said)
 }
 
-/// Messages beside the others: some peers leave more behind than those that come after them.
+/// Number of extra messages: some peers leave more messages than later peers.
 fn noise(time: usize) -> usize {
     if time.is_multiple_of(2) { 3 } else { 0 }
 }
@@ -96,7 +96,7 @@ fn rounds(job: &Job<'_>, plan: &Plan<'_>, visitor: u32) -> Verdict {
                 (0..noise(time)).try_for_each(|_| say(job, ep, NOISE))?;
                 endpoints.push(ep);
             }
-            // Those that have come first still get on.
+            // The first endpoint still works.
             visit_again(job, endpoints[0])?;
             endpoints.into_iter().try_for_each(close)?;
         }
@@ -104,7 +104,7 @@ fn rounds(job: &Job<'_>, plan: &Plan<'_>, visitor: u32) -> Verdict {
     Ok(())
 }
 
-/// A message to itself, which needs nobody.
+/// Sends a message from the endpoint to itself. No peer takes part.
 fn visit_again(job: &Job<'_>, ep: *mut fid_ep) -> Verdict {
     let own = job.station.insert(&name_of(ep)?)?;
     let word = Memory::new(8);
@@ -121,7 +121,7 @@ fn again(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| rounds(job, &plan, 1))
 }
 
-/// A word each way between rank 0 and each endpoint of the others; these stay.
+/// Rank 0 and each endpoint of the other ranks exchange a word. The endpoints stay open.
 fn many(ctx: &Ctx) -> Verdict {
     let plan = Plan::default();
     with(ctx, &plan, 256, |job| {
@@ -148,7 +148,7 @@ fn many(ctx: &Ctx) -> Verdict {
             })
             .collect();
         let endpoints = endpoints?;
-        // Everybody has come, and nobody has gone.
+        // All peers are present.
         job.meet_and_progress();
         endpoints.iter().try_for_each(|ep| say(job, *ep, NOISE))?;
         job.meet_and_progress();
@@ -181,7 +181,7 @@ fn left(ctx: &Ctx) -> Verdict {
             ensure_eq!(source, FI_ADDR_NOTAVAIL, "its sender, who is no one known");
             name.free();
         }
-        // Now there is room for as many again.
+        // The endpoint has room for the same number again.
         rounds(job, &plan, 1)
     })
 }
@@ -228,7 +228,7 @@ fn dead(ctx: &Ctx) -> Verdict {
     }
     if job.rank == 0 {
         (0..both).try_for_each(|_| serve(&job).map(drop))?;
-        // Nothing of theirs is left.
+        // The victim has left no messages.
         job.rx.is_empty()?;
     }
     job.meet();

@@ -1,4 +1,4 @@
-//! Vectors that are too long, unequal, or partly refused; and reads without an operand.
+//! Vectors that are too long, unequal or partly refused, and reads without an operand.
 
 use std::ptr::null;
 
@@ -19,7 +19,7 @@ laws! {
 fn most(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 1024, |job| {
         // SAFETY:
-        // - what getinfo gave.
+        // - fi_getinfo(3) has returned the info with its attributes.
         let (limit, remote_limit) = unsafe {
             let transmit = &*(*job.station.info.raw()).tx_attr;
             (transmit.iov_limit, transmit.rma_iov_limit)

@@ -19,7 +19,7 @@ fn open(job: &Job<'_>) -> Result<*mut fid_poll, String> {
     Ok(set)
 }
 
-/// Objects are told by their contexts; the station's have none.
+/// A counter with a context. Poll sets report objects by context, and the station's objects have none.
 fn named(job: &Job<'_>, context: usize) -> Result<*mut fid_cntr, String> {
     let mut counter = null_mut();
     ok!(obj job.station.domain, cntr_open(null_mut(), &mut counter, cx(context)));
@@ -34,7 +34,7 @@ fn news(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| {
         let (set, counter) = (open(job)?, job.station.counters[0]);
         // SAFETY:
-        // - objects of the law's own; contexts are the program's.
+        // - the law has opened the objects; their contexts belong to the program.
         unsafe {
             (*job.rx.0).fid.context = cx(1);
             (*counter).fid.context = cx(2);
@@ -53,7 +53,7 @@ fn news(ctx: &Ctx) -> Verdict {
             || call!(msg job.ep, recv((&raw mut word).cast(), 8, none, FI_ADDR_UNSPEC, none)),
         )?;
         job.done(|| call!(msg job.ep, send((&raw const ONE).cast(), 8, none, job.peer(job.right()).address, none)))?;
-        // The message gets in by polls alone.
+        // Polls alone make progress on the message.
         let (mut queues, mut counts) = (0, 0);
         until("the message", || {
             let code = call!(obj set, poll(found.as_mut_ptr(), 4));

@@ -1,4 +1,4 @@
-//! Who has to make calls for operations to get on.
+//! Progress: the processes that must make calls until operations complete.
 
 use super::kit::*;
 use super::station::Plan;
@@ -68,7 +68,7 @@ fn silent_target(ctx: &Ctx) -> Verdict {
 
 fn sleeping_target(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
-        // The target calls nothing of libfabric until all is done.
+        // The target makes no libfabric call until all operations are done.
         if job.rank == 1 {
             served(job, 0, 20)?;
         }
@@ -109,7 +109,7 @@ fn said(_: &Ctx) -> Verdict {
         let offered = info.domain().data_progress;
         match progress {
             FI_PROGRESS_UNSPEC => ensure_eq!(offered, FI_PROGRESS_AUTO, "memory alone"),
-            // A promise of more than was asked for is one, too.
+            // A stronger promise than requested is allowed.
             asked => ensure!(
                 offered == asked || offered == FI_PROGRESS_AUTO,
                 "progress {asked} became {offered}"
@@ -130,7 +130,7 @@ fn automatic(ctx: &Ctx) -> Verdict {
             let mut buffer = vec![0u8; LEN];
             super::message::receive(job, &mut buffer, 1)?;
             job.meet();
-            // No calls until it is all there.
+            // No libfabric call until the whole message has arrived.
             let last = (&raw const buffer[LEN - 1]).cast::<std::sync::atomic::AtomicU8>();
             until("the last byte of a message, without calls", || {
                 pause(1);
@@ -166,7 +166,7 @@ fn alone(ctx: &Ctx) -> Verdict {
                 ensure_eq!(job.rx.next()?.data, nth, "the data");
                 ensure_eq!(job.memory.get(8), nth, "the word");
             }
-            // Without calls.
+            // No libfabric call.
             job.meet();
         }
         Ok(())
@@ -209,11 +209,11 @@ fn events(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// What threads share.
+/// A job that threads share.
 struct Shared<'a>(&'a Job<'a>);
 
 // SAFETY:
-// - the endpoint and its queue were opened for any number of threads.
+// - the endpoint and its queue are opened with FI_THREAD_SAFE.
 unsafe impl Sync for Shared<'_> {}
 
 fn threads(ctx: &Ctx) -> Verdict {
@@ -232,7 +232,7 @@ fn threads(ctx: &Ctx) -> Verdict {
                     for nth in 0..each {
                         let context = cx(thread * each + nth);
                         job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, context)))?;
-                        // Whoever looks takes whatever is there.
+                        // Each thread takes completions of any thread.
                         if let (1, entry) = job.tx.read() {
                             told.lock()[entry.op_context.addr()] += 1;
                         }

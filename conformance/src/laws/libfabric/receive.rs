@@ -1,4 +1,4 @@
-//! Which messages a receive takes, and when (fi_msg(3)).
+//! Matching of messages to receives, and its time (fi_msg(3)).
 
 use super::kit::*;
 use super::message::{pattern, receive, send};
@@ -50,7 +50,7 @@ fn sources(ctx: &Ctx) -> Verdict {
                     call!(obj job.rx.0, readfrom((&raw mut entry).cast(), 1, &mut source)) == 1
                 })?;
                 // SAFETY:
-                // - written through a pointer.
+                // - valid memory; the provider writes it through a pointer.
                 let sender = u64::from_le_bytes(unsafe { (&raw const buffer).read_volatile() });
                 let expected = expected.unwrap_or(job.peer(sender as u32).address);
                 ensure_eq!(source, expected, "the source of a message from {sender}");
@@ -95,14 +95,14 @@ fn directed(ctx: &Ctx) -> Verdict {
             }
             let mut buffers = [[0u8; 8]; 2];
             for (nth, buffer) in buffers.iter_mut().enumerate() {
-                // The one that is to come later is asked for first.
+                // The first receive is for the message that comes later.
                 let (from, base) = (job.peer(nth as u32 + 1).address, buffer.as_mut_ptr().cast());
                 ok!(msg job.ep, recv(base, 8, null_mut(), from, cx(nth)));
             }
             job.rx.next()?;
             job.rx.next()?;
             // SAFETY:
-            // - written through a pointer.
+            // - valid memory; the provider writes it through a pointer.
             let seen = unsafe { (&raw const buffers).read_volatile() };
             ensure_eq!(seen.map(u64::from_le_bytes), [1, 2], "the senders");
             gives!(FI_EINVAL, msg job.ep, recv(null_mut(), 0, null_mut(), 99, null_mut()));
@@ -139,7 +139,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         job.tx.of(7)?;
         gives!(FI_ENOENT, obj job.ep, cancel(cx(6)));
         // SAFETY:
-        // - written through a pointer, or not.
+        // - valid memory; the provider may write it through a pointer.
         let seen = unsafe {
             (
                 (&raw const gone).read_volatile(),
@@ -244,7 +244,7 @@ fn multi(ctx: &Ctx) -> Verdict {
                 let bytes = unsafe { std::slice::from_raw_parts(base.add(at), 100) };
                 same(bytes, &[nth + 1; 100], "the message")?;
                 let over = entry.flags & FI_MULTI_RECV != 0;
-                // Five fit, without gaps, and then there is too little room.
+                // Five messages fit without gaps. Then the room is too small.
                 ensure_eq!(
                     over,
                     nth == 4,
@@ -315,7 +315,7 @@ fn multi_order(ctx: &Ctx) -> Verdict {
             }
             return Ok(());
         }
-        // The first buffer is for half of them, the second one for a quarter, and the rest goes to plain receives.
+        // The first buffer takes half of the messages, the second a quarter, and plain receives the rest.
         let (buffers, plain) = (
             [Memory::new(8 * 64), Memory::new(4 * 64)],
             Memory::new(4 * 64),
@@ -374,7 +374,7 @@ fn multi_unexpected(ctx: &Ctx) -> Verdict {
         receive(job, &mut last, 5)?;
         let (mut fitting, mut given_back, mut next) = (0, false, false);
         while !(given_back && next) {
-            // They may end in another order; a failure does not give the buffer back, since it is told before others.
+            // Receives may complete in another order. A failure is reported before earlier successes, so it does not give the buffer back.
             let (code, entry) = job.rx.read();
             if code == AVAIL {
                 let error = job.rx.fails(FI_ETRUNC, "the long message")?;

@@ -1,4 +1,4 @@
-//! What memory regions allow, and how long.
+//! Permissions and lifetime of memory regions.
 
 use super::kit::*;
 use super::memory::{add, exchanged, register};
@@ -145,7 +145,7 @@ fn closed(ctx: &Ctx) -> Verdict {
             job.meet();
             ensure_eq!((memory.get(8), result), (4, 5), "the memory and the result");
             memory.free();
-            // The others are as they were.
+            // Other regions are unaffected.
             job.fetch(job.right(), 8, SUM, 1).map(drop)
         })?;
     }

@@ -1,4 +1,4 @@
-//! Reads and writes of remote memory (fi_rma(3)), and what regions can be bound to (fi_mr(3)).
+//! Reads and writes of remote memory (fi_rma(3)), and bindings of regions (fi_mr(3)).
 
 use std::ptr::null;
 

@@ -1,4 +1,4 @@
-//! Messages from senders that the address vector does not have (FI_SOURCE_ERR of fi_getinfo(3), fi_cq(3)).
+//! Messages from senders that are not in the address vector (FI_SOURCE_ERR of fi_getinfo(3), fi_cq(3)).
 
 use super::kit::*;
 use super::station::Plan;
@@ -12,18 +12,18 @@ laws! {
         "programs of releases before 1.5 have no err_data_size: they get the name in a buffer of the provider";
 }
 
-/// Where a program wants the name.
+/// The buffer that gets the sender's name.
 #[derive(Clone, Copy, PartialEq)]
 enum Buffer {
     Own(usize),
     Providers,
-    /// Of a program without err_data_size.
+    /// The provider's buffer, for a program without err_data_size.
     Old,
 }
 
 const UNTOUCHED: usize = 77;
 
-/// The next entry is the error of an unknown sender; the entry, and the name in it.
+/// Waits for the error of an unknown sender. Returns the entry and the name in it.
 fn error_of(job: &Job<'_>, buffer: Buffer) -> Result<(fi_cq_err_entry, Vec<u8>), String> {
     let mut looks = Looks::for_the("a message of an unknown sender");
     loop {
@@ -55,12 +55,12 @@ fn error_of(job: &Job<'_>, buffer: Buffer) -> Result<(fi_cq_err_entry, Vec<u8>),
         _ => error.err_data_size,
     };
     // SAFETY:
-    // - as many bytes by fi_cq(3), in `own` or in the provider's buffer.
+    // - fi_cq(3): `len` bytes are valid, in `own` or in the provider's buffer.
     let name = unsafe { std::slice::from_raw_parts(error.err_data.cast::<u8>(), len) }.to_vec();
     Ok((error, name))
 }
 
-/// Rank 1 sends so many words, each tagged if it is odd; rank 0, which has forgotten rank 1, does the rest.
+/// Rank 1 sends `words` words, tagged if odd. Rank 0 removes the address of rank 1 and runs `hear`.
 fn heard(ctx: &Ctx, plan: &Plan<'_>, words: u64, hear: impl Fn(&Job<'_>) -> Verdict) -> Verdict {
     with(ctx, plan, 256, |job| {
         if job.rank == 1 {
@@ -178,7 +178,7 @@ fn several(ctx: &Ctx) -> Verdict {
             "the buffer given back"
         );
         // SAFETY:
-        // - in bounds; written through a pointer.
+        // - in bounds; the provider writes it through a pointer.
         let seen = unsafe { words.as_ptr().read_volatile() };
         ensure_eq!(seen, 0, "the message");
         Ok(())

@@ -1,4 +1,4 @@
-//! Endpoints that are found by node and service, and names as texts (fi_getinfo(3), fi_av(3)). The node is localhost.
+//! Lookup of endpoints by node and service, and names as text (fi_getinfo(3), fi_av(3)). The node is localhost.
 
 use std::ffi::{CString, c_char};
 
@@ -25,7 +25,7 @@ laws! {
         "with FI_ADDR_STR all names are texts, from fi_getinfo on, and several are inserted one behind the other";
 }
 
-/// A service that no other law has at the same time.
+/// A service name that no other law uses at the same time.
 fn service(ctx: &Ctx) -> CString {
     if ctx.rank == 0 {
         ctx.tell(format!("law {} {}", std::process::id(), ctx.life_cycle).as_bytes());
@@ -36,7 +36,7 @@ fn service(ctx: &Ctx) -> CString {
     service
 }
 
-/// Everything but an endpoint, as the server or a client of a service opens it.
+/// Opens the objects of a service's server or client, except the endpoint.
 fn side(service: &CString, plan: &Plan<'_>, server: bool, format: u32) -> Result<Station, String> {
     let mut hints = plan.hints();
     hints.info().addr_format = format;
@@ -61,7 +61,7 @@ fn insert(station: &Station, name: &[u8]) -> Result<u64, String> {
     station.insert(name)
 }
 
-/// Receives 8 bytes, from anybody.
+/// Receives 8 bytes from any sender.
 fn hear(station: &Station, expected: &[u8; 8]) -> Verdict {
     let word = Memory::new(8);
     ok!(msg station.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(2)));
@@ -71,7 +71,7 @@ fn hear(station: &Station, expected: &[u8; 8]) -> Verdict {
     Ok(())
 }
 
-/// Sends 8 bytes, as soon as that can be done.
+/// Sends 8 bytes; retries until the endpoint accepts them.
 fn say(station: &Station, to: u64, bytes: &[u8; 8]) -> Verdict {
     let mut code = AGAIN;
     until("the endpoint", || {
@@ -114,7 +114,7 @@ fn talk(ctx: &Ctx) -> Verdict {
                 .concat(),
             );
             ctx.sync();
-            // The client says who it is.
+            // The client sends its name.
             let name = Memory::new(NAME);
             ok!(msg station.ep, recv(name.base.cast(), NAME, null_mut(), FI_ADDR_UNSPEC, cx(5)));
             station.rx.of(5)?;

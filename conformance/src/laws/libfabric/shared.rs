@@ -35,7 +35,7 @@ fn messages(ctx: &Ctx) -> Verdict {
     let each = many(ctx, 3) as usize;
     with_shared(ctx, &Plan::default(), COUNT, |job, shared, addresses| {
         let Some(shared) = shared else {
-            // Short, in the ring, and fetched.
+            // Lengths of short messages, of messages in the ring, and of fetched messages.
             let lens = [24, 500, MOST, 40, 24, 9000];
             let mut sent = Vec::new();
             for serial in 0..each {
@@ -61,7 +61,7 @@ fn messages(ctx: &Ctx) -> Verdict {
         let mut left = total;
         let mut looks = Looks::new();
         while left > 0 {
-            // So some are posted before their message comes, and some after it.
+            // Some receives are posted before their message arrives, others after it.
             for _ in 0..random.below(8) {
                 if posted < total {
                     shared.receive(buffers[posted].base, MOST, posted)?;
@@ -86,7 +86,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                 left -= 1;
             }
         }
-        // Receives are taken in the order of posting, messages of one sender to one endpoint in the order of sending.
+        // Receives match in posting order, and messages of one sender to one endpoint in sending order.
         let mut next = vec![[0; COUNT]; senders + 1];
         for (which, seen) in seen.into_iter().enumerate() {
             let (sender, nth, serial) = seen.ok_or("a receive is left")?;
@@ -117,7 +117,7 @@ fn tagged(ctx: &Ctx) -> Verdict {
                 send(job, addresses[0], &[9; 8])?;
                 for (to, tag) in [(0, 5), (1, 5), (1, 0x17), (0, 6)] {
                     tsend(job, addresses[to], tag, &[tag as u8; 8])?;
-                    // One after the other: no order is promised between endpoints.
+                    // One message at a time: order between endpoints is not guaranteed.
                     job.tx.of(1)?;
                 }
                 job.tx.of(1)?;
@@ -127,7 +127,7 @@ fn tagged(ctx: &Ctx) -> Verdict {
             };
             if !early {
                 job.meet();
-                // They come, and nothing takes them.
+                // The messages arrive, and no receive takes them.
                 for _ in 0..2000 {
                     shared.progress();
                 }
@@ -229,7 +229,7 @@ fn looked(ctx: &Ctx) -> Verdict {
         ensure_eq!(second.rx.of(3)?.len, 100, "the claimed one");
         buffer.holds(0, &pattern(1, 100), "the claimed one")?;
         gives!(FI_EINVAL, tagged shared.srx, recvmsg(&message(&part, 5, 3), FI_CLAIM));
-        // The next one is not the discarded one.
+        // The next receive does not get the discarded message.
         ok!(tagged shared.srx, recv(buffer.base.cast(), 100, null_mut(), FI_ADDR_UNSPEC, 0, u64::MAX, cx(4)));
         ensure_eq!(second.rx.of(4)?.len, 20, "the one behind");
         buffer.free();
@@ -254,7 +254,7 @@ fn several(ctx: &Ctx) -> Verdict {
             }
             return Ok(());
         };
-        // Three come first, and three into what is posted.
+        // Three messages arrive before the receive is posted, and three after.
         job.meet();
         let (least, mut seen, mut len) = (64usize, 0usize, size_of::<usize>());
         ok!(obj shared.srx, setopt(FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw const least).cast(), len));
@@ -300,7 +300,7 @@ fn several(ctx: &Ctx) -> Verdict {
             (5, 1),
             "messages, and how often it was given back"
         );
-        // The one that is left goes to the next receive.
+        // The remaining message goes to the next receive.
         let last = Memory::new(64);
         shared.receive(last.base, 64, 5)?;
         let mut end = None;
@@ -436,7 +436,7 @@ fn atomics(ctx: &Ctx) -> Verdict {
             let (operand, none) = (5u64, null_mut::<std::ffi::c_void>());
             let operand: *const std::ffi::c_void = (&raw const operand).cast();
             let to = addresses[1];
-            // The tag is the key.
+            // The key carries the tag.
             let fetch = fi_rma_ioc {
                 addr: 0,
                 count: 1,
@@ -481,7 +481,7 @@ fn atomics(ctx: &Ctx) -> Verdict {
             entry.flags
         );
         ensure_eq!(value.get(0), 42, "the value");
-        // Whoever asked is answered.
+        // Rank 0 makes progress so that its answer reaches the requester.
         until("the answer", || {
             shared.progress();
             true

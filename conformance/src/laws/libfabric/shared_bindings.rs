@@ -1,4 +1,4 @@
-//! What shared contexts are bound to, and what is refused (fi_stx_context, fi_srx_context of fi_endpoint(3)).
+//! Bindings of shared contexts, and refused bindings (fi_stx_context, fi_srx_context of fi_endpoint(3)).
 
 use std::ptr::null;
 
@@ -28,7 +28,7 @@ fn left(ctx: &Ctx) -> Verdict {
                 let to = job.station.insert(&ctx.told(0).unwrap_or_default())?;
                 send(job, to, &[7; 8])?;
                 job.tx.of(1)?;
-                // A second one, that nothing takes.
+                // No receive takes this second message.
                 send(job, to, &[8; 8])?;
                 job.tx.of(1)?;
                 job.meet();
@@ -51,7 +51,7 @@ fn left(ctx: &Ctx) -> Verdict {
             close(own.ep)?;
             close(own.rx.0)?;
             close(own.counter)?;
-            // What the closed one kept is gone; the next receive waits for the others.
+            // Messages of the closed endpoint are gone. The next receive waits for the other endpoints.
             shared.receive(buffer.at(8 * (nth + 1).min(2)), 8, nth + 1)?;
         }
         close(shared.srx)?;
@@ -72,20 +72,20 @@ fn wrong(ctx: &Ctx) -> Verdict {
         asked.transmit().op_flags = 1 << 40;
         gives!(FI_EINVAL, obj domain, srx_ctx(asked.receive(), &mut srx, none));
         gives!(FI_EINVAL, obj domain, stx_ctx(asked.transmit(), &mut stx, none));
-        // Attributes may be left out.
+        // Attributes are optional.
         ok!(obj domain, srx_ctx(null_mut(), &mut srx, none));
         ok!(obj domain, stx_ctx(null_mut(), &mut stx, none));
         gives!(FI_ENOSYS, fid stx, bind(job.rx.0.cast(), FI_TRANSMIT));
         gives!(FI_ENOSYS, fid srx, bind(job.rx.0.cast(), FI_RECV));
         gives!(FI_ENOENT, obj srx, cancel(cx(1)));
-        // Nobody could tell of its end.
+        // No endpoint is bound: no queue could report a cancellation.
         ok!(msg srx, recv(null_mut(), 0, none, FI_ADDR_UNSPEC, cx(1)));
         gives!(FI_EOPBADSTATE, obj srx, cancel(cx(1)));
 
         let mut own = info(&plan, false, false)?;
         let ep = bare(job, &mut own, job.station.av)?;
         gives!(FI_EINVAL, fid ep, bind(srx.cast(), 0));
-        // Sandia OpenSHMEM binds a transmit context to what has one, and is enabled, and closes it first.
+        // Sandia OpenSHMEM binds a shared transmit context to an enabled endpoint that has a context, and closes the shared one first.
         ok!(fid ep, control(FI_ENABLE, null_mut()));
         ok!(fid ep, bind(stx.cast(), 0));
         close(stx)?;
@@ -125,7 +125,7 @@ fn wrong(ctx: &Ctx) -> Verdict {
         gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_TRIGGER));
         gives!(FI_EBADFLAGS, tagged srx, recvmsg(&message(&part, 1, 1), FI_DISCARD));
 
-        // Endpoints of one context have one vector.
+        // Endpoints of one shared context use the same vector.
         let (mut av, mut attr) = (
             null_mut(),
             fi_av_attr {
@@ -238,7 +238,7 @@ fn offered(_: &Ctx) -> Verdict {
         ensure_eq!(endpoint.rx_ctx_cnt, count(receives), "rx_ctx_cnt");
         ensure!(domain.max_ep_stx_ctx > 0, "max_ep_stx_ctx");
         ensure!(domain.max_ep_srx_ctx > 0, "max_ep_srx_ctx");
-        // As much may be asked for as is offered.
+        // A program may request the offered maximum.
         let mut hints = plan.hints();
         hints.domain().max_ep_stx_ctx = domain.max_ep_stx_ctx;
         hints.domain().max_ep_srx_ctx = domain.max_ep_srx_ctx;

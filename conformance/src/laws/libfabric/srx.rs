@@ -1,10 +1,10 @@
-//! Endpoints that share receives, as laws open them.
+//! Endpoints that share receives.
 
 use super::kit::*;
 use super::library::{Info, getinfo};
 use super::station::{Plan, close, name_of, open_queue};
 
-/// The endpoints of rank 0, and what they share.
+/// The endpoints of rank 0, and their shared receive context.
 pub(super) struct Shared {
     pub(super) srx: *mut fid_ep,
     pub(super) endpoints: Vec<Own>,
@@ -27,7 +27,7 @@ pub(super) fn info(plan: &Plan<'_>, transmits: bool, receives: bool) -> Result<I
     getinfo(plan.version, 0, Some(&hints)).map_err(|code| format!("fi_getinfo gave {code}"))
 }
 
-/// An endpoint without contexts, not enabled.
+/// An endpoint without shared contexts, not enabled.
 pub(super) fn bare(job: &Job<'_>, info: &mut Info, av: *mut fid_av) -> Result<*mut fid_ep, String> {
     let mut ep: *mut fid_ep = null_mut();
     ok!(obj job.station.domain, endpoint(info.raw(), &mut ep, null_mut()));
@@ -63,7 +63,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Moves all endpoints on.
+    /// Makes progress on all endpoints.
     pub(super) fn progress(&self) {
         self.endpoints.iter().for_each(|own| own.rx.progress());
     }
@@ -78,7 +78,7 @@ impl Shared {
     }
 }
 
-/// Rank 0 opens endpoints that share receives; all know their addresses; the body is what each rank does.
+/// Rank 0 opens endpoints that share receives, and all ranks insert their addresses. Each rank runs the body.
 pub(super) fn with_shared(
     ctx: &Ctx,
     plan: &Plan<'_>,

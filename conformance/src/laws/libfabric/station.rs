@@ -3,7 +3,7 @@
 use super::kit::*;
 use super::library::{self, Info, getinfo};
 
-/// What a program wishes for.
+/// Requests of a program.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) version: u32,
@@ -22,12 +22,12 @@ pub(crate) struct Plan<'a> {
     pub(crate) selective: bool,
     /// Whether there are completion queues.
     pub(crate) queues: bool,
-    /// For each counter what it counts.
+    /// One counter for each element: the events that it counts.
     pub(crate) counters: &'a [u64],
 }
 
 impl Plan<'_> {
-    /// Everything, registered in the way of FI_MR_BASIC.
+    /// Messages, RMA and atomics, with registration as FI_MR_BASIC.
     pub(crate) const DEFAULT: Plan<'static> = Plan {
         version: version(1, 17),
         caps: FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC,
@@ -48,7 +48,7 @@ impl Plan<'_> {
 }
 
 impl Plan<'_> {
-    /// Counters have descriptors where queues have.
+    /// Counters have a descriptor if queues have one.
     fn wait_of_counters(&self) -> i32 {
         match self.wait {
             FI_WAIT_FD => FI_WAIT_FD,
@@ -78,22 +78,22 @@ impl Plan<'_> {
     }
 }
 
-/// All objects.
+/// The objects of an endpoint.
 pub(crate) struct Station {
     pub(crate) info: Info,
     pub(crate) fabric: *mut fid_fabric,
     pub(crate) domain: *mut fid_domain,
     pub(crate) av: *mut fid_av,
-    /// Of what this side does.
+    /// Completions of transmits.
     pub(crate) tx: Queue,
-    /// Of what comes.
+    /// Completions of receives.
     pub(crate) rx: Queue,
     pub(crate) counters: Vec<*mut fid_cntr>,
     pub(crate) ep: *mut fid_ep,
 }
 
 impl Station {
-    /// Fabric and domain, a vector, queues and counters, an endpoint with all of them, enabled.
+    /// Opens fabric, domain, vector, queues, counters, and an enabled endpoint that is bound to them.
     pub(crate) fn open(plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station::without_endpoint(plan)?;
         station.ep = station.endpoint(plan)?;
@@ -107,7 +107,7 @@ impl Station {
         Station::of(info, plan)
     }
 
-    /// The same of what getinfo gave.
+    /// As [`Station::without_endpoint`], from a result of fi_getinfo(3).
     pub(crate) fn of(info: Info, plan: &Plan<'_>) -> Result<Station, String> {
         let mut station = Station {
             info,
@@ -121,7 +121,7 @@ impl Station {
         };
         let fabric: *mut fi_fabric_attr = station.info.fabric();
         // SAFETY:
-        // - what getinfo gave, and a place for a pointer.
+        // - fi_getinfo(3) has returned the info; the result has room for a pointer.
         let code = unsafe {
             (*fabric).api_version = plan.version;
             let provider = &*library::provider();
@@ -150,12 +150,12 @@ impl Station {
         Ok(station)
     }
 
-    /// A further counter, which is bound to nothing.
+    /// A further counter, without a binding.
     pub(crate) fn counter(&self) -> Result<*mut fid_cntr, String> {
         self.counter_with(FI_WAIT_UNSPEC)
     }
 
-    /// The same, with a way to wait for it.
+    /// As [`Station::counter`], with a wait object.
     pub(crate) fn counter_with(&self, wait_obj: i32) -> Result<*mut fid_cntr, String> {
         let mut attr = fi_cntr_attr {
             events: 0,
@@ -168,7 +168,7 @@ impl Station {
         Ok(counter)
     }
 
-    /// An endpoint that is bound to everything, and not enabled.
+    /// An endpoint with all bindings, not enabled.
     pub(crate) fn endpoint(&self, plan: &Plan<'_>) -> Result<*mut fid_ep, String> {
         let mut ep: *mut fid_ep = null_mut();
         ok!(obj self.domain, endpoint(self.info.raw(), &mut ep, null_mut()));
@@ -192,7 +192,7 @@ impl Station {
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let info = self.info.raw();
         // SAFETY:
-        // - what getinfo gave, with its attributes.
+        // - fi_getinfo(3) has returned the info with its attributes.
         unsafe { ((*(*info).tx_attr).size, (*(*info).rx_attr).size) }
     }
 
@@ -210,7 +210,7 @@ impl Station {
         Ok(address)
     }
 
-    /// Registers memory for any access by peers.
+    /// Registers memory for all accesses by peers.
     pub(crate) fn register(&self, memory: Memory, key: u64) -> Result<Registered, String> {
         self.register_for(memory, FI_REMOTE_READ | FI_REMOTE_WRITE, key)
     }
@@ -225,7 +225,7 @@ impl Station {
         let code = call!(mr self.domain, reg(memory.base.cast(), memory.len, access, 0, key, 0, &mut mr, null_mut()));
         crate::ensure_eq!(code, 0, "fi_mr_reg");
         // SAFETY:
-        // - just made; the program may read its members.
+        // - the region has just been registered; the program may read its members.
         let key = unsafe { (*mr).key };
         // SAFETY:
         // - as above.
@@ -242,7 +242,7 @@ impl Station {
         })
     }
 
-    /// Closes everything, the endpoint first.
+    /// Closes all objects, the endpoint first.
     pub(crate) fn close(self) -> Verdict {
         close(self.ep)?;
         self.close_the_rest()
@@ -263,7 +263,7 @@ impl Station {
     }
 }
 
-/// A registration, and how peers address it.
+/// A registration, and its key and base for peers.
 #[derive(Clone, Copy)]
 pub(crate) struct Registered {
     pub(crate) mr: *mut fid_mr,
@@ -271,7 +271,7 @@ pub(crate) struct Registered {
     pub(crate) base: u64,
 }
 
-/// A completion queue as the plan has it.
+/// Opens a completion queue as planned.
 pub(crate) fn open_queue(domain: *mut fid_domain, plan: &Plan<'_>) -> Result<Queue, String> {
     let mut attr = fi_cq_attr {
         size: plan.entries,
@@ -299,7 +299,7 @@ pub(crate) fn name_of(ep: *mut fid_ep) -> Result<[u8; NAME], String> {
 pub(crate) fn close<T>(object: *mut T) -> Verdict {
     let object: *mut fid = object.cast();
     // SAFETY:
-    // - laws close what they have opened once; every object begins with its `fid`.
+    // - laws close each opened object once; each object begins with its `fid`.
     let (class, code) = unsafe { ((*object).fclass, ((*(*object).ops).close)(object)) };
     crate::ensure_eq!(code, 0, "fi_close of an object of class {class}");
     Ok(())

@@ -33,7 +33,7 @@ pub(super) fn trecv(
 
 fn matching(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
-        // The same for both ranks.
+        // Both ranks use the same sequence.
         let mut random = ctx.random(17);
         for round in 0..many(ctx, 2) {
             let base = random.next();
@@ -42,7 +42,7 @@ fn matching(ctx: &Ctx) -> Verdict {
             };
             const COUNT: usize = 10;
             let tags: Vec<u64> = (0..COUNT).map(|_| tag(&mut random)).collect();
-            // Receives enough for all: the last ones take anything.
+            // The last receives take any tag, so all messages find one.
             let mut wanted: Vec<(u64, u64)> = (0..COUNT)
                 .map(|_| {
                     (
@@ -52,7 +52,7 @@ fn matching(ctx: &Ctx) -> Verdict {
                 })
                 .collect();
             wanted.extend([(0, u64::MAX); COUNT]);
-            // Each message takes the first receive that is left and matches.
+            // Each message takes the first remaining receive that matches.
             let mut left: Vec<usize> = (0..2 * COUNT).collect();
             let mut expected = vec![None; 2 * COUNT];
             for (nth, tag) in tags.iter().enumerate() {
@@ -82,7 +82,7 @@ fn matching(ctx: &Ctx) -> Verdict {
                     ));
                 };
                 // SAFETY:
-                // - in bounds; written through a pointer.
+                // - in bounds; the provider writes it through a pointer.
                 let seen = unsafe { (&raw const buffers[receive]).read_volatile() };
                 ensure_eq!(
                     (u64::from_le_bytes(seen), entry.tag),
@@ -115,7 +115,7 @@ fn in_order(ctx: &Ctx) -> Verdict {
                 bytes
             })
             .collect();
-        // Half of them have each tag; some receives are there before.
+        // Each tag has half of the messages. Some receives are posted before the messages arrive.
         let mut buffers = vec![vec![0u8; 51_000]; COUNT];
         let early = random.below(COUNT as u64) as usize;
         let (before, behind) = buffers.split_at_mut(early);
@@ -140,7 +140,7 @@ fn in_order(ctx: &Ctx) -> Verdict {
         }
         for (nth, buffer) in buffers.iter().enumerate() {
             // SAFETY:
-            // - in bounds; written through a pointer.
+            // - in bounds; the provider writes it through a pointer.
             let number = unsafe { buffer.as_ptr().cast::<u64>().read_unaligned() };
             ensure_eq!(number, nth as u64, "the message of receive {nth}");
         }
@@ -170,14 +170,14 @@ fn apart(ctx: &Ctx) -> Verdict {
         );
         ensure_eq!(job.tx.of(3)?.flags, FI_MSG | FI_SEND, "the sender's flags");
         // SAFETY:
-        // - written through pointers.
+        // - valid memory; the provider writes it through pointers.
         let seen = unsafe { (&raw const buffers).read_volatile() };
         ensure_eq!(seen, [[1; 8], [2; 8]], "the messages");
         Ok(())
     })
 }
 
-/// A message of one piece, to the right or from anybody.
+/// A message of one piece: to the right neighbour, or from any sender.
 pub(super) fn message(
     job: &Job<'_>,
     part: &libc::iovec,
@@ -250,7 +250,7 @@ fn kinds(ctx: &Ctx) -> Verdict {
                 );
                 ensure!(!has_data || entry.data == 77, "the data of call {send}");
                 // SAFETY:
-                // - written through a pointer.
+                // - valid memory; the provider writes it through a pointer.
                 let seen = unsafe { (&raw const buffer).read_volatile() };
                 same(&seen, &bytes, "the message")?;
                 if !matches!(send, 3 | 5) {

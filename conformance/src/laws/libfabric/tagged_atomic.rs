@@ -1,4 +1,4 @@
-//! fi_atomic(3), FI_TAGGED: atomics whose target is a tagged receive buffer.
+//! Atomics on tagged receive buffers (fi_atomic(3), FI_TAGGED).
 
 use super::death::{WAITS, ended, victim, waited};
 use super::kit::*;
@@ -18,7 +18,7 @@ laws! {
 
 const MINE: usize = 5;
 
-/// An operation on consecutive u64.
+/// An atomic operation on consecutive u64.
 struct Call {
     operand: [u64; 4],
     compare: [u64; 4],
@@ -44,7 +44,7 @@ impl Call {
         call
     }
 
-    /// Posts it until there is room: with `fetches`, or as a compare-swap, its results come with the completion.
+    /// Posts the operation; retries on -FI_EAGAIN. With `fetches`, or as a compare-swap, the results arrive with the completion.
     fn post(&mut self, job: &Job<'_>, to: u32, op: c_int, fetches: bool) -> Verdict {
         let count = self.count;
         let list = |values: &mut [u64; 4]| fi_ioc {
@@ -74,7 +74,7 @@ impl Call {
         })
     }
 
-    /// The value before of element `nth`.
+    /// The previous value of element `nth`.
     fn before(&self, nth: usize) -> u64 {
         seen(&self.result, nth)
     }
@@ -82,17 +82,17 @@ impl Call {
 
 fn buffer_of(words: &mut [u64]) -> &mut [u8] {
     // SAFETY:
-    // - words are bytes.
+    // - each word is valid as bytes, and the length in bytes is the same.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
 fn seen(words: &[u64], nth: usize) -> u64 {
     // SAFETY:
-    // - in bounds by the index; written through a pointer.
+    // - in bounds by the index; the provider writes it through a pointer.
     unsafe { (&raw const words[nth]).read_volatile() }
 }
 
-/// The end of a receive that an atomic has used: its context.
+/// Waits for the end of a receive that an atomic has used. Returns its context.
 fn used(job: &Job<'_>, len: usize) -> Result<usize, String> {
     let entry = job.rx.next()?;
     ensure_eq!(
@@ -143,7 +143,7 @@ fn matched(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let mut random = ctx.random(3);
         for round in 0..many(ctx, 2) {
-            // The same for both ranks: who is first with each tag.
+            // For each tag, whether the receive or the atomic is first. Both ranks use the same values.
             let early: Vec<bool> = (0..3).map(|_| random.below(2) == 0).collect();
             let tag = round << 8;
             if job.rank == 0 {
@@ -203,7 +203,7 @@ fn matched(ctx: &Ctx) -> Verdict {
 }
 
 fn failing(ctx: &Ctx) -> Verdict {
-    // Offsets of two elements in a buffer of three, and what becomes of them.
+    // Offsets of two elements in a buffer of three, and the errors.
     const CASES: [(u64, i32); 4] = [
         (16, FI_ETRUNC),
         (1 << 40, FI_ETRUNC),

@@ -1,4 +1,4 @@
-//! Counters of what peers do, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
+//! Counters of remote operations, bound to endpoints and to memory (fi_cntr(3), fi_endpoint(3), fi_mr(3)).
 
 use super::kit::*;
 use super::station::{Plan, Registered, close};
@@ -20,7 +20,7 @@ laws! {
 
 static ONE: u64 = 1;
 
-/// What rank 0 tells of further memory; the others get it.
+/// Rank 0 publishes base and key of further regions. All ranks return them.
 fn spread(job: &Job<'_>, all: &[Registered]) -> Result<Vec<(u64, u64)>, String> {
     let words = all.iter().flat_map(|one| [one.base, one.key]);
     if job.rank == 0 {
@@ -67,7 +67,7 @@ fn endpoint(ctx: &Ctx) -> Verdict {
                 job.done(|| call!(atomic job.ep, compwrite(o, 1, none, o, none, r, none, to, at + 16, key, UINT64, CSWAP, none)))?;
                 job.done(|| call!(rma job.ep, read(r, 8, none, to, at + 8, key, none)))?;
             }
-            // Refused ones are not counted.
+            // Refused operations are not counted.
             job.post(|| call!(rma job.ep, write(o, 8, none, to, at, key + 1000, none)))?;
             job.tx.fails(FI_ENOKEY, "a write to no memory")?;
             settle(job)?;
@@ -93,7 +93,7 @@ fn endpoint(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Waits until what was injected for rank 0 has ended: what is posted behind a fence comes after it.
+/// Waits for the end of operations that were injected for rank 0: a fenced read completes after them.
 fn settle(job: &Job<'_>) -> Verdict {
     let (to, addr, key) = job.place(0, 128);
     let mut word = 0u64;
@@ -123,7 +123,7 @@ fn memory(ctx: &Ctx) -> Verdict {
     };
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 5);
-        // Two regions with a counter each of what modifies them, the first one with another of what reads it.
+        // Two regions, each with a counter of remote writes. The first also has a counter of remote reads.
         let memories = [Memory::new(256), Memory::new(256)];
         let mut registered = Vec::new();
         let mut counters = Vec::new();
@@ -230,7 +230,7 @@ fn woken(ctx: &Ctx) -> Verdict {
             if job.rank == 0 {
                 ok!(obj bound, wait(round, -1));
                 ensure_eq!(memory.get(8), round, "what is there when it is counted");
-                // The other one goes on when it has seen this.
+                // The other rank continues when it has seen this write.
                 job.write(1, 0, &round.to_le_bytes())?;
             } else {
                 let (at, key) = places[0];
@@ -270,7 +270,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         );
         close(registered.mr)?;
         close(bound)?;
-        // A domain has as many as it needs, one after the other.
+        // The number of regions and counters over a domain's lifetime is unlimited.
         for _ in 0..3000 {
             let registered = job.station.register(memory, 100)?;
             let bound = job.station.counter()?;

@@ -1,8 +1,8 @@
-//! Keeping account: what completion queues tell of operations, each by its context, and what counters count.
+//! Accounts of operations: completions by context, and values of counters.
 
 use super::kit::*;
 
-/// Completions of each context, and their sum.
+/// Number of completions of each context, and their sum.
 pub(super) struct Told(Vec<u8>, usize);
 
 impl Told {
@@ -10,7 +10,7 @@ impl Told {
         Told(vec![0; contexts], 0)
     }
 
-    /// One look at the queue; the entry.
+    /// Reads the queue once and returns the entry.
     pub(super) fn look(&mut self, queue: Queue) -> Result<Option<fi_cq_tagged_entry>, String> {
         match queue.read() {
             (1, entry) => {
@@ -30,7 +30,7 @@ impl Told {
         }
     }
 
-    /// This context has been told.
+    /// Counts a completion of this context.
     pub(super) fn note(&mut self, context: usize) -> Verdict {
         let times = self.0.get_mut(context);
         *times.ok_or_else(|| format!("context {context}"))? += 1;
@@ -42,7 +42,7 @@ impl Told {
         self.1
     }
 
-    /// Reads until the counters have these values and so much has been told; then nothing more comes.
+    /// Reads until the counters have these values and `all` completions have come. Fails if more follow.
     pub(super) fn complete(
         &mut self,
         queue: Queue,
@@ -71,7 +71,7 @@ impl Told {
         queue.is_empty()
     }
 
-    /// Whether each context was told as often as it should be.
+    /// Fails unless each context has `times(context)` completions.
     pub(super) fn ensure(&self, times: impl Fn(usize) -> usize) -> Verdict {
         for (context, seen) in self.0.iter().enumerate() {
             ensure_eq!(
@@ -84,7 +84,7 @@ impl Told {
     }
 }
 
-/// Posts; while there is no room, calls `meanwhile`.
+/// Posts an operation; calls `meanwhile` after each -FI_EAGAIN.
 pub(super) fn post(
     mut call: impl FnMut() -> isize,
     mut meanwhile: impl FnMut() -> Verdict,
@@ -102,7 +102,7 @@ pub(super) fn post(
     Ok(())
 }
 
-/// Waits, without a call of libfabric, until `rank` has told this.
+/// Waits until `rank` has published this text. Makes no libfabric call.
 pub(super) fn hear(ctx: &Ctx, rank: u32, what: &[u8]) -> Verdict {
     until("what the others tell", || {
         ctx.told(rank).is_some_and(|told| told == what)

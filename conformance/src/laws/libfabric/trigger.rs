@@ -130,9 +130,9 @@ fn every_kind(ctx: &Ctx) -> Verdict {
             (0, 0),
             "the words before"
         );
-        // Data is read when the work is carried out.
+        // The provider reads the data when the work runs, not when it is queued.
         // SAFETY:
-        // - the own array, of which nothing is under way.
+        // - the local array; the work is not triggered yet.
         unsafe { at.write(12) };
         job.meet();
         ok!(obj trigger, add(1));
@@ -149,7 +149,7 @@ fn every_kind(ctx: &Ctx) -> Verdict {
             "the words there"
         );
         // SAFETY:
-        // - the own array; everything has ended.
+        // - the local array; all operations have completed.
         let words: Vec<u64> = (0..12)
             .map(|nth| unsafe { at.add(nth).read_volatile() })
             .collect();
@@ -202,7 +202,7 @@ fn met(ctx: &Ctx) -> Verdict {
 fn thresholds(ctx: &Ctx) -> Verdict {
     with(ctx, &plan(), 256, |job| {
         let (trigger, completion) = (job.station.counter()?, job.station.counter()?);
-        // Thresholds in the order of posting, and which of them is to be the how-maniest.
+        // Thresholds in posting order, and the expected position of each in execution order.
         let posted = [5u64, 2, 9, 5, 2, 1, 9, 5];
         let expected = [3u64, 1, 6, 4, 2, 0, 7, 5];
         let (mut ones, mut before) = ([1u64; 8], [u64::MAX; 8]);
@@ -222,7 +222,7 @@ fn thresholds(ctx: &Ctx) -> Verdict {
                 ep: job.ep,
                 msg: operand.atomic(SUM, null_mut()),
                 fetch: result.fetch(),
-                // Under chaos each waits for the one before.
+                // The backend chaos reorders operations: the fence makes each wait for the one before.
                 flags: FI_FENCE,
             })
             .collect();
@@ -299,7 +299,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
         let word = |nth: usize, there: usize| Word::new(job, right, there, at.wrapping_add(nth));
         job.memory.set(64, 44);
         job.meet();
-        // Receives first; then what they wait for.
+        // Receives first, then the operations that match them.
         let (received, treceived) = (word(4, 0), word(6, 0));
         let mut message = received.message(cx(0));
         message.addr = FI_ADDR_UNSPEC;
@@ -335,7 +335,7 @@ fn triggered(ctx: &Ctx) -> Verdict {
             "the words there"
         );
         // SAFETY:
-        // - the own array; everything has ended.
+        // - the local array; all operations have completed.
         let words: Vec<u64> = (0..7)
             .map(|nth| unsafe { at.add(nth).read_volatile() })
             .collect();
@@ -380,7 +380,7 @@ fn cancelled(ctx: &Ctx) -> Verdict {
         ok!(fid domain, control(FI_QUEUE_WORK, (&raw mut works[2]).cast()));
         ok!(fid domain, control(FI_FLUSH_WORK, null_mut()));
         ok!(obj other, add(10));
-        // A triggered operation that is cancelled ends so.
+        // A cancelled triggered operation ends with FI_ECANCELED.
         let mut waits = context(other, 100);
         let message = word.rma((&raw mut waits).cast());
         job.post(|| call!(rma job.ep, writemsg(&message, FI_TRIGGER)))?;
@@ -506,7 +506,7 @@ fn relayed(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| {
         let rounds = many(ctx, 2).min(10);
         let (trigger, none) = (job.station.counters[0], null_mut());
-        // What has come to word 1 goes on to word 1 of the next rank, and to word 2 of rank 0 in the end.
+        // Each rank forwards word 1 to word 1 of the next rank. The last rank forwards it to word 2 of rank 0.
         let last = job.rank + 1 == job.size;
         let (next, there) = if last { (0, 16) } else { (job.right(), 8) };
         let word = Word::new(job, next, there, job.memory.at(8).cast());
@@ -529,7 +529,7 @@ fn relayed(ctx: &Ctx) -> Verdict {
             if job.rank == 0 {
                 job.write(1, 8, &round.to_le_bytes())?;
             }
-            // Only the memory is looked at.
+            // Ranks read only their memory. They make no libfabric call.
             job.await_word(if job.rank == 0 { 16 } else { 8 }, round)?;
             job.meet();
         }
@@ -545,7 +545,7 @@ fn chained(ctx: &Ctx) -> Verdict {
         for _ in 0..=2 * LINKS {
             counters.push(job.station.counter()?);
         }
-        // An addition to the word starts an addition to a counter, and that the next addition to the word.
+        // Each addition to the word triggers a change of a counter. That triggers the next addition to the word.
         let mut value = 1u64;
         let word = Word::new(job, job.rank, 0, &mut value);
         let mut add = fi_op_atomic {

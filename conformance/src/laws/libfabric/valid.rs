@@ -1,4 +1,4 @@
-//! What is supported, and how many elements at a time.
+//! Supported datatypes and operations, and the maximum counts.
 
 use super::kit::*;
 use super::matrix::Call;
@@ -21,7 +21,7 @@ laws! {
         "at the maximum count every element is operated on, the first and the last included";
 }
 
-/// All pairs of a type and an operation that have numbers, and some that have none.
+/// All pairs of existing datatypes and operations, and some with numbers that do not exist. The flag: both numbers exist.
 fn pairs() -> impl Iterator<Item = (c_int, c_int, bool)> {
     let all = (0..16).flat_map(|ty| (0..19).map(move |op| (ty, op, true)));
     let none = [
@@ -141,7 +141,7 @@ fn query(ctx: &Ctx) -> Verdict {
                         "count and size of {ty}"
                     );
                 }
-                // Tagged buffers take the same, but fewer at once.
+                // Tagged buffers support the same pairs, with a smaller maximum count.
                 let tagged = flags | FI_TAGGED;
                 let seen = call!(obj domain, query_atomic(ty, op, &mut attr, tagged));
                 ensure_eq!(
@@ -167,7 +167,7 @@ fn query(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A call on a type and operation that every family has, with buffers of the maximum and one element more.
+/// The maximum count of a family for u32, and the operation for it.
 fn at_most(job: &Job<'_>, family: Family) -> Result<(usize, c_int), String> {
     let op = if family == Family::Compare {
         CSWAP

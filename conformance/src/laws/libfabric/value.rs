@@ -1,4 +1,4 @@
-//! The datatypes and the formulas of fi_atomic(3), as the page has them.
+//! The datatypes and the formulas of fi_atomic(3).
 
 use std::ffi::c_int;
 
@@ -36,12 +36,12 @@ pub(super) enum Class {
     Complex,
 }
 
-/// A class, and the bytes of a number of it (of a part of it). Of 16 bytes, a real number is a `long double`, of which
-/// [`LONG_DOUBLE`] mean something.
+/// A class, and the bytes of a number (of one part of a complex number). A real number of 16 bytes is a `long double`, with
+/// [`LONG_DOUBLE`] significant bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Type(pub(super) Class, pub(super) usize);
 
-/// Bytes of a `long double` that are no padding: on x86-64 the format is x87's, elsewhere IEEE's binary128.
+/// Bytes of a `long double` without padding. The format is x87 on x86-64, IEEE binary128 elsewhere.
 pub(super) const LONG_DOUBLE: usize = if cfg!(target_arch = "x86_64") { 10 } else { 16 };
 
 /// The families of calls.
@@ -54,7 +54,7 @@ pub(super) enum Family {
 
 pub(super) const FAMILIES: [Family; 3] = [Family::Base, Family::Fetch, Family::Compare];
 
-/// A value: of integers the bits, of real numbers one that all real types can represent.
+/// A value: the bits of an integer, or real and imaginary part that all real types can represent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value {
     Bits(u128),
@@ -79,7 +79,7 @@ impl Type {
         }
     }
 
-    /// Whether the page's formula means something for this type.
+    /// Whether the formula of fi_atomic(3) is defined for this type.
     pub(super) fn has(self, op: c_int) -> bool {
         match (self.0, OPS[op as usize]) {
             (Class::Signed | Class::Unsigned, _) => true,
@@ -107,7 +107,7 @@ impl Type {
         }
     }
 
-    /// Whether two elements are the same value: padding means nothing.
+    /// Whether two elements have the same value. Padding is ignored.
     pub(super) fn same(self, a: &[u8], b: &[u8]) -> bool {
         let meant = if self.is_integer() {
             self.1
@@ -217,7 +217,7 @@ impl Type {
         }
     }
 
-    /// A random value: of integers any, often one that is near others; of numbers small ones, whose sums and products are exact.
+    /// A random value. Integers are arbitrary, but often close to each other. Other numbers are small: their sums and products are exact.
     pub(super) fn random(self, random: &mut crate::law::Random) -> Value {
         let mut small = |_| random.below(9) as f64 - 4.0;
         if !self.is_integer() {
@@ -238,7 +238,7 @@ impl Type {
     }
 }
 
-/// Whether calls of this family take this operation.
+/// Whether calls of this family support this operation.
 pub(super) fn takes(family: Family, op: c_int) -> bool {
     match (family, OPS[op as usize]) {
         (Family::Compare, op) => op == "MSWAP" || op.starts_with("CSWAP"),
@@ -256,14 +256,14 @@ fn encode_real(bytes: usize, value: f64) -> Vec<u8> {
             let bits = u128::from(value.to_bits());
             let (sign, exponent) = (bits >> 63 << 15, bits >> 52 & 0x7ff);
             let fraction = bits & ((1 << 52) - 1);
-            // All values here are zero, normal, infinite, or not a number.
+            // Each value here is zero, normal, infinite, or not a number.
             let exponent = match exponent {
                 0 => 0,
                 0x7ff => 0x7fff,
                 exponent => exponent + 16383 - 1023,
             };
             let long = match LONG_DOUBLE {
-                // The bit before the binary point is written.
+                // The format stores the bit before the binary point.
                 10 => (sign | exponent) << 64 | u128::from(exponent != 0) << 63 | fraction << 11,
                 _ => (sign | exponent) << 112 | fraction << 60,
             };

@@ -1,4 +1,4 @@
-//! Vectors: the calls with a v, and with msg.
+//! Vectors: the calls with `v`, and with `msg`.
 
 use super::kit::*;
 use super::value::{FAMILIES, Family};
@@ -13,7 +13,7 @@ laws! {
 
 const COUNT: usize = 12;
 
-/// `COUNT` u64 divided into up to 8 pieces, some of them empty; their lengths.
+/// Lengths of up to 8 pieces, some empty, that divide `COUNT` u64.
 fn division(random: &mut Random) -> Vec<usize> {
     let mut left = COUNT;
     let mut pieces = Vec::new();
@@ -26,7 +26,7 @@ fn division(random: &mut Random) -> Vec<usize> {
     pieces
 }
 
-/// The pieces of a buffer, back to front in memory so that they do not lie in a row; and the buffer's elements in their order.
+/// A buffer and the list of its pieces. The pieces lie back to front, so they are not contiguous.
 struct Pieces {
     words: Vec<u64>,
     list: Vec<fi_ioc>,
@@ -59,7 +59,7 @@ impl Pieces {
             end -= len;
             for i in end..end + len {
                 // SAFETY:
-                // - in bounds; written through the pointers of the list.
+                // - in bounds; the provider writes it through the pointers of the list.
                 values.push(unsafe { self.words.as_ptr().add(i).read_volatile() });
             }
         }
@@ -67,7 +67,7 @@ impl Pieces {
     }
 }
 
-/// What is before, the operands, the comparands.
+/// Previous values, operands and comparands.
 fn values(random: &mut Random) -> [Vec<u64>; 3] {
     let before: Vec<u64> = (0..COUNT).map(|_| random.next()).collect();
     let operand = (0..COUNT).map(|_| random.next()).collect();
@@ -145,7 +145,7 @@ fn vectors(ctx: &Ctx) -> Verdict {
 
 fn messages(ctx: &Ctx) -> Verdict {
     in_modes(ctx, 1024, |job| {
-        // A second region, under a key of its own.
+        // A second region, with a different key.
         let second = Memory::new(1024);
         let registered = job.station.register(second, 100 + u64::from(job.rank))?;
         job.meet();

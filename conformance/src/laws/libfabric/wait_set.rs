@@ -61,7 +61,7 @@ fn queue(job: &Job<'_>, set: *mut fid_wait) -> Result<Queue, String> {
     Ok(Queue(queue))
 }
 
-/// An endpoint whose receives are told in a set.
+/// An endpoint with a receive queue and counter in a wait set.
 struct Listener {
     set: *mut fid_wait,
     rx: Queue,
@@ -107,7 +107,7 @@ fn news(ctx: &Ctx) -> Verdict {
         for round in 0..3u64 {
             ok!(msg listener.ep, recv(word.base.cast(), 8, null_mut(), FI_ADDR_UNSPEC, cx(4)));
             job.meet();
-            // One waits before the message is sent.
+            // The right neighbour of rank 0 waits before its message is sent.
             if job.rank == 0 {
                 pause(2);
             }
@@ -183,7 +183,7 @@ fn closed(ctx: &Ctx) -> Verdict {
                         }
                     }
                 });
-                // Calls after the end are undefined.
+                // Calls after the close are undefined: the pause lets the wait begin.
                 pause(40 + round);
                 close(at as *mut fid)?;
                 waits
@@ -233,7 +233,7 @@ fn local(ctx: &Ctx) -> Verdict {
                 Ok::<_, String>(())
             })?;
             if !counts {
-                // What is not read is still there.
+                // An unread event ends the next wait at once.
                 ok!(obj set, wait(0));
                 let (mut kind, mut byte) = (0, 9u8);
                 let got = call!(obj events, read(&mut kind, (&raw mut byte).cast(), 1, 0));
@@ -265,7 +265,7 @@ fn dead(ctx: &Ctx) -> Verdict {
         ok!(obj listener.set, wait(LONG));
         match listener.rx.read() {
             (AVAIL, _) => break,
-            // The counter of errors may be seen first.
+            // The wait may end for the error counter, before the queue's entry.
             (code, _) => ensure_eq!(code, AGAIN, "reading"),
         }
     }
@@ -291,7 +291,7 @@ fn refused(ctx: &Ctx) -> Verdict {
             let seen = call!(obj fabric, wait_open(&mut attr, &mut set));
             ensure_eq!(seen, -code, "wait object {wait_obj}, flags {flags}");
         }
-        // Attributes may be left out.
+        // Attributes are optional.
         ok!(obj fabric, wait_open(null_mut(), &mut set));
         let mut kind = 0i32;
         ok!(fid set, control(FI_GETWAITOBJ, (&raw mut kind).cast()));

@@ -19,13 +19,13 @@ laws! {
         "operations without room for their completions are -FI_EAGAIN until some are read; none is lost";
 }
 
-/// Adds 1 to word 1 of the next rank, under its key or a wrong one.
+/// Adds 1 to word 1 of the next rank. `wrong` is added to the key.
 fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
     let (to, at, key) = job.place(job.right(), 8);
     job.post(|| call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key + wrong, UINT64, SUM, cx(context))))
 }
 
-/// An operand that stays.
+/// An operand that outlives every operation.
 static ONE: u64 = 1;
 
 pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
@@ -35,7 +35,7 @@ pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
         revents: 0,
     };
     // SAFETY:
-    // - one structure.
+    // - one valid structure.
     unsafe { libc::poll(&mut wanted, 1, ms) == 1 }
 }
 
@@ -147,7 +147,7 @@ fn descriptor(ctx: &Ctx) -> Verdict {
             job.tx.next()?;
             job.meet();
         }
-        // What is there already is said at once.
+        // fi_trywait reports an existing entry at once.
         job.post(|| call!(rma job.ep, writedata((&raw const ONE).cast(), 8, null_mut(), 77, to, at, key, null_mut())))?;
         job.tx.next()?;
         job.meet();
@@ -164,7 +164,7 @@ fn full(ctx: &Ctx) -> Verdict {
     with(ctx, &plan, 256, |job| {
         let (to, at, key) = job.place(job.right(), 8);
         let (mut posted, mut seen) = (0usize, 0usize);
-        // On a backend whose operations take their time the queue fills up behind the posts.
+        // On a backend with slow operations, the queue fills up while the loop posts.
         while posted < 5000 {
             match call!(atomic job.ep, write((&raw const ONE).cast(), 1, null_mut(), to, at, key, UINT64, SUM, null_mut()))
             {

@@ -2,7 +2,7 @@
 
 use super::kit::*;
 
-/// Work that waits until `trigger` has come so far.
+/// Deferred work that waits until `trigger` reaches `threshold`.
 pub(super) fn work(
     (trigger, threshold): (*mut fid_cntr, u64),
     completion: *mut fid_cntr,
@@ -19,7 +19,7 @@ pub(super) fn work(
     }
 }
 
-/// Memory and place of an operation on one word of a peer.
+/// Local memory and remote place of an operation on one word of a peer.
 pub(super) struct Word {
     iov: libc::iovec,
     ioc: fi_ioc,

@@ -1,7 +1,7 @@
 //! The barrier over atomic increment registers; §5.3, §9.11.
 //!
-//! The barrier of all UEs counts at the first two registers. Programs do not get those, but find them before the first one of their
-//! own: registers are elements of an array.
+//! The barrier of all UEs counts at the first two registers. Programs do not get those two. They find them before their own first
+//! register, because registers are elements of an array.
 
 use super::kit::*;
 
@@ -35,7 +35,7 @@ fn read(register: Register) -> Result<i32, String> {
     Ok(value)
 }
 
-/// A first register of the program, and those of the barrier before it.
+/// The first register of the program, and the two registers of the barrier before it.
 fn registers() -> Result<(Register, [Register; 2]), String> {
     let (first, second) = (new_register()?, new_register()?);
     let size = second - first;
@@ -52,7 +52,7 @@ fn counts(ctx: &Ctx) -> Verdict {
     let mut random = ctx.random(1);
     for round in 0..if ctx.is_quick() { 24 } else { 8 } {
         let (counter, other) = (counters[round % 2], counters[(round + 1) % 2]);
-        // They come one by one, in an order that changes.
+        // The UEs enter one by one, in a random order.
         let shift = random.below(u64::from(ctx.size)) as u32;
         let before = ((ctx.rank + shift) % ctx.size) as i32;
         until(&format!("{before} UEs in barrier {round}"), || {
@@ -60,7 +60,7 @@ fn counts(ctx: &Ctx) -> Verdict {
         })?;
         ensure_eq!(read(other)?, 0, "the other register in barrier {round}");
         meet()?;
-        // Nobody comes here again before this UE has been in the next one.
+        // The next use of this register needs this UE in the next barrier.
         ensure_eq!(read(counter)?, 0, "the register after barrier {round}");
     }
     Ok(())
@@ -131,7 +131,7 @@ fn parts(ctx: &Ctx) -> Verdict {
             "the registers of the barrier of all"
         );
     }
-    // Nobody comes to a barrier of all while another one still looks.
+    // No UE may enter a barrier of all while another one still checks the registers.
     ok!(RCCE_barrier(null_mut()));
     meet()
 }
@@ -175,7 +175,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
     meet()
 }
 
-/// Seconds of a core that this process has used.
+/// CPU seconds of this process.
 fn used() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9

@@ -1,4 +1,4 @@
-//! Arguments that are wrong: the codes that the headers name, and never a crash.
+//! Invalid arguments: the codes of the headers, and never a crash.
 
 use super::kit::*;
 
@@ -76,7 +76,7 @@ fn ids(_: &Ctx) -> Verdict {
             RCCE_release_lock(wrong);
         }
     }
-    // Wildcards are for receives.
+    // Wildcards are for receives only.
     gives!(id, RCCE_send(ptr, 8, ANY_SOURCE));
     gives!(id, iRCCE_isend(ptr, 8, ANY_SOURCE, Send::new().0));
     gives!(id, iRCCE_ssend(ptr, 8, ANY_SOURCE));
@@ -127,7 +127,7 @@ fn buffers(ctx: &Ctx) -> Verdict {
     }
     gives!(SUCCESS, iRCCE_isend_push());
     gives!(SUCCESS, iRCCE_irecv_push());
-    // What is right still goes through: nothing of all this is left over.
+    // Valid calls still work: the refused calls have left nothing behind.
     barrier()?;
     if ctx.rank == 0 {
         send(&Bytes::filled(8, 5), 1)?;
@@ -255,7 +255,7 @@ fn lengths(ctx: &Ctx) -> Verdict {
             iRCCE_isend(room.ptr(), wrong, other, Send::new().0);
             iRCCE_irecv(room.ptr(), wrong, other, Recv::new().0);
         }
-        // These synchronise, as those of no bytes do.
+        // These calls synchronise, like calls with no bytes.
         if ctx.rank == 0 {
             ok!(iRCCE_ssend(room.ptr(), wrong, other));
             ok!(iRCCE_msend(room.ptr(), wrong));
@@ -284,9 +284,9 @@ fn requests(_: &Ctx) -> Verdict {
         gives!(NOT_ENQUEUED, iRCCE_irecv_cancel(into.0, &mut flag));
         ensure_eq!(flag, 0, "cancelling it");
     }
-    // Nor has noise.
+    // The same with arbitrary bytes in the structures.
     // SAFETY:
-    // - room for the structures, which are integers and pointers that the library does not follow.
+    // - room for the structures; the library follows none of their pointers.
     unsafe {
         out.0.cast::<u8>().write_bytes(0xa7, 100);
         into.0.cast::<u8>().write_bytes(0xa7, 100);

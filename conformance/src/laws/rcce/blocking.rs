@@ -101,7 +101,7 @@ fn plain_synchronous(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// The clock is the same everywhere: the send is over after its receive has begun.
+/// The clock is the same everywhere: the send ends after its receive has begun.
 fn each_waits(ctx: &Ctx, lengths: &[usize], call: impl Fn(&Bytes, i32) -> Verdict) -> Verdict {
     for len in lengths.iter().copied() {
         let bytes = Bytes::filled(len, 1);
@@ -127,7 +127,7 @@ fn each_waits(ctx: &Ctx, lengths: &[usize], call: impl Fn(&Bytes, i32) -> Verdic
 
 fn nothing(ctx: &Ctx) -> Verdict {
     let other = 1 - ctx.rank as i32;
-    // Nobody receives the first one.
+    // Calls with no bytes do not wait for each other: UE 0 sends once, UE 1 receives twice.
     if ctx.rank == 0 {
         ok!(RCCE_send(null_mut(), 0, other));
     } else {
@@ -240,7 +240,7 @@ fn iprobe(ctx: &Ctx) -> Verdict {
     ctx.sync();
     for source in [2, 1] {
         arrived(source)?;
-        // However often one looks, it stays.
+        // Probes leave the message in place.
         for _ in 0..3 {
             let (mut rank, mut flag) = (-7, -7);
             ok!(iRCCE_iprobe(source, &mut rank, &mut flag));
@@ -336,7 +336,7 @@ fn pairs(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let mut random = ctx.random(11);
     for round in 0..30u64 {
-        // The same draws everywhere: in each round, one pair after the other.
+        // All UEs draw the same numbers: in each round, one pair after the other.
         for a in 0..n {
             for b in (0..n).filter(|b| *b != a) {
                 let len = match random.below(4) {

@@ -1,4 +1,4 @@
-//! One to all, and all together; §5.3, §6.4, §9.11, §9.12.
+//! Broadcasts, multicasts and barriers; §5.3, §6.4, §9.11, §9.12.
 
 use super::kit::*;
 
@@ -108,7 +108,7 @@ fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
         if me != root {
             bytes.fill(0);
         }
-        // The root's way changes more slowly than the others'.
+        // The root's call changes more slowly than the others' calls.
         let way = if me == root { nth / n } else { nth + me };
         match way % 3 {
             0 => ok!(iRCCE_bcast(bytes.ptr(), len, root, world())),
@@ -117,7 +117,7 @@ fn bcast_is_multicast(ctx: &Ctx) -> Verdict {
             _ => ok!(iRCCE_mrecv(bytes.ptr(), ANY_LENGTH, ANY_SOURCE)),
         }
         bytes.holds(&expected, 0, &format!("broadcast {nth} of UE {root}"))?;
-        // Whoever takes from any source must not meet the next root.
+        // A receive from any source must not meet the next root.
         barrier()?;
         let expected = content(ctx, 100 + (nth + me % 2) as u64, len);
         let root = nth % part.size;
@@ -144,7 +144,7 @@ fn multicast(ctx: &Ctx) -> Verdict {
         if me == root {
             let bytes = Bytes::of(&expected);
             ok!(iRCCE_msend(bytes.ptr(), len as isize));
-            // The call is over: the buffer may be used.
+            // The call has returned: the buffer may be used.
             bytes.fill(0xff);
             bytes.free();
         } else {
@@ -177,7 +177,7 @@ fn multicast_wildcards(ctx: &Ctx) -> Verdict {
             room.holds(&expected, 0x50, "the multicast")?;
             room.free();
         }
-        // Roots take turns.
+        // The barrier separates the roots.
         barrier()?;
     }
     Ok(())
@@ -289,7 +289,7 @@ fn barrier_world(ctx: &Ctx) -> Verdict {
         let comm: *mut RCCE_COMM = match (round as u32 + ctx.rank) % 3 {
             0 => null_mut(),
             1 => &mut copy,
-            // The program's own variable, as its address.
+            // The address of the program's variable.
             _ => offered(library().rcce_variables.RCCE_COMM_WORLD, "RCCE_COMM_WORLD").as_ptr(),
         };
         if round % 2 == 0 {

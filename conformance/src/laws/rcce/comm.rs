@@ -1,4 +1,4 @@
-//! Communicators: RCCE_comm_split and what is done with them.
+//! Communicators: RCCE_comm_split and the use of its results.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ laws! {
 
 unsafe extern "C" fn modulo(id: i32, aux: *mut c_void) -> i32 {
     // SAFETY:
-    // - the laws pass an int.
+    // - laws pass a pointer to an int.
     id % unsafe { *aux.cast::<i32>() }
 }
 
@@ -70,7 +70,7 @@ fn split(ctx: &Ctx) -> Verdict {
 fn barriers(ctx: &Ctx) -> Verdict {
     let mut comm = RCCE_COMM::UNDEFINED;
     split_by(2, &mut comm)?;
-    // UE 3 comes late; 0 and 2 do not care.
+    // UE 3 is late; UEs 0 and 2 do not wait for it.
     ctx.sync();
     if ctx.rank == 3 {
         pause(80);
@@ -226,7 +226,7 @@ fn wrong(_: &Ctx) -> Verdict {
     let mut shifted = [0u8; size_of::<RCCE_COMM>()];
     shifted.fill(0xa7);
     // SAFETY:
-    // - any bytes are a `RCCE_COMM`: integers.
+    // - every bit pattern is a valid `RCCE_COMM`: it has integers only.
     let noise: RCCE_COMM = unsafe { std::mem::transmute(shifted) };
     for mut wrong in [RCCE_COMM::UNDEFINED, noise] {
         let mut number = -7;

@@ -1,4 +1,4 @@
-//! Details of the manual: what is done within a call, what a call moves on, and what it leaves alone.
+//! Details of the manual: work within a call, its effect on other requests, and requests that it leaves alone.
 
 use std::mem::MaybeUninit;
 
@@ -116,15 +116,15 @@ fn other_kind(ctx: &Ctx) -> Verdict {
         let bytes = Bytes::of(&content(ctx, len as u64, len));
         let room = Bytes::filled(len, 0);
         if ctx.rank == 0 {
-            // The other one receives this only after its own message has gone.
+            // The other UE receives this only after its message has left.
             let (into, out) = (irecv(&room, 1)?.0, isend(&bytes, 1)?.0);
             out.wait()?;
             into.wait()?;
             room.holds(&bytes.get(), 0, "what came during the wait for the send")?;
-            // The other one sends only after the second of these has come.
+            // The other UE sends only after the second of these messages has come.
             let into = irecv(&room, 1)?.0;
             let sends = [isend(&bytes, 1)?.0, isend(&bytes, 1)?.0];
-            // The other one may be there already, and the first of them have gone.
+            // The other UE may be here already and have received the first message.
             let second = sends[1].status();
             ensure!(
                 [RESERVED, PENDING, SUCCESS].contains(&second),
@@ -220,7 +220,7 @@ fn unset(ctx: &Ctx) -> Verdict {
         let value = i32::from(round % 2 == 1);
         let mut result = -7;
         ok!(iRCCE_test_tagged(flag, value, &mut result, null_mut(), 0));
-        // The other one may have written already.
+        // The other UE may have written already.
         ensure!(result == 0 || result == 1, "a test gave {result}");
         ok!(iRCCE_flag_write_tagged(
             &mut { flag },

@@ -1,4 +1,4 @@
-//! Ends that are no deaths, jobs that cannot begin, and what the environment asks for. Some of these laws start a job of their own.
+//! Ends without a death, jobs that cannot begin, and variables of the environment. Some of these laws start a separate job.
 
 use unipgas_launcher::{Exit, RankOutcome};
 
@@ -48,7 +48,7 @@ const fn hidden(id: &'static str, processes: u32, body: fn(&Ctx) -> Verdict) -> 
     }
 }
 
-/// Found by name only.
+/// Laws found by name only.
 pub const JOBS: &[Law] = &[
     hidden("rcce.job.without-finalize", 3, |ctx| {
         ok!(RCCE_init(null_mut(), null_mut()));
@@ -57,7 +57,7 @@ pub const JOBS: &[Law] = &[
             returns();
         }
         ok!(RCCE_finalize());
-        // The framework would wait for the one that has ended.
+        // The framework would wait for the ended UE 1.
         returns()
     }),
     hidden("rcce.job.last-multicasts", 3, |ctx| {
@@ -75,7 +75,7 @@ pub const JOBS: &[Law] = &[
                 }
                 continue;
             }
-            // The first one sleeps by then, or has ended.
+            // UE 0 sleeps by then, or has ended.
             pause(100);
             let room = Bytes::filled(content.len(), 0);
             match several {
@@ -114,7 +114,7 @@ pub const JOBS: &[Law] = &[
         ok!(iRCCE_init());
         barrier()?;
         if ctx.rank == 2 {
-            // The others sleep by now.
+            // The other UEs sleep here.
             pause(20);
         }
         ok!(iRCCE_barrier(null_mut()));
@@ -126,10 +126,10 @@ pub const JOBS: &[Law] = &[
     }),
 ];
 
-/// As from main.
+/// Ends the process like a return from main.
 fn returns() -> ! {
     // SAFETY:
-    // - handlers of the library run as at every end of a program.
+    // - the exit handlers of the library run as at the end of any program.
     unsafe { libc::exit(0) }
 }
 
@@ -172,7 +172,7 @@ fn passed(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Runs a job of which UE 1 returns from main while the others wait for it.
+/// Runs a job in which UE 1 returns from main while the others wait for it.
 fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, 3)?;
     for (rank, end) in outcome.ranks.iter().enumerate() {
@@ -183,7 +183,7 @@ fn one_has_returned(ctx: &Ctx, law: &str) -> Verdict {
         }
         let lines: Vec<_> = text.lines().collect();
         let ended = "unipgas: UE 1 has ended, and UE ";
-        // Whoever is second may have seen the end of the first.
+        // The second survivor may have seen the end of the first one.
         let well = matches!(lines.as_slice(), [line] if line.starts_with(ended) || line.contains(" has died"));
         ensure!(exit == Exit::Code(1) && well, "UE {rank} {exit} ({text:?})");
     }
@@ -218,7 +218,7 @@ fn alone(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Begins and ends with a variable of the environment.
+/// Runs `body` with a variable of the environment.
 fn with(name: &str, value: &str, body: impl FnOnce() -> Verdict) -> Verdict {
     // SAFETY:
     // - a process of a bare law has one thread when it calls this.

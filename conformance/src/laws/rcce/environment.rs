@@ -83,7 +83,7 @@ fn clock(ctx: &Ctx) -> Verdict {
     pause(30);
     let passed = c!(RCCE_wtime()) - begin;
     ensure!((0.029..10.0).contains(&passed), "30 ms took {passed} s");
-    // Times go round: each is later than the one it came with.
+    // The UEs pass times back and forth: each time is later than the received one.
     let other = 1 - ctx.rank as i32;
     let mut last = 0.0;
     for round in 0..50 {
@@ -116,14 +116,14 @@ impl Args {
         Args { words, count }
     }
 
-    /// What RCCE_init leaves.
+    /// Calls RCCE_init and returns the remaining arguments.
     fn init(mut self) -> Result<String, String> {
         let mut argv = self.words.as_mut_ptr();
         ok!(RCCE_init(&mut self.count, &mut argv));
         let left: Vec<_> = (0..self.count as usize)
             .map(|nth| {
                 // SAFETY:
-                // - `count` strings are left of those that `new` made.
+                // - RCCE_init leaves `count` of the strings of `new`.
                 let word = unsafe { CStr::from_ptr(*argv.add(nth)) };
                 word.to_string_lossy().into_owned()
             })

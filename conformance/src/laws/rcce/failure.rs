@@ -1,7 +1,7 @@
 //! A UE is killed while others wait: each of them ends with one line on standard error and status 1.
 //!
-//! A law starts a job of its own, in which a law of [`VICTIMS`] runs: rounds of what may wait, until one UE kills itself at a moment of the
-//! seed's choice. None of the others can come to an end but by the death.
+//! Each law starts a job, in which a law of [`VICTIMS`] runs rounds of waiting calls. One UE kills itself at a moment that the seed sets.
+//! Only the death ends the other UEs.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::stall::LONG;
 /// UEs of each job.
 const UES: u32 = 4;
 
-/// One round at one UE: what it is, who will die, and the number of the round.
+/// One round at one UE: its context, the victim, and the number of the round.
 type Round = fn(&Ctx, i32, u64) -> Verdict;
 
 macro_rules! waits {
     ($($name:literal, [$($procedure:ident),*], $says:literal, $round:expr;)*) => {
         const NAMES: &[&str] = &[$(concat!("rcce.victim.", $name)),*];
 
-        /// Found by name only.
+        /// Laws found by name only.
         pub const VICTIMS: &[Law] = &[$(Law {
             bare: true,
             ..Law::new(Api::Rcce, concat!("rcce.victim.", $name), "unipgas conformance", "a UE dies", UES, &[], |ctx| {
@@ -126,7 +126,7 @@ waits! {
     };
     "get-slowly", [RCCE_get], "gets with 20 ms between two of them", |_, victim, _| {
         let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
-        // The one that dies does so within 300 ms.
+        // The victim dies within 300 ms.
         for _ in 0..115 {
             ok!(RCCE_get(bytes.raw(), area, 32, victim));
             std::thread::sleep(Duration::from_millis(20));
@@ -197,7 +197,7 @@ waits! {
         if ctx.rank as i32 == victim {
             return forever();
         }
-        // To the victim first, then to one that lives; nobody receives.
+        // First to the victim, then to a survivor; both stay without a receive.
         let lives = (0..ctx.size as i32).find(|id| *id != victim && *id != ctx.rank as i32).unwrap_or(0);
         let bytes = Bytes::filled(if round % 2 == 0 { 40 } else { 50_000 }, 1);
         let requests = [Send::new(), Send::new()];
@@ -292,7 +292,7 @@ waits! {
             ok!(RCCE_acquire_lock(other));
             return forever();
         }
-        // Whoever comes first gives it up for the victim.
+        // The first survivor to take the lock releases it for the victim.
         ok!(RCCE_acquire_lock(other));
         ok!(RCCE_release_lock(other));
         Ok(())
@@ -334,7 +334,7 @@ fn victim(ctx: &Ctx) -> i32 {
     ctx.random(2).below(u64::from(UES)) as i32
 }
 
-/// A UE of the job in which one dies: does rounds until then.
+/// A UE of the job with a victim: runs rounds until the death.
 fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
     let before_init = name == "init";
     let victim = victim(ctx);
@@ -357,12 +357,12 @@ fn dying(ctx: &Ctx, name: &str, round: Round) -> Verdict {
     Ok(())
 }
 
-/// Runs a hidden law in a job of its own, in which all others go on when one has ended.
+/// Runs a hidden law in a new job. Other UEs continue after one has ended.
 pub(super) fn job(ctx: &Ctx, law: &str, size: u32) -> Result<Outcome, String> {
     job_of(ctx, law, size, ctx.seed)
 }
 
-/// The same under another seed.
+/// [`job`] with another seed.
 pub(in crate::laws) fn job_of(
     ctx: &Ctx,
     law: &str,
@@ -395,7 +395,7 @@ pub(in crate::laws) fn job_of(
         .map_err(|e| format!("the job cannot be started: {e}"))
 }
 
-/// Runs the job and looks at how everybody ended.
+/// Runs the job and checks the end of each UE.
 fn killed(ctx: &Ctx, law: &str) -> Verdict {
     let outcome = job(ctx, law, UES)?;
     let victim = victim(ctx);
@@ -415,7 +415,7 @@ fn killed(ctx: &Ctx, law: &str) -> Verdict {
         );
         ensure!(end.exit == Exit::Code(1), "{what}");
         let lines: Vec<_> = text.lines().collect();
-        // Of the killed one, or of another one that ended for that.
+        // The line names the victim, or a UE that ended because of the death.
         let told = [" has died", " has ended, and "];
         ensure!(
             matches!(lines.as_slice(), [line] if line.starts_with("unipgas: UE ") && told.iter().any(|end| line.contains(end))),

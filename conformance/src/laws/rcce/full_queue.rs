@@ -1,5 +1,5 @@
-//! More messages than anything holds: from all sides at once, and to a UE that is stopped meanwhile. (The death of a UE ends the others: see
-//! `failure`.)
+//! More messages than all buffers hold: between all UEs at once, and to a UE that is stopped meanwhile. `failure` covers the death of a
+//! UE: it ends the others.
 
 use super::kit::*;
 use crate::kit::last_stops_for_a_while;

@@ -1,4 +1,4 @@
-//! RCCE's send and receive of GORY programs: through a window in the MPB and flags of the program.
+//! RCCE's send and receive for GORY programs: through a window in the MPB and flags of the program.
 
 use super::kit::*;
 
@@ -169,7 +169,7 @@ fn both_ways(ctx: &Ctx) -> Verdict {
             ways[left as usize].receive(&room, len, left)?;
             room.holds(&of(left), 0, &format!("round {round}"))
         };
-        // One begins by receiving: the calls block.
+        // UE 0 receives first, because the calls block.
         if me == 0 {
             receive()?;
             send()?;

@@ -1,7 +1,7 @@
-//! What the laws of RCCE are written with.
+//! Helpers for the laws of RCCE.
 //!
-//! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. Requests and buffers live as long
-//! as the process: the library may hold them.
+//! UE r is rank r of a law. `RCCE_init` and `iRCCE_init` come before a body, `RCCE_finalize` after it. The library may hold requests and
+//! buffers: they live as long as the process, or until [`Bytes::free`].
 
 use std::ptr::NonNull;
 pub(crate) use std::ptr::null_mut;
@@ -31,7 +31,7 @@ pub(crate) const ANY_LENGTH: isize = -1;
 pub(crate) const LINE: usize = 32;
 /// `RCCE_BUFF_SIZE_MAX`.
 pub(crate) const MPB: usize = 8192;
-/// Around what messages are cut at: lines, MPBs, and what the engine does differently.
+/// Lengths around the limits that cut messages: lines, MPBs, and thresholds of the engine.
 pub(crate) const LENGTHS: [usize; 12] = [
     0,
     1,
@@ -47,17 +47,17 @@ pub(crate) const LENGTHS: [usize; 12] = [
     1 << 20,
 ];
 
-/// Calls a function of the C interface and gives what it returns.
+/// Calls a function of the C interface and returns its result.
 macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
-        // - pointers are null, or lead to places as large as the function's contract asks for, which live long enough.
+        // - pointers are null or valid as the function's contract requires: large enough, and alive until the operation ends.
         unsafe { $crate::library::offered($crate::library::library().rcce.$name, stringify!($name))($($arg),*) }
     };
 }
 
-/// Calls a function; the law fails unless it gives this value: `gives!(PENDING, iRCCE_isend(..))`.
-/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
+/// Calls a function; the law fails unless the result is this value: `gives!(PENDING, iRCCE_isend(..))`.
+/// A table checks several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
         $crate::kit::check!(
@@ -115,7 +115,7 @@ impl Send {
         Send(zeroed())
     }
 
-    /// `iRCCE_isend_test`: what it returns, and the flag.
+    /// `iRCCE_isend_test`: its result and its flag.
     pub(crate) fn test(&self) -> (i32, i32) {
         let mut flag = -7;
         let code = c!(iRCCE_isend_test(self.0, &mut flag));
@@ -142,7 +142,7 @@ impl Recv {
         Recv(zeroed())
     }
 
-    /// `iRCCE_irecv_test`: what it returns, and the flag.
+    /// `iRCCE_irecv_test`: its result and its flag.
     pub(crate) fn test(&self) -> (i32, i32) {
         let mut flag = -7;
         let code = c!(iRCCE_irecv_test(self.0, &mut flag));
@@ -169,11 +169,11 @@ impl Recv {
 
 fn zeroed<T>() -> *mut T {
     // SAFETY:
-    // - used for requests only: integers and pointers, for which zeros are good.
+    // - used for requests only: integers and pointers, for which zeros are valid.
     Box::into_raw(Box::new(unsafe { std::mem::zeroed() }))
 }
 
-/// Begins a send: its request and the code, which is no error.
+/// Begins a send and returns its request and its code. An error code fails the law.
 pub(crate) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
     let request = Send::new();
     let state = c!(iRCCE_isend(
@@ -189,7 +189,7 @@ pub(crate) fn isend(bytes: &Bytes, dest: i32) -> Result<(Send, i32), String> {
     Ok((request, state))
 }
 
-/// Begins a receive, likewise.
+/// Begins a receive, as [`isend`] a send.
 pub(crate) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
     let request = Recv::new();
     let state = c!(iRCCE_irecv(
@@ -205,7 +205,7 @@ pub(crate) fn irecv(bytes: &Bytes, source: i32) -> Result<(Recv, i32), String> {
     Ok((request, state))
 }
 
-/// Bytes of the heap, which the library may read and write: a view.
+/// A view of bytes on the heap, which the library may read and write.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes {
     base: *mut u8,
@@ -213,7 +213,7 @@ pub(crate) struct Bytes {
 }
 
 // SAFETY:
-// - laws pass them to one thread at a time, or only read.
+// - laws pass a view to one thread at a time, or all threads only read.
 unsafe impl std::marker::Send for Bytes {}
 // SAFETY:
 // - as for Send.
@@ -232,36 +232,36 @@ impl Bytes {
         Bytes::of(&vec![value; len])
     }
 
-    /// Some of them.
+    /// A view of some of the bytes.
     pub(crate) fn part(&self, at: usize, len: usize) -> Bytes {
         assert!(at + len <= self.len);
         let base = self.base.wrapping_add(at);
         Bytes { base, len }
     }
 
-    /// As messages take it.
+    /// The pointer type of messages.
     pub(crate) fn ptr(&self) -> *mut c_char {
         self.base.cast()
     }
 
-    /// As put and get take it.
+    /// The pointer type of put and get.
     pub(crate) fn raw(&self) -> *mut u8 {
         self.base
     }
 
     pub(crate) fn get(&self) -> Vec<u8> {
         // SAFETY:
-        // - bytes that live as long as the process.
+        // - the bytes live until [`Bytes::free`], the last use of a view.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }.to_vec()
     }
 
     pub(crate) fn fill(&self, value: u8) {
         // SAFETY:
-        // - as above; nothing is under way when laws do so.
+        // - as above; no operation uses the bytes when a law fills them.
         unsafe { self.base.write_bytes(value, self.len) };
     }
 
-    /// Gives the memory back, once nothing can use it any more.
+    /// Frees the memory. No operation may use it any more.
     pub(crate) fn free(self) {
         // SAFETY:
         // - made from a boxed slice of this length by `of`.
@@ -282,7 +282,7 @@ pub(crate) fn content(ctx: &Ctx, nth: u64, len: usize) -> Vec<u8> {
     crate::kit::bytes_of(ctx, 0x6d65_7373 + nth, len)
 }
 
-/// This UE's number as the calls take it, and the number of UEs.
+/// This UE's number in the type of the calls, and the number of UEs.
 pub(crate) fn place(ctx: &Ctx) -> (i32, i32) {
     (ctx.rank as i32, ctx.size as i32)
 }
@@ -321,18 +321,18 @@ pub(crate) fn new_flag() -> Result<*mut i32, String> {
     Ok(flag)
 }
 
-/// As the functions for tagged flags take it.
+/// The pointer type of tagged flags.
 pub(crate) fn tag(bytes: &Bytes) -> *mut c_void {
     bytes.raw().cast()
 }
 
-/// Blocking calls, checked.
+/// A blocking send (`iRCCE_ssend`), checked.
 pub(crate) fn send(bytes: &Bytes, dest: i32) -> Verdict {
     ok!(iRCCE_ssend(bytes.ptr(), bytes.len as isize, dest));
     Ok(())
 }
 
-/// Receives a message of this length and gives it.
+/// Receives a message of this length (`iRCCE_srecv`) and returns it.
 pub(crate) fn receive(len: usize, source: i32) -> Result<Vec<u8>, String> {
     let bytes = Bytes::filled(len, 0xee);
     ok!(iRCCE_srecv(bytes.ptr(), len as isize, source));

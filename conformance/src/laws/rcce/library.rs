@@ -75,7 +75,7 @@ fn windows(ctx: &Ctx) -> Verdict {
     until("the word of the left UE", || {
         c!(RC_cache_invalidate());
         // SAFETY:
-        // - a word of the own MPB.
+        // - a word of this UE's MPB.
         Ok(unsafe { word.read_volatile() } == 100 + (me + n - 1) % n)
     })?;
     barrier()
@@ -86,7 +86,7 @@ fn tools(ctx: &Ctx) -> Verdict {
         ensure_eq!(c!(RCCE_error_return(0, error)), error, "the error");
     }
     // SAFETY:
-    // - all zeros are a communicator to be filled.
+    // - an all-zero communicator is valid; the split fills it.
     let mut all: RCCE_COMM = unsafe { std::mem::zeroed() };
     let colour = crate::library::library().rcce.RCCE_global_color;
     ok!(RCCE_comm_split(colour, null_mut(), &mut all));

@@ -1,7 +1,7 @@
-//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its UEs with it. RCCE has no error for
-//! that: each UE that is left ends with one line on standard error and status 1, as when one is killed.
+//! The link between hosts fails during an operation, or the launcher of a host is killed together with its UEs. RCCE has no error for
+//! that: each remaining UE ends with one line on standard error and status 1, as after the death of a UE.
 //!
-//! The UEs are children of the law's processes, which see how they end.
+//! The UEs are children of the law's processes, which check their end.
 
 use super::kit::*;
 use crate::kit::{Lose, Sides, child};
@@ -25,7 +25,7 @@ laws! {
         "the launcher of some UEs is killed while the others put to them: these end with one line and status 1, and nothing is left behind";
 }
 
-/// Rounds of UEs that never end but by the loss of the others.
+/// Runs rounds in the UEs until the loss of the other side ends them.
 fn cut_off(ctx: &Ctx, round: impl Fn(&Sides, u64) -> Verdict) -> Verdict {
     without(ctx, Sides::cut, round)
 }
@@ -35,7 +35,7 @@ fn without(ctx: &Ctx, lose: Lose, round: impl Fn(&Sides, u64) -> Verdict) -> Ver
     let (status, text) = child(&[], || {
         ok!(RCCE_init(null_mut(), null_mut()));
         ok!(iRCCE_init());
-        // Each has talked to all.
+        // Each UE has communicated with all others.
         let (area, bytes) = (c!(iRCCE_malloc(32)), Bytes::filled(32, 1));
         for id in 0..ctx.size as i32 {
             ok!(RCCE_put(area, bytes.raw(), 32, id));
@@ -52,7 +52,7 @@ fn without(ctx: &Ctx, lose: Lose, round: impl Fn(&Sides, u64) -> Verdict) -> Ver
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1,
         "{what}"
     );
-    // Of one that is lost, or of one of this side that ended for that.
+    // The line names a lost UE, or a UE of this side that ended because of the loss.
     let told = [" has died", " has ended, and "];
     let lines: Vec<_> = text.lines().collect();
     ensure!(
@@ -87,7 +87,7 @@ fn launcher(ctx: &Ctx) -> Verdict {
     without(ctx, Sides::kill_launcher, |_, _| transfer(ctx))
 }
 
-/// To all and from all, again and again.
+/// Puts, gets and flags to all UEs, in a loop.
 fn transfer(ctx: &Ctx) -> Verdict {
     let (area, bytes) = (c!(iRCCE_malloc(256)), Bytes::filled(256, 1));
     let mut flag = new_flag()?;

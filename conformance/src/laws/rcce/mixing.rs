@@ -1,6 +1,6 @@
-//! Where the original could deadlock; §7: blocking calls and collectives while requests are pending.
+//! Blocking calls and collectives while requests are pending, in cases that could deadlock in the original; §7.
 //!
-//! In each law UE 0 has begun sends of which only the first can go, and then waits for something else, which comes only when all of them
+//! In each law UE 0 has begun sends, and only the first can proceed. Then UE 0 waits for an event that comes only after all of them
 //! have been received.
 
 use super::kit::*;
@@ -51,8 +51,8 @@ fn isend(ctx: &Ctx, nth: u64, len: usize, dest: i32) -> Send {
     request
 }
 
-/// UE 0 begins sends to all others, then calls `waits`; each of the others receives its own and calls `then`. All others must have
-/// received before UE 0's wait can end, or law says otherwise.
+/// UE 0 begins sends to all others, then calls `waits`. Each of the others receives its messages and calls `then`. UE 0's wait may end
+/// only after all others have received, unless the law states otherwise.
 fn each_size(
     ctx: &Ctx,
     waits: impl Fn(usize) -> Verdict,
@@ -72,7 +72,7 @@ fn each_size(
                 request.wait()?;
             }
         } else {
-            // UE 0 waits by now, and calls nothing that is about messages.
+            // UE 0 is in its wait now, which does not name these requests.
             pause(3);
             for nth in 0..3 {
                 let seen = receive(len, 0)?;
@@ -157,7 +157,7 @@ fn before_receive(ctx: &Ctx) -> Verdict {
 }
 
 fn before_send(ctx: &Ctx) -> Verdict {
-    // UE 2 receives when UE 1 has told it that it has all of its own.
+    // UE 2 receives the blocking sends after UE 1 has received all its messages.
     each_size(
         ctx,
         |len| {
@@ -469,7 +469,7 @@ fn collectives_apart(ctx: &Ctx) -> Verdict {
     room.holds(&[me as u8 + 1; 33], 0x15, "the message that was for it")
 }
 
-/// To the left; takes the one from the right by `request`.
+/// Sends to the left UE, and waits for the message from the right UE by `request`.
 fn send_and_wait(ctx: &Ctx, request: &Recv) -> Verdict {
     let (me, n) = place(ctx);
     let left = (me + n - 1) % n;

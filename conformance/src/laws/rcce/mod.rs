@@ -34,7 +34,7 @@ pub(super) use failure::job_of;
 
 use crate::law::Law;
 
-/// All of them, by subject.
+/// All laws, by subject.
 pub fn laws() -> Vec<&'static Law> {
     [
         environment::laws(),

@@ -111,7 +111,7 @@ fn issend_waits(ctx: &Ctx) -> Verdict {
 }
 
 fn states(ctx: &Ctx) -> Verdict {
-    // To 1, 2, 1, 2, each received when UE 0 has looked at what came of the one before.
+    // To UEs 1, 2, 1, 2. Each message is received after UE 0 has checked the states after the one before.
     let dest = |nth: usize| 1 + nth as i32 % 2;
     let mut requests = Vec::new();
     if ctx.rank == 0 {
@@ -420,7 +420,7 @@ fn push(ctx: &Ctx) -> Verdict {
 }
 
 fn wait_pushes(ctx: &Ctx) -> Verdict {
-    // Each waits for the last of what it has begun, without a look at the others.
+    // Each UE waits for the last of its requests only.
     let (me, other) = (ctx.rank as i32, 1 - ctx.rank as i32);
     for len in [20, 9000, 200_000] {
         let of = |id: i32, nth: u64| content(ctx, (len as u64) << 8 | nth << 1 | id as u64, len);

@@ -139,7 +139,7 @@ fn one_send_queue(ctx: &Ctx) -> Verdict {
 fn by_arrival(ctx: &Ctx) -> Verdict {
     if ctx.rank != 0 {
         if ctx.rank == 1 {
-            // Only when UE 2's have been received.
+            // UE 1 sends after UE 2's messages have been received.
             ctx.sync();
         }
         for nth in 0..2 {
@@ -230,7 +230,7 @@ fn mixed_kinds(ctx: &Ctx) -> Verdict {
 
 fn storm(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    // How many messages go from a to b, and how long they are, everybody knows; the order of the calls is each one's own.
+    // All UEs draw the same messages and lengths. Each UE draws its order of calls.
     let mut random = ctx.random(4);
     let mut out = Vec::new();
     let mut into = Vec::new();

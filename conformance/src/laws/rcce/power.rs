@@ -1,4 +1,4 @@
-//! Voltage and frequency, simulated: requests are checked and remembered.
+//! Voltage and frequency, simulated: requests are checked and recorded.
 
 use super::kit::*;
 use crate::kit::printed;
@@ -126,7 +126,7 @@ fn divider(_: &Ctx) -> Verdict {
         ensure_eq!(seen, given, "the divider for {wanted}");
         ok!(RCCE_wait_power(&mut request));
     }
-    // The lowest voltage now.
+    // The voltage is at its lowest now.
     gives!(
         RCCE_ERROR_FREQUENCY_EXCEEDED,
         RCCE_set_frequency_divider(2, &mut seen)

@@ -104,10 +104,10 @@ fn gory_checks(ctx: &Ctx) -> Verdict {
     }
     gives!(overlap, RCCE_put_gory(area, area.wrapping_add(32), 64, me));
     gives!(overlap, RCCE_get_gory(area, area.wrapping_add(32), 64, me));
-    // Null where memory of the program belongs.
+    // Null instead of memory of the program.
     gives!(source, RCCE_put_gory(area, null_mut(), 32, 1));
     gives!(target, RCCE_get_gory(null_mut(), area, 32, 1));
-    // And what is right is done.
+    // Valid calls still work.
     barrier()?;
     let peer = 1 - me;
     ok!(RCCE_put_gory(area, mine.raw(), 512, peer));
@@ -195,7 +195,7 @@ fn gory_malloc(_: &Ctx) -> Verdict {
     }
     for nth in [1, 3, 2, 0] {
         c!(RCCE_free(places[nth]));
-        // Freed twice, and where nothing was allocated.
+        // A second free, and a free of a place that was not allocated.
         c!(RCCE_free(places[nth]));
         c!(RCCE_free(places[nth].wrapping_add(32)));
     }
@@ -266,7 +266,7 @@ fn ircce_malloc(_: &Ctx) -> Verdict {
 fn same_place(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     let mut random = ctx.random(1);
-    // Of one seed, so everywhere alike.
+    // One seed gives the same allocations on all UEs.
     for _ in 0..random.below(8) {
         c!(iRCCE_malloc(LINE * (1 + random.below(4) as usize)));
     }

@@ -84,7 +84,7 @@ element!(
 element!(f32, FLOAT, |a, b| a + b, |a, b| a * b, f32::min, f32::max);
 element!(f64, DOUBLE, |a, b| a + b, |a, b| a * b, f64::min, f64::max);
 
-/// What comes of it: the root's element, then the others' in order.
+/// The expected result: the root's element, combined with the others' in order.
 fn expected<T: Element>(op: i32, root: usize, of: &[Vec<T>]) -> Vec<T> {
     let mut result = of[root].clone();
     for (_, other) in of.iter().enumerate().filter(|(id, _)| *id != root) {
@@ -95,7 +95,7 @@ fn expected<T: Element>(op: i32, root: usize, of: &[Vec<T>]) -> Vec<T> {
     result
 }
 
-/// Checks a reduction to a root, or with `None` to all; `of` is what each member gives.
+/// Checks a reduction to a root, or with `None` to all. `of` has the values of each member.
 fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: RCCE_COMM) -> Verdict {
     let me = comm.my_rank as usize;
     let data = Bytes::of(&T::bytes(&of[me]));
@@ -124,7 +124,7 @@ fn check<T: Element>(op: i32, root: Option<usize>, of: &[Vec<T>], comm: RCCE_COM
     if root.is_none_or(|root| root == me) {
         let right = expected(op, root.unwrap_or(0), of);
         let seen = T::of(&result.get()[..data.len]);
-        // Bits, not values.
+        // Compares bits, not values.
         ensure!(
             T::bytes(&seen) == T::bytes(&right),
             "{what}: {seen:?} instead of {right:?}"
@@ -166,7 +166,7 @@ fn integers(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Of very different sizes, so that another order gives other bits.
+/// Values of very different sizes: another order gives other bits.
 fn uneven(random: &mut crate::Random) -> f64 {
     let sign = if random.below(2) == 0 { 1.0 } else { -1.0 };
     sign * (1.0 + random.below(1000) as f64 / 997.0) * 10f64.powi(random.below(12) as i32)
@@ -211,7 +211,7 @@ fn parts(ctx: &Ctx) -> Verdict {
             }
         }
     }
-    // All together once more.
+    // One more reduction of all UEs.
     each::<i32>(ctx, &[SUM], 3, |random| random.below(100) as i32)
 }
 

@@ -1,4 +1,4 @@
-//! Cancelling requests, and what is to be known of them: §4.2, §9.6, §9.8.
+//! Cancelled requests, and the properties of requests; §4.2, §9.6, §9.8.
 
 use super::kit::*;
 

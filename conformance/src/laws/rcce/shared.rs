@@ -1,4 +1,4 @@
-//! What all UEs share: memory, locks, and atomic increment registers (§4.5, §9.10).
+//! Resources of all UEs: memory, locks, and atomic increment registers (§4.5, §9.10).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,7 +36,7 @@ fn memory(ctx: &Ctx) -> Verdict {
     }
     let word = |nth: usize| {
         // SAFETY:
-        // - 1024 words, which everybody accesses by atomics.
+        // - 1024 words; all UEs access them by atomics.
         unsafe { &*words.add(nth) }
     };
     for round in 1..50u32 {
@@ -137,7 +137,7 @@ fn allocation(_: &Ctx) -> Verdict {
 
 fn lock(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
-    // A counter in UE 1's MPB, which is read and written by puts and gets under the lock of UE 2.
+    // A counter in UE 1's MPB, changed by gets and puts under the lock of UE 2.
     let place = c!(iRCCE_malloc(32));
     let counter = Bytes::filled(4, 0);
     let each = if ctx.is_quick() { 60 } else { 15 };
@@ -172,11 +172,11 @@ fn locks_apart(ctx: &Ctx) -> Verdict {
     let (me, n) = place(ctx);
     ok!(RCCE_acquire_lock(me));
     barrier()?;
-    // All are taken; each gives the next one's back, and then everybody can have its own again.
+    // All locks are taken. Each UE releases the lock of the next UE, then all UEs can take their locks again.
     ok!(RCCE_release_lock((me + 1) % n));
     ok!(RCCE_acquire_lock(me));
     ok!(RCCE_release_lock(me));
-    // One that nobody has.
+    // Releases a free lock.
     ok!(RCCE_release_lock(me));
     ok!(RCCE_acquire_lock(me));
     barrier()?;
@@ -195,7 +195,7 @@ fn lock_fair(ctx: &Ctx) -> Verdict {
         ok!(RCCE_flag_write(&mut { flags[ctx.rank as usize - 1] }, 1, 0));
         return barrier();
     }
-    // Takes it again as soon as it has given it back, until the others have had it, too.
+    // UE 0 takes the lock again at once, until the others have had it, too.
     until("the others' turns", || {
         ok!(RCCE_acquire_lock(0));
         ok!(RCCE_release_lock(0));
@@ -207,7 +207,7 @@ fn lock_fair(ctx: &Ctx) -> Verdict {
     barrier()
 }
 
-/// The address of a register's handle, which is all that programs have of it.
+/// The address of a register's handle, the only part that programs have.
 type Register = usize;
 
 fn new_register() -> Result<Register, String> {
@@ -311,7 +311,7 @@ fn concurrent(ctx: &Ctx) -> Verdict {
         (each * n) as i32,
         "the register at the end"
     );
-    // All values together are there once: their number and two sums say so.
+    // Each value occurs once: the number of values and two sums show it.
     let sums: Vec<u8> = [1u32, 2]
         .iter()
         .flat_map(|power| {

@@ -1,5 +1,5 @@
-//! Several threads in a UE. The original has none; here every call may come from any thread. A thread sees of the others what the manual
-//! says of the UE: one queue of sends, one last message, registers, locks and communicators that are the UE's.
+//! Several threads in a UE. The original has none; here any thread may make any call. The threads of a UE share its state in the
+//! manual: one queue of sends, one last message, registers, locks and communicators.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -31,7 +31,7 @@ laws! {
         "RCCE_finalize ends the calls in which other threads wait, with a code; the process goes on";
 }
 
-/// Runs the body in so many threads, which are given their numbers.
+/// Runs the body in `count` threads, which get their numbers.
 fn threads(count: u64, body: impl Fn(u64) -> Verdict + Sync) -> Verdict {
     let body = &body;
     std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn messages(ctx: &Ctx) -> Verdict {
 
 fn polls(ctx: &Ctx) -> Verdict {
     const ROUNDS: i32 = 300;
-    // One message at a time: a poll that waited for another one would keep it from being sent.
+    // One message at a time: a poll that waited for the next message would block its send.
     if ctx.rank == 1 {
         for round in 0..ROUNDS {
             let (bytes, room) = (Bytes::of(&round.to_ne_bytes()), Bytes::filled(4, 0));
@@ -262,7 +262,7 @@ fn copies(ctx: &Ctx) -> Verdict {
             let back = Bytes::filled(1000, 0);
             ok!(iRCCE_get(back.raw(), area, 1000, me));
             back.holds(&of(other), 0, &format!("round {round} of thread {nth}"))?;
-            // The other side's thread may go on when this one has read.
+            // The thread of the other side continues after this one has read.
             ok!(iRCCE_flag_write(&mut { read }, round, other));
             ok!(iRCCE_wait_until(read, round));
             bytes.free();
@@ -346,7 +346,7 @@ fn barriers(ctx: &Ctx) -> Verdict {
             Ok(())
         }
     })?;
-    // As many at each UE, so that all end.
+    // The same number at each UE, so that all end.
     threads(2, |_| {
         for round in 0..60 {
             if round % 2 == 0 {

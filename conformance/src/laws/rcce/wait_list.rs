@@ -65,7 +65,7 @@ fn irecv(room: &Bytes, source: i32) -> Recv {
     request
 }
 
-/// Begins messages with everyone else; gives what is to come.
+/// Begins messages with all other UEs and returns the expected ones.
 fn exchange(ctx: &Ctx, list: &List, each: u64) -> Vec<(Recv, Bytes, u64)> {
     let (me, n) = place(ctx);
     let mut random = ctx.random(50);
@@ -137,7 +137,7 @@ fn test_all(ctx: &Ctx) -> Verdict {
     check(ctx, &receives)
 }
 
-/// Takes all out one by one by `call`, and counts.
+/// Takes all requests out one by one by `call`, and counts them.
 fn one_by_one(
     ctx: &Ctx,
     each: u64,

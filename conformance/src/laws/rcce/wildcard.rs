@@ -242,13 +242,13 @@ fn known_size(ctx: &Ctx) -> Verdict {
             }
             let there = len.min(room);
             bytes.holds(&expected[..there], 0x6e, &format!("{len} bytes in {room}"))?;
-            // Also where the program says a length that the buffer does not have.
             bytes.free();
         }
     }
     if ctx.rank == 0 {
         return send(&Bytes::filled(50, 1), 1);
     }
+    // The size limits the write, too, if the program states a length beyond it.
     let bytes = Bytes::filled(100, 0x6f);
     gives!(
         RCCE_ERROR_MESSAGE_LENGTH,

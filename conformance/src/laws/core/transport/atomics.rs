@@ -52,14 +52,14 @@ fn table(ctx: &Ctx) -> Verdict {
                     let (target, results) = (mirror.0.as_mut_ptr(), room(&mut expected));
                     let (operand, compare) = (operand.as_ptr(), compare.as_ptr());
                     // SAFETY:
-                    // - room for COUNT elements of SIZE bytes each; the mirror is aligned to 32 bytes and nobody else's.
+                    // - room for COUNT elements of SIZE bytes each; the mirror is aligned to 32 bytes and belongs to this call.
                     unsafe { apply_vector(op, ty, target, count, operand, compare, results) }
                         .says("the mirror")?;
                 } else {
                     ensure_eq!(result, Err(Error::Unsupported), "{what}");
                 }
                 // SAFETY:
-                // - a plain local, which the operation may have written through a pointer.
+                // - a plain local; the operation may have written it through a pointer.
                 let fetched = unsafe { (&raw const fetched).read_volatile() };
                 ensure!(fetched == expected, "{what}: fetched something else");
                 let seen = node.get(dst, SIZE * COUNT)?;

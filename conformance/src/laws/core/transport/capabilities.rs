@@ -1,4 +1,4 @@
-//! What a backend says of itself is true.
+//! The declared capabilities of a backend are true.
 
 use unipgas_core::{Error, Flags, Outcome, Rights};
 
@@ -38,7 +38,7 @@ fn direct(ctx: &Ctx) -> Verdict {
             ensure!(offers.maps, "direct, and not mapped");
             ensure!(!offers.asynchronous, "direct and asynchronous");
             ensure!(!parts.locks.is_null(), "a region without locks");
-            // What this process stores there is what the owner has.
+            // The owner must see a store to the mapping.
             let mapped = Memory {
                 base: parts.base,
                 len: parts.len,
@@ -76,7 +76,7 @@ fn user_memory(ctx: &Ctx) -> Verdict {
         let memory = Memory::pages(3 * 4096)?;
         memory.fill(0x55);
         // SAFETY:
-        // - pages that live as long as the process.
+        // - the pages live as long as the process.
         let registered = unsafe {
             node.transport
                 .register(memory.base, memory.len, Rights::FULL)

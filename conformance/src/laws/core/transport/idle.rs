@@ -1,4 +1,4 @@
-//! Threads of ours in a process that has nothing to do.
+//! Threads of the library in an idle process.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ laws! {
 
 /// The kernel keeps 15 bytes of a thread's name.
 const PROGRESS: &str = "unipgas-progres";
-/// No thread of ours that has nothing to do looks around more often.
+/// An idle thread of the library wakes at most once in this time.
 const LOOK: Duration = Duration::from_millis(50);
-/// What may come from peers that end what they did before.
+/// Extra sleeps allowed while peers finish earlier operations.
 const LATE: u128 = 10;
 
 /// Name and number of sleeps of each thread of the library.

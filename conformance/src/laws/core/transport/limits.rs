@@ -1,4 +1,4 @@
-//! What the operations of a backend are [confined to](unipgas_core::transport::Limits).
+//! The [limits](unipgas_core::transport::Limits) of a backend's operations.
 
 use unipgas_core::transport::Limits;
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Error, Flags, Notice, Outcome};
@@ -19,7 +19,7 @@ laws! {
         "a channel takes as many operations to a peer as the backend says, and one more when one has been reported; other channels and peers do not matter" => depth;
 }
 
-/// Where there is no limit, as much as this.
+/// Length to use without a limit.
 const LEN: usize = 100_000;
 
 fn largest(ctx: &Ctx) -> Verdict {
@@ -55,7 +55,7 @@ fn largest(ctx: &Ctx) -> Verdict {
         for kind in 0..4 {
             let none = Flags::empty();
             // SAFETY:
-            // - in bounds of the source, and of the operands, which outlive the end.
+            // - in bounds of the source and of the operands, which outlive the operation.
             let refused = node.end(|channel, context| unsafe {
                 let (local, len) = (node.local(0), len + 1);
                 match kind {
@@ -85,7 +85,7 @@ fn most_inline(ctx: &Ctx) -> Verdict {
         let limits = node.limits();
         let put = |len: usize| {
             // SAFETY:
-            // - in bounds of the source, whose bytes are taken in the call, or not at all.
+            // - in bounds of the source; the call takes the bytes or refuses.
             node.end(|channel, context| unsafe {
                 channel.put(
                     node.local(0),
@@ -108,7 +108,7 @@ fn most_inline(ctx: &Ctx) -> Verdict {
 /// Posts a word to `rank`.
 fn post(node: &Node<'_>, rank: usize) -> unipgas_core::Result<Outcome> {
     // SAFETY:
-    // - in bounds of the source, which outlives the end of the operation.
+    // - in bounds of the source, which outlives the operation.
     unsafe {
         let to = node.at(rank, 8 * node.ctx.rank as usize);
         node.channel.put(node.local(0), to, 8, Flags::empty(), 7)

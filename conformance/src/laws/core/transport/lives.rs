@@ -1,4 +1,4 @@
-//! Processes that go: [`Peer::life`](unipgas_core::transport::Peer::life).
+//! Peers that leave or die: [`Peer::life`](unipgas_core::transport::Peer::life).
 
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Error, Flags, Result};
@@ -58,12 +58,12 @@ fn dies(ctx: &Ctx) -> Verdict {
         }
         let put = |at| {
             // SAFETY:
-            // - in bounds of the source, which outlives the end.
+            // - in bounds of the source, which outlives the operation.
             node.end(|channel, context| unsafe {
                 channel.put(node.local(0), node.at(1, at), 64, Flags::empty(), context)
             })
         };
-        // Each ends, well or not, while nobody knows.
+        // Each put ends, with or without an error, before the death is detected.
         let mut failed = None;
         until("the life of who is killed", || {
             failed = put(0).err();

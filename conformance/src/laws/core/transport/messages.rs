@@ -27,10 +27,10 @@ laws! {
         "messages to a process that was killed end; the others take theirs" => dies;
 }
 
-/// What has come: where, which bytes, and the word of the data that they tell of.
+/// An arrival: its offset, its bytes, and the word of the data that it announces.
 type Seen = (usize, Vec<u8>, u64);
 
-/// Keeps what comes, and refuses what begins with a number above 0.
+/// Keeps arrivals. Refuses a message that begins with a number above 0.
 struct Keeping {
     data: Memory,
     seen: Mutex<Vec<Seen>>,
@@ -71,7 +71,7 @@ impl Handler for Keeping {
     }
 }
 
-/// A message that tells of the data at `at`.
+/// A message that announces the data at `at`.
 fn telling(at: usize, more: &[u8]) -> Vec<u8> {
     let mut message = vec![0; 4];
     message.extend((at as u32).to_le_bytes());
@@ -89,7 +89,7 @@ fn send(
     })
 }
 
-/// Answers by the message, backwards, and refuses what is empty.
+/// Replies with the reversed message. Refuses an empty one.
 struct Mirror;
 
 impl Handler for Mirror {
@@ -117,7 +117,7 @@ fn answered(ctx: &Ctx) -> Verdict {
             let message = bytes_of(ctx, nth, len);
             let mut answer = vec![SPARE; LONGEST_MESSAGE + 1];
             // SAFETY:
-            // - as long, and it outlives the end of the message.
+            // - room for the longest reply, which outlives the message.
             let reply = unsafe { Reply::new(answer.as_mut_ptr(), room) };
             node.end(|channel, context| {
                 channel.active_message(there, &message, reply, Flags::empty(), context)
@@ -174,7 +174,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                     channel.active_message(to, &message, Reply::NONE, Flags::ORDERED, context)
                 })?;
             }
-            // Nothing is called meanwhile but, where somebody must move what is on its way, that.
+            // The drain makes progress on networks that need a caller for it. No other call follows.
             node.drain()?;
             until("messages", || kept.count() == EACH)?;
             for (nth, seen) in kept.seen.lock().drain(..).enumerate() {
@@ -227,7 +227,7 @@ fn refused(ctx: &Ctx) -> Verdict {
         ctx.sync();
         ensure_eq!(kept.count(), 0, "messages that were refused and taken");
         ctx.sync();
-        // The longest, the shortest, and the last place.
+        // The longest message, the shortest one, and the last offset.
         send(node, there, &long[1..])?.says("the longest message")?;
         send(node, node.at(node.right(), 4096), b"")?.says("an empty message")?;
         until("both", || kept.count() == 2)?;
@@ -243,7 +243,7 @@ fn released(ctx: &Ctx) -> Verdict {
             let memory = node.transport.allocate(4096, Rights::FULL);
             let memory: Box<dyn Registration> = memory.says("allocate")?;
             let kept = Keeping::new(view(memory.as_ref()));
-            // Every other one is handled: what took its place is not.
+            // Even rounds have a handler. Memory of an odd round may reuse their place, but not their handler.
             if round % 2 == 0 {
                 memory.handle_by(kept.clone()).says("handle_by")?;
             }
@@ -257,7 +257,7 @@ fn released(ctx: &Ctx) -> Verdict {
             ensure_eq!(send(node, there, b"")?, expected, "round {round}");
             ctx.sync();
             drop(memory);
-            // Its handler has gone with it.
+            // The handler is dropped with the memory.
             ensure_eq!(Arc::strong_count(&kept), 1, "who has the handler");
             ctx.sync();
             let result = send(node, there, b"")?;

@@ -1,7 +1,7 @@
-//! The contract of `core/src/fabric/transport.rs`, called without the engine: what holds here holds for every backend, whatever stands above it.
+//! The contract of `core/src/fabric/transport.rs`, tested without the engine. A law that holds here holds for every use of the backend.
 //!
-//! Nothing is taken for granted that the contract does not say: operations may end later, nothing need be mapped, memory is looked at where
-//! it is owned. A column of the matrix is all that a new backend needs to be put to these laws.
+//! The laws assume no more than the contract: operations may end later, memory may be unmapped, and the owner checks its memory itself.
+//! A new backend needs only a column of the matrix to run these laws.
 
 mod atomics;
 mod capabilities;
@@ -17,7 +17,7 @@ mod transfer;
 
 use crate::law::Law;
 
-/// All of them.
+/// All laws of the transport.
 pub fn laws() -> impl Iterator<Item = &'static Law> {
     [
         capabilities::LAWS,

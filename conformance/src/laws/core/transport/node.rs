@@ -1,4 +1,4 @@
-//! A process with a backend's own objects, and the accounting that every operation goes through.
+//! A process with the objects of a backend. It accounts for every operation.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -17,27 +17,27 @@ use crate::kit::Memory;
 use crate::law::{Ctx, Verdict};
 use crate::stall::Looks;
 
-/// Fields go in this order: what is registered before the transport.
+/// Drop order: registrations go before the transport.
 pub(super) struct Node<'a> {
     pub(super) ctx: &'a Ctx,
     pub(super) channel: Box<dyn Channel>,
-    /// Of all ranks; this one has none of itself.
+    /// Indexed by rank; `None` for this rank.
     pub(super) peers: Vec<Option<Arc<dyn Peer>>>,
-    /// The data of all ranks.
+    /// The imported data of each rank.
     pub(super) data: Vec<Option<RemoteRegion>>,
-    /// What peers reach.
+    /// Memory that peers reach.
     pub(super) memory: Box<dyn Registration>,
-    /// Source and destination of the own operations.
+    /// Source and destination of this rank's operations.
     pub(super) scratch: Box<dyn Registration>,
-    /// Where results of atomic operations go.
+    /// Registered room for results of atomic operations.
     results: Box<dyn Registration>,
     pub(super) transport: Arc<dyn Transport>,
     context: Cell<u64>,
-    /// An operation that was not waited for.
+    /// The error of an operation that completed before its drain.
     failed: Cell<Option<Error>>,
 }
 
-/// Runs the body on processes that know each other, with `len` bytes of zeros that all may reach. Nobody goes before all are through.
+/// Runs the body on connected processes. Each has `len` bytes of zeros that all may reach. No process leaves before all have finished.
 pub(super) fn on_nodes(ctx: &Ctx, len: usize, body: impl FnOnce(&Node<'_>) -> Verdict) -> Verdict {
     let node = Node::open(ctx, len)?;
     body(&node)?;
@@ -95,7 +95,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// Offers memory to all ranks, which do the same, and imports theirs.
+    /// Offers memory to all ranks and imports theirs. All ranks call this together.
     pub(super) fn offer(
         &self,
         memory: &dyn Registration,
@@ -124,13 +124,13 @@ impl<'a> Node<'a> {
         ((self.ctx.rank + self.ctx.size - 1) % self.ctx.size) as usize
     }
 
-    /// A place in the data of another rank.
+    /// An offset in the data of another rank.
     pub(super) fn at(&self, rank: usize, offset: usize) -> Remote<'_> {
         let region = self.data[rank].as_ref().expect("another rank");
         Remote { region, offset }
     }
 
-    /// The own data, as peers write them.
+    /// This rank's data, as peers write them.
     pub(super) fn own(&self) -> Memory {
         view(self.memory.as_ref())
     }
@@ -140,7 +140,7 @@ impl<'a> Node<'a> {
         view(self.scratch.as_ref())
     }
 
-    /// A place in the source.
+    /// An offset in the source.
     pub(super) fn local(&self, offset: usize) -> Local {
         Local {
             ptr: self.source().at(offset),
@@ -148,18 +148,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether puts take a notice for the next rank along. Otherwise they refuse it.
+    /// The network puts with a notice to the next rank. Otherwise such a put is refused.
     pub(super) fn notifies(&self) -> bool {
         let slot = self.at(self.right(), 0);
         self.channel.notifies(&Notice { slot, value: 1 })
     }
 
-    /// A context that nobody has had.
+    /// A fresh context.
     fn next_context(&self) -> u64 {
         self.context.replace(self.context.get() + 1)
     }
 
-    /// Carries an operation out to its end, when no other one is under way: its result, with an error of accounting outside.
+    /// Carries out an operation with no other one in progress. The inner result is the operation's, the outer error one of accounting.
     pub(super) fn end(
         &self,
         post: impl FnOnce(&dyn Channel, u64) -> Result<Outcome>,
@@ -198,7 +198,7 @@ impl<'a> Node<'a> {
         ended.ok_or_else(|| "no end".into())
     }
 
-    /// As [`Node::end`], for what must succeed.
+    /// As [`Node::end`], for an operation that must succeed.
     pub(super) fn done(
         &self,
         what: &str,
@@ -224,7 +224,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Takes what has ended, for the next [`Node::drain`].
+    /// Takes completions and keeps an error for the next [`Node::drain`].
     fn poll(&self) {
         self.channel.poll(&mut |completion| {
             if let Err(error) = completion.result {
@@ -233,12 +233,12 @@ impl<'a> Node<'a> {
         });
     }
 
-    /// What the backend says that its operations are confined to.
+    /// The declared limits of the backend.
     pub(super) fn limits(&self) -> Limits {
         self.transport.capabilities().limits
     }
 
-    /// Waits for all operations, which must succeed: as many completions as were pending.
+    /// Waits for all operations, which must succeed. The completions must equal the pending operations in number.
     pub(super) fn drain(&self) -> Verdict {
         let mut looks = Looks::for_the("the end of all operations");
         let (mut left, mut failed) = (self.channel.pending(), self.failed.take());
@@ -258,7 +258,7 @@ impl<'a> Node<'a> {
     /// Puts `len` bytes of the source at `from`.
     pub(super) fn put(&self, from: usize, dst: Remote<'_>, len: usize, flags: Flags) -> Verdict {
         // SAFETY:
-        // - in bounds of the source, which lives longer than operations; waited for.
+        // - in bounds of the source, which outlives operations; the call waits for completion.
         self.done("put", |channel, context| unsafe {
             channel.put(self.local(from), dst, len, flags, context)
         })
@@ -281,7 +281,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Carries out an atomic operation.
+    /// Carries out an atomic operation through the registered room for results.
     pub(super) fn atomic(
         &self,
         dst: Remote<'_>,
@@ -292,12 +292,12 @@ impl<'a> Node<'a> {
         if !users.is_null() {
             let room = view(self.results.as_ref()).at(0);
             // SAFETY:
-            // - the laws' results are a few elements, which fit.
+            // - results of laws are a few elements and fit.
             unsafe { users.copy_to_nonoverlapping(room, len) };
             registered.result = room;
         }
         // SAFETY:
-        // - laws give pointers to as many elements as they say, which outlive the end.
+        // - laws pass pointers to `count` elements, which outlive the operation.
         let ended = self.end(|channel, context| unsafe {
             channel.atomic(
                 dst,
@@ -309,13 +309,13 @@ impl<'a> Node<'a> {
         })?;
         if !users.is_null() {
             // SAFETY:
-            // - as above; the operation is over.
+            // - as above; the operation is complete.
             unsafe { registered.result.copy_to_nonoverlapping(users, len) };
         }
         Ok(ended)
     }
 
-    /// Adds to a u64 and gives what was there.
+    /// Adds to a u64 and returns its value before.
     pub(super) fn add(&self, dst: Remote<'_>, value: u64) -> std::result::Result<u64, String> {
         let mut before = 0u64;
         let request = AtomicRequest {
@@ -328,7 +328,7 @@ impl<'a> Node<'a> {
         };
         self.atomic(dst, &request)?.says("fetch-add")?;
         // SAFETY:
-        // - a plain local, which the operation has written through a pointer.
+        // - a plain local; the operation has written it through a pointer.
         Ok(unsafe { (&raw const before).read_volatile() })
     }
 }

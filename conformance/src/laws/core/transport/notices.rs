@@ -1,4 +1,4 @@
-//! Words and records that tell of data, and what wakes.
+//! Words and records that announce data, and wake-ups.
 
 use std::sync::atomic::Ordering;
 
@@ -75,7 +75,7 @@ fn put_notify(ctx: &Ctx) -> Verdict {
 
 fn ordered(ctx: &Ctx) -> Verdict {
     const PUTS: usize = 6;
-    // Some networks keep the order of what is shorter than 1 KiB.
+    // Some networks keep the order of operations below 1 KiB.
     const EACH: usize = 1200;
     on_nodes(ctx, PUTS * EACH + 64, |node| {
         let each = EACH.min(node.limits().largest);
@@ -117,13 +117,13 @@ fn record(rank: u32, nth: u64) -> Record {
     }
 }
 
-/// An inbox of so many places. The memory goes after its reader.
+/// An inbox for `capacity` records. The memory must outlive the reader.
 fn inbox(node: &Node<'_>, capacity: usize) -> Result<(Box<dyn Registration>, InboxReader), String> {
     let layout = InboxLayout::new(capacity).says("a layout")?;
     let memory = node.transport.allocate(layout.size(), Rights::FULL);
     let memory = memory.says("allocate an inbox")?;
     // SAFETY:
-    // - fresh memory of that size, with zeros; this is its only reader.
+    // - fresh zeroed memory of the layout's size; this is its only reader.
     let reader = unsafe {
         initialise_zeroed(memory.base(), capacity).says("an inbox")?;
         InboxReader::attach(memory.base(), memory.len()).says("its reader")?
@@ -250,7 +250,7 @@ fn full(ctx: &Ctx) -> Verdict {
 
 fn wake(ctx: &Ctx) -> Verdict {
     on_nodes(ctx, 4096, |node| {
-        // Words that the sleeper sets when it has been woken.
+        // The sleeper sets these words after a wake-up.
         let memory = view(node.memory.as_ref());
         for (kind, done) in [(0, 1024), (1, 1032)] {
             let mut looks = Looks::for_the("a sleeper to be woken");

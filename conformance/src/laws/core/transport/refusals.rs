@@ -1,4 +1,4 @@
-//! What is refused, and leaves everything as it was.
+//! Refused operations, which change nothing.
 
 use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Deadline, Error, Flags, Notice, Remote, RemoteRegion,
@@ -21,7 +21,7 @@ laws! {
         "bytes that are no address, or no key, are refused" => garbage;
 }
 
-/// What needs a right.
+/// Kinds of operations that need a right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Put,
@@ -48,7 +48,7 @@ impl Access {
         }
     }
 
-    /// Tries it on `len` bytes; those that have a length of their own ignore it.
+    /// Tries the operation on `len` bytes. Notices and atomics have their own length.
     fn attempt(
         self,
         node: &Node<'_>,
@@ -69,7 +69,7 @@ impl Access {
         let notice = |slot| Notice { slot, value: 9 };
         let (local, none) = (node.local(0), Flags::empty());
         // SAFETY:
-        // - the range is refused, or no longer than the source; the operand outlives the end.
+        // - the range is refused, or no longer than the source; the operand outlives the operation.
         node.end(|channel, context| unsafe {
             match self {
                 Access::Put => channel.put(local, at, len, none, context),
@@ -82,7 +82,7 @@ impl Access {
     }
 }
 
-/// What the network does by itself.
+/// The operations that the network has.
 fn offered(node: &Node<'_>) -> impl Iterator<Item = Access> {
     let atomics = node.limits().atomics;
     ALL.into_iter()

@@ -1,4 +1,4 @@
-//! Whether local memory has to be [registered](unipgas_core::transport::Limits::registered).
+//! Operations with and without [registered](unipgas_core::transport::Limits::registered) local memory.
 
 use unipgas_core::{
     AtomicOp, AtomicRequest, AtomicType, Error, Flags, Local, Notice, Result, Rights,
@@ -31,7 +31,7 @@ fn registered(ctx: &Ctx) -> Verdict {
                 desc: memory.desc(),
             }
         };
-        // What is beside the memory that the number is of.
+        // A range that exceeds its registration.
         let beside = Local {
             ptr: node.local(0).ptr.wrapping_add(node.scratch.len() - 8),
             desc: node.scratch.desc(),
@@ -59,10 +59,10 @@ fn registered(ctx: &Ctx) -> Verdict {
             node.own().holds(0, &zeros, "what was there")?;
         }
         ctx.sync();
-        // What is taken in the call needs nothing.
+        // The call takes the bytes of an inline put: they need no registration.
         let len = node.limits().inline.min(8);
         // SAFETY:
-        // - 32 bytes, of which 8 at most are taken in the call.
+        // - 32 bytes; the call takes at most 8 of them.
         node.end(|channel, context| unsafe {
             let there = node.at(node.right(), 64);
             channel.put(private, there, len, Flags::INLINE, context)
@@ -73,7 +73,7 @@ fn registered(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Operations of 16 bytes, or on them: put, put with notice, get, sum with result.
+/// An operation with 16 bytes of local memory: put, put with notice, get, or sum with result.
 fn attempt(node: &Node<'_>, kind: usize, local: Local) -> std::result::Result<Result<()>, String> {
     let there = node.at(node.right(), 0);
     let slot = node.at(node.right(), 28);
@@ -88,7 +88,7 @@ fn attempt(node: &Node<'_>, kind: usize, local: Local) -> std::result::Result<Re
     };
     let none = Flags::empty();
     // SAFETY:
-    // - 16 bytes, which outlive the end of the operation, or the operation is refused; so do the operands.
+    // - 16 bytes that outlive the operation, or the operation is refused; the operands outlive it, too.
     node.end(|channel, context| unsafe {
         match kind {
             0 => channel.put(local, there, 16, none, context),

@@ -24,7 +24,7 @@ const LENGTHS: [usize; 16] = [
 ];
 const LEN: usize = 80_000;
 
-/// Those that go at once.
+/// Lengths within the limit of one operation.
 fn lengths(node: &Node<'_>) -> impl Iterator<Item = usize> {
     let largest = node.limits().largest;
     LENGTHS.into_iter().map(move |len| len.min(largest))
@@ -80,7 +80,7 @@ fn inline(ctx: &Ctx) -> Verdict {
             node.source().store(0, &bytes);
             let to = node.at(node.right(), nth * 256);
             // SAFETY:
-            // - in bounds of the source, whose bytes are taken in the call.
+            // - in bounds of the source; the call takes the bytes.
             node.begin("an inline put", |channel, context| unsafe {
                 channel.put(node.local(0), to, bytes.len(), Flags::INLINE, context)
             })?;
@@ -104,7 +104,7 @@ fn lines(ctx: &Ctx) -> Verdict {
         for round in 1..16u8 {
             if !node.limits().lines {
                 // SAFETY:
-                // - in bounds of the source; nothing is done.
+                // - in bounds of the source; the call is refused.
                 let refused = node.end(|channel, context| unsafe {
                     channel.put(node.local(0), to, lines * LINE, Flags::LINES, context)
                 })?;

@@ -1,6 +1,6 @@
-//! Every rank sends every other one a block of another length, round by round, and looks at each block as soon as its notice has come.
-//! Two places for each sender: it may be a round ahead. The blocks of later rounds lie over those of earlier ones, so what is left shows
-//! a block that has come late or is too long, and a digest one that was not whole when it was announced.
+//! In each round every rank sends a block to every other one and reads each block as soon as its notice has come. Lengths differ.
+//! Two places for each sender let it run a round ahead. Later blocks overwrite earlier ones: the bytes left show a late or too long block.
+//! The digest shows a block that was announced before it was complete.
 
 use super::{Arrivals, Left, bytes_of, scenario};
 use crate::law::{Ctx, Verdict};
@@ -18,7 +18,7 @@ const ROUNDS: usize = 5;
 /// The longest block.
 const PLACE: usize = 704;
 
-/// Where the block of a rank lies in a round.
+/// Offset of the block of a rank in a round.
 fn place(ctx: &Ctx, round: usize, from: u32) -> usize {
     (round % 2 * ctx.size as usize + from as usize) * PLACE
 }
@@ -28,7 +28,7 @@ fn places(ctx: &Ctx) -> usize {
     2 * ctx.size as usize * PLACE
 }
 
-/// Where a block lies that is sent to a rank: behind the places.
+/// Offset of the outgoing block for a rank, behind the places.
 fn source(ctx: &Ctx, round: usize, to: u32) -> usize {
     places(ctx) + place(ctx, round, to)
 }
@@ -51,7 +51,7 @@ fn others(ctx: &Ctx) -> impl Iterator<Item = u32> + use<> {
     (0..ctx.size).filter(move |other| *other != rank)
 }
 
-/// What was seen of each sender's blocks, in order.
+/// Digests of the blocks from each sender, in order.
 struct Digests(Vec<u64>);
 
 impl Digests {
@@ -82,15 +82,15 @@ fn reference(ctx: &Ctx) -> Vec<u8> {
     left
 }
 
-/// What an interface has for it.
+/// Operations of an interface in this scenario.
 trait Mesh {
     /// Sends a block.
     fn send(&mut self, round: usize, to: u32, block: &[u8]) -> Verdict;
-    /// Waits for another block of this round: whose it is, and how long.
+    /// Waits for another block of this round, and returns its sender and length.
     fn come(&mut self, round: usize) -> Result<(u32, usize), String>;
-    /// What lies in the own memory.
+    /// Reads this rank's memory.
     fn load(&self, at: usize, len: usize) -> Vec<u8>;
-    /// Waits until the blocks that this rank has sent have gone.
+    /// Waits until all sent blocks have left.
     fn gone(&mut self) -> Verdict;
 }
 
@@ -118,12 +118,12 @@ fn rounds(ctx: &Ctx, mesh: &mut impl Mesh) -> Left {
     Ok(left)
 }
 
-/// A number for round and sender where an interface brings one of 8 bits.
+/// Round and sender in 8 bits, for interfaces that carry no more.
 fn number(round: usize, from: u32) -> u64 {
     (round as u64) << 4 | u64::from(from)
 }
 
-/// The next sender of `round` whose number `poll` gives, and the length of its block.
+/// The next sender of `round`, and the length of its block. `poll` returns the number of a block that has arrived.
 fn sender(
     ctx: &Ctx,
     arrivals: &mut Arrivals,

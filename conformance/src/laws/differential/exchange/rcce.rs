@@ -6,7 +6,7 @@ use crate::laws::rcce::kit::{
     Bytes, Recv, Send, barrier, c, gives, iRCCE_WAIT_LIST, irecv, isend, ok,
 };
 
-/// Blocks are messages; receives are open for all of a round, and taken as they end.
+/// Blocks are messages. All receives of a round are posted first and taken as they end.
 struct Messages<'a> {
     ctx: &'a Ctx,
     places: Bytes,

@@ -1,5 +1,5 @@
-//! A grid, divided by rows, whose edges neighbours exchange in each step: two buffers for each edge, so that a neighbour may be one step
-//! ahead. One step with an edge of the wrong step, or half of one, changes every cell near it for good.
+//! Ranks hold rows of a grid, and neighbours exchange the edges in each step. Two buffers for each edge let a neighbour run one step
+//! ahead. An edge of the wrong step, or half of one, changes every cell near it in all later steps.
 
 use super::{Arrivals, Left, bytes_of, scenario, words_of};
 use crate::law::Ctx;
@@ -18,19 +18,19 @@ const COLUMNS: usize = 40;
 /// Bytes of an edge.
 const EDGE: usize = COLUMNS * 8;
 
-/// Sides on which an edge of a neighbour comes to lie.
+/// Side of a rank on which a neighbour's edge is stored.
 const ABOVE: usize = 0;
 const BELOW: usize = 1;
 
-/// Bytes that each rank needs: the neighbours' edges, and its own as they are sent.
+/// Bytes that each rank needs: the neighbours' edges, and its outgoing edges.
 const MEMORY: usize = 8 * EDGE;
 
-/// Where the edge on a side lies in a step.
+/// Offset of the incoming edge of a side in a step.
 fn halo(step: usize, side: usize) -> usize {
     (step % 2 * 2 + side) * EDGE
 }
 
-/// Where the edge lies that becomes a neighbour's on that side.
+/// Offset of the outgoing edge that a neighbour stores on that side.
 fn source(step: usize, side: usize) -> usize {
     4 * EDGE + halo(step, side)
 }
@@ -60,7 +60,7 @@ fn next(above: &[u64], row: &[u64], below: &[u64]) -> Row {
         .collect()
 }
 
-/// The rank's rows of the grid that one process has computed.
+/// The rank's rows of the grid, computed serially.
 fn reference(ctx: &Ctx) -> Vec<u8> {
     let (mut grid, first) = start(ctx);
     let rows = grid.len();
@@ -77,8 +77,8 @@ fn reference(ctx: &Ctx) -> Vec<u8> {
     bytes_of(&grid[first..first + rows_of(ctx.rank)].concat())
 }
 
-/// The rank's rows after all steps. `exchange` is given the step and the edges for the ranks before and after this one, and gives those
-/// that have come from there.
+/// The rank's rows after all steps. `exchange` takes the step and the edges for the previous and the next rank, and returns the edges
+/// that they have sent.
 fn steps(
     ctx: &Ctx,
     mut exchange: impl FnMut(usize, [&[u8]; 2]) -> Result<[Vec<u8>; 2], String>,
@@ -98,7 +98,7 @@ fn steps(
     Ok(bytes_of(&rows.concat()))
 }
 
-/// Ranks before and after this one, with the side on which its edge comes to lie there.
+/// The previous and the next rank, with the side on which each stores this rank's edge.
 fn neighbours(ctx: &Ctx) -> [(u32, usize); 2] {
     let (rank, size) = (ctx.rank, ctx.size);
     [
@@ -107,7 +107,7 @@ fn neighbours(ctx: &Ctx) -> [(u32, usize); 2] {
     ]
 }
 
-/// Waits until the edges on both sides have come.
+/// Waits until the edges of both sides have come.
 fn both(
     arrivals: &mut Arrivals,
     step: usize,

@@ -6,7 +6,7 @@ pub(super) fn run(ctx: &Ctx) -> Left {
     let left = steps(ctx, |_, edges| {
         let sent = edges.map(Bytes::of);
         let [above, below] = [ABOVE, BELOW].map(|_| Bytes::filled(EDGE, 0xee));
-        // Of two ranks either neighbour is the other one, whose first row comes first: it belongs below.
+        // With two ranks both neighbours are the same rank. It sends its first row first, and that row belongs below.
         let receives = [irecv(&below, after)?.0, irecv(&above, before)?.0];
         let sends = [isend(&sent[0], before)?.0, isend(&sent[1], after)?.0];
         for receive in receives {

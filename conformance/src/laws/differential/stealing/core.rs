@@ -34,7 +34,7 @@ impl Pool for Endpoint<'_> {
             offset: 4 * task.nth,
         };
         // SAFETY:
-        // - in bounds of the scratch region; each task has a place of its own there.
+        // - in bounds of the scratch region; each task has its place there.
         unsafe {
             self.rank.endpoint.put_notify(
                 from,

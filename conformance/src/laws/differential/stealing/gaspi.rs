@@ -3,7 +3,7 @@ use crate::laws::gaspi::kit::*;
 
 struct Segment {
     memory: Memory,
-    /// Where results are sent from.
+    /// Offset of the source of results.
     own: usize,
 }
 

@@ -4,12 +4,12 @@ use super::*;
 use crate::laws::libfabric::kit::*;
 use crate::laws::libfabric::station::Plan;
 
-/// Context of atomic operations; those of puts are smaller.
+/// Context of atomic operations; puts have smaller ones.
 const FETCH: usize = 1 << 16;
 
 struct Endpoint<'a> {
     job: &'a Job<'a>,
-    /// Where results are sent from.
+    /// Offset of the source of results.
     own: usize,
     sent: usize,
 }
@@ -33,7 +33,7 @@ impl Pool for Endpoint<'_> {
         })?;
         while self.ended()? != FETCH {}
         // SAFETY:
-        // - a plain local, which the operation has written through a pointer.
+        // - a plain local; the operation has written it through a pointer.
         Ok(unsafe { (&raw const before).read_volatile() })
     }
 

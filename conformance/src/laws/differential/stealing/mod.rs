@@ -1,6 +1,6 @@
-//! Each rank has a queue of tasks, whose next number is a word that whoever is idle adds 1 to: first its own ranks, then thieves. Results
-//! go to a third rank, which need not know who has worked; all queues are overdrawn once by every rank. A number that is given twice or
-//! to nobody shows in the counters, in a result, or as a wait without end.
+//! Each rank has a queue of tasks. An idle rank takes the next number by an atomic addition, first from its queue and then from others.
+//! Each task has a fixed rank for its result, independent of the worker. Every rank overdraws every queue once.
+//! A number taken twice or lost shows in the counters, in a result, or as an endless wait.
 
 use super::{Left, bytes_of, scenario};
 use crate::law::{Ctx, Verdict};
@@ -16,19 +16,19 @@ scenario! {
 
 /// Bytes of a result.
 const RESULT: usize = 32;
-/// The next number of the own queue.
+/// Offset of the next number in this rank's queue.
 const NEXT: usize = 0;
-/// At rank 0, how many tasks have been done.
+/// Offset of the number of completed tasks, at rank 0.
 const DONE: usize = 8;
-/// Results begin here.
+/// Offset of the results.
 const RESULTS: usize = 64;
 
 /// A task by its queue and its number there.
 #[derive(Clone, Copy)]
 struct Task {
-    /// Of all tasks.
+    /// Index among all tasks.
     nth: usize,
-    /// Where the result belongs.
+    /// Rank that stores the result.
     home: u32,
 }
 
@@ -53,7 +53,7 @@ fn task(ctx: &Ctx, queue: u32, number: u64) -> Task {
     }
 }
 
-/// Numbers of all tasks whose results belong to this rank.
+/// Indices of all tasks with results at this rank.
 fn results_here(ctx: &Ctx) -> Vec<usize> {
     (0..ctx.size)
         .flat_map(|queue| (0..tasks_of(queue)).map(move |number| task(ctx, queue, number)))
@@ -63,12 +63,12 @@ fn results_here(ctx: &Ctx) -> Vec<usize> {
 }
 
 impl Task {
-    /// Where the result lies.
+    /// Offset of the result.
     fn at(self) -> usize {
         RESULTS + self.nth * RESULT
     }
 
-    /// Does it.
+    /// Computes the result.
     fn result(self, ctx: &Ctx) -> Vec<u8> {
         result(ctx, self.nth)
     }
@@ -90,13 +90,13 @@ fn reference(ctx: &Ctx) -> Vec<u8> {
     left
 }
 
-/// What an interface has for it.
+/// Operations of an interface in this scenario.
 trait Pool {
-    /// Adds to a word of a rank and gives what was there.
+    /// Adds to a word of a rank and returns its value before.
     fn add(&mut self, rank: u32, at: usize, value: u64) -> Result<u64, String>;
-    /// Sends the result of a task home.
+    /// Sends the result of a task to its home rank.
     fn deliver(&mut self, task: Task, result: &[u8]) -> Verdict;
-    /// Waits until all results that belong here have come, and the own ones have gone.
+    /// Waits until all results for this rank have come, and the sent ones have left.
     fn finish(&mut self, here: &[usize]) -> Verdict;
 }
 

@@ -3,7 +3,7 @@ use std::ffi::c_int;
 use super::*;
 use crate::laws::rcce::kit::*;
 
-/// Numbers come from atomic increment registers, which are made for that; the other counter is a word of an MPB, under a lock.
+/// Task numbers come from atomic increment registers, their purpose. The other counter is a word of an MPB, under a lock.
 struct Mpb {
     registers: Vec<usize>,
     area: *mut u8,
@@ -37,7 +37,7 @@ impl Pool for Mpb {
     }
 
     fn finish(&mut self, _: &[usize]) -> Verdict {
-        // What has been put is there before its UE comes to the barrier.
+        // A UE's puts are complete before it enters the barrier.
         barrier()
     }
 }

@@ -3,14 +3,14 @@ use crate::laws::utofu::kit::*;
 
 struct Vcq<'a> {
     job: &'a Job<'a>,
-    /// Where results are sent from.
+    /// Offset of the source of results.
     own: usize,
     sent: usize,
     come: Vec<usize>,
 }
 
 impl Vcq<'_> {
-    /// The next notice: the value before an atomic operation of this rank. Results that come are noted.
+    /// Takes the next notice: the old value for an atomic operation of this rank, or `None` for a result, which is noted.
     fn look(&mut self) -> Result<Option<u64>, String> {
         let notice = self.job.queue.mrq()?;
         match notice.notice_type {

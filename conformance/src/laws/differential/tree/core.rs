@@ -3,7 +3,7 @@ use unipgas_core::{Flags, Notice, Remote, RemoteRegion};
 use super::*;
 use crate::laws::core::rank::{Rank, Says, late, on_ranks, read, write};
 
-/// A rank with its region as the source, too.
+/// A rank that sends from its region.
 struct Endpoint<'a> {
     rank: &'a Rank<'a>,
     data: Vec<RemoteRegion>,
@@ -32,7 +32,7 @@ impl Node for Endpoint<'_> {
             offset: 4 * piece,
         };
         // SAFETY:
-        // - in bounds of the region, where nothing changes once the piece is there; drained before it goes.
+        // - in bounds of the region. A piece does not change after its arrival, and the drain comes before the region's end.
         unsafe {
             self.rank.endpoint.put_notify(
                 from,

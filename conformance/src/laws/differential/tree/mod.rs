@@ -1,5 +1,5 @@
-//! A message goes from a root to all ranks down a binary tree, in pieces: who has got a piece passes it on from where it has come to
-//! lie, at once. Another root in each round, so that rounds overlap. A piece that is passed on before it is whole is wrong further down.
+//! A root sends a message to all ranks down a binary tree, in pieces. A rank passes a piece on at once, from the place of its arrival.
+//! Each round has another root, so that rounds overlap. A piece passed on before it is complete is wrong further down.
 
 use super::{Left, scenario};
 use crate::law::{Ctx, Verdict};
@@ -15,12 +15,12 @@ scenario! {
 
 const ROUNDS: usize = 4;
 const PIECES: usize = 4;
-/// Bytes of a piece: whole lines, as GORY programs of RCCE need them.
+/// Bytes of a piece: whole lines, for GORY programs of RCCE.
 const PIECE: usize = 416;
-/// Bytes that each rank needs, and those that are left.
+/// Bytes that each rank needs, and leaves at the end.
 const MEMORY: usize = ROUNDS * PIECES * PIECE;
 
-/// Where a piece lies, at every rank.
+/// Offset of a piece, at every rank.
 fn place(piece: usize) -> usize {
     piece * PIECE
 }
@@ -29,7 +29,7 @@ fn root(ctx: &Ctx, round: usize) -> u32 {
     (3 * round as u32 + 1) % ctx.size
 }
 
-/// Ranks that this one passes pieces of a round on to.
+/// Ranks that get the pieces of a round from this one.
 fn children(ctx: &Ctx, round: usize) -> Vec<u32> {
     let root = root(ctx, round);
     let nth = (ctx.rank + ctx.size - root) % ctx.size;
@@ -44,9 +44,9 @@ fn reference(ctx: &Ctx) -> Vec<u8> {
     crate::kit::bytes_of(ctx, 0x7472_6565, MEMORY)
 }
 
-/// What an interface has for it; pieces are numbered through all rounds.
+/// Operations of an interface in this scenario. Pieces are numbered through all rounds.
 trait Node {
-    /// Puts the root's bytes to their place here.
+    /// Stores a piece of the root in its place.
     fn store(&mut self, piece: usize, bytes: &[u8]) -> Verdict;
     /// Waits until a piece is here.
     fn come(&mut self, piece: usize) -> Verdict;
@@ -72,7 +72,7 @@ fn broadcast(ctx: &Ctx, node: &mut impl Node) -> Verdict {
     Ok(())
 }
 
-/// Pieces of later rounds, from another parent, may come before those of this one.
+/// Pieces that have arrived. Later rounds have another parent, so their pieces may arrive early.
 struct Early([bool; ROUNDS * PIECES]);
 
 impl Early {
@@ -80,7 +80,7 @@ impl Early {
         Early([false; ROUNDS * PIECES])
     }
 
-    /// Waits for a piece; `poll` gives the next one that comes.
+    /// Waits for a piece. `poll` returns the next arrival.
     fn until(&mut self, piece: usize, mut poll: impl FnMut() -> Result<u64, String>) -> Verdict {
         while !self.0[piece] {
             let came = poll()? as usize;

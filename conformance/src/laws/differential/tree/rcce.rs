@@ -3,7 +3,7 @@ use std::ffi::c_int;
 use super::*;
 use crate::laws::rcce::kit::*;
 
-/// Pieces lie in MPBs, and a flag tells of each.
+/// Pieces are in MPBs, and a flag announces each piece.
 struct Mpb {
     me: c_int,
     area: *mut u8,
