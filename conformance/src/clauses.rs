@@ -1,4 +1,4 @@
-//! The procedures of the specifications and where these define them.
+//! The procedures of the specifications, and the sections that define them.
 
 /// A procedure of the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub const GASPI: &[Procedure] = &[
     at("14.2.1", "gaspi_pcontrol"),
 ];
 
-/// Procedures of `GASPI*.h` that the specification does not have; programs in the field use them.
+/// Procedures of `GASPI*.h` that the specification lacks; existing programs use them.
 #[rustfmt::skip]
 pub const EXTENSIONS: &[&str] = &[
     "gaspi_allreduce_user_17",
@@ -139,8 +139,8 @@ pub const EXTENSIONS: &[&str] = &[
     "gaspi_request_wait",
 ];
 
-/// uTofu, in the order of the sections of the User's Guide. `utofu_query_num_unread_mrq` is in the header alone,
-/// `utofu_get_last_error` in the systems' library alone.
+/// uTofu, in the order of the sections of the User's Guide. Only the header declares `utofu_query_num_unread_mrq`;
+/// only the library of the real systems has `utofu_get_last_error`.
 #[rustfmt::skip]
 pub const UTOFU: &[Procedure] = &[
     at("3.2.1.1", "utofu_get_onesided_tnis"),
@@ -211,8 +211,8 @@ pub const UTOFU: &[Procedure] = &[
     at("", "utofu_get_last_error"),
 ];
 
-/// RCCE V1.0.13. Not a section but where it is declared: always, in GORY programs, in those of the simple interface, nowhere but in the
-/// library, or with power management. What GORY programs call by a name that the simple interface has, too, ends with `_gory`.
+/// RCCE V1.0.13. Instead of a section: the programs for which it is declared. These are all, GORY, simple interface, only the library, or power
+/// management. A function of GORY programs ends with `_gory` if the simple interface has the same name.
 #[rustfmt::skip]
 pub const RCCE: &[Procedure] = &[
     at("always", "RCCE_init"),
@@ -352,7 +352,7 @@ pub const RCCE_EXTENSIONS: &[&str] = &[
     "print_dividers",
 ];
 
-/// fi_atomic(3) of libfabric 1.8. The page numbers nothing: its headings are counted, as in [`crate::sentences`].
+/// fi_atomic(3) of libfabric 1.8. The page has no numbers: headings are counted, as in [`crate::sentences`].
 #[rustfmt::skip]
 pub const FI_ATOMIC: &[Procedure] = &[
     at("4.3", "fi_atomic"),
@@ -371,7 +371,7 @@ pub const FI_ATOMIC: &[Procedure] = &[
     at("4.7", "fi_query_atomic"),
 ];
 
-/// Calls of other pages that its programs need.
+/// Calls of other pages that programs of fi_atomic(3) need.
 #[rustfmt::skip]
 pub const FI_NEIGHBOURS: &[&str] = &[
     "fi_getinfo", "fi_fabric", "fi_domain", "fi_close", "fi_endpoint", "fi_ep_bind", "fi_enable", "fi_ep_alias", "fi_control",

@@ -1,4 +1,4 @@
-//! `unipgas conform`.
+//! The command `unipgas conform`.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use crate::runner::{Runner, Verdict};
 use crate::{Api, Law, coverage, laws, report, sentences, worker};
 use unipgas_core::stop::Stop;
 
-/// Beyond this, laws of 48 processes would meet the limits of most machines.
+/// With more jobs, laws of 48 processes would exceed the limits of most machines.
 const MOST_JOBS: u64 = 256;
-/// Laws have at most so many ranks.
+/// Maximum number of ranks of a law.
 const MOST_HOSTS: u64 = 48;
-/// How often the report of a run that goes on is written.
+/// Time between two writes of the report during a run.
 const ANEW: Duration = Duration::from_secs(30);
 
-/// Checks that every interface keeps its laws on every backend. Exit status 0 only if none was found broken.
+/// Checks the laws of each interface on each backend. Exit status 0 only if no law is broken.
 #[derive(Parser, Debug, Default, PartialEq, Eq)]
 #[command(
     name = "unipgas conform",
@@ -43,14 +43,14 @@ struct Wishes {
     /// around that), loopback
     #[arg(long, value_name = "B")]
     backend: Option<String>,
-    /// Ranks on N hosts, one after the other: shm within a host, the job's network between them. The hosts are made of namespaces, by root
-    /// (status 77: not possible here), unless HOSTS names some, which HOSTS_RSH reaches as ssh does
+    /// Distributes the ranks over N hosts in turn: shm within a host, the job's network between them. Root creates the hosts from namespaces
+    /// (status 77: not possible here), unless HOSTS names hosts; HOSTS_RSH reaches them like ssh
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=MOST_HOSTS))]
     hosts: Option<u64>,
-    /// Only laws with this in their names; with a * the pattern is the whole name. Several: with commas between them
+    /// Only laws with this text in their names; with a * the pattern is the whole name. Separate several by commas
     #[arg(long, value_name = "PATTERN")]
     law: Option<String>,
-    /// Only the laws in which processes die, others take their places, or links between hosts break
+    /// Only the laws in which processes die, others replace them, or links between hosts break
     #[arg(long, value_name = "K", value_enum)]
     kind: Option<Kind>,
     /// Laws about order run under N seeds on chaos, at most 50 elsewhere (20)
@@ -59,37 +59,37 @@ struct Wishes {
     /// The first seed (1); without --seeds all laws run under this seed alone
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// A law hangs when all its ranks have waited S seconds in vain (30), when nothing moves for ten times as many, and after a hundred times as many
+    /// A law hangs if all its ranks have waited S seconds without success (30). It also hangs if no rank moves for 10 S, or if a seed takes 100 S
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: Option<u64>,
-    /// The library whose interfaces the laws call (the one beside this program: ../lib/libunipgas.so.0); UNIPGAS_LIB names it, too
+    /// The library under test (default: ../lib/libunipgas.so.0 beside this program); UNIPGAS_LIB names it, too
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
-    /// Runs so many laws at a time (one for each core)
+    /// Runs N jobs of laws in parallel (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_JOBS))]
     jobs: Option<u64>,
     /// Writes one record a line (- is standard output, without the table)
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// Writes pages for a browser into this directory, from index.html on: what ran, the matrix, each specification sentence by sentence, and each law;
-    /// and the records. They are written anew twice a minute, at the end, and on Ctrl-C
+    /// Writes pages for a browser into this directory, starting with index.html: the run, the matrix, each specification sentence by sentence, and each law;
+    /// also the records. Updates them twice a minute, at the end, and on Ctrl-C
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
-    /// Runs laws, too, that are known to be broken in a column, and fails if they are not
+    /// Also runs laws that are known to be broken in a column, and fails if they pass
     #[arg(long)]
     pinned: bool,
-    /// Shows the laws
+    /// Lists the laws
     #[arg(long)]
     list: bool,
-    /// Shows which laws check which procedure
+    /// Lists the laws that check each procedure
     #[arg(long)]
     coverage: bool,
-    /// Shows the normative sentences of the specifications (with --api: of one) and what keeps each
+    /// Lists the normative sentences of the specifications (with --api: only this one), each with its laws
     #[arg(long)]
     sentences: bool,
 }
 
-/// Errors: a line.
+/// Errors: one line.
 fn api(name: &str) -> Result<Api, String> {
     Api::named(name).ok_or_else(|| {
         let names: Vec<_> = Api::ALL.iter().map(|api| api.name()).collect();
@@ -102,19 +102,19 @@ pub fn command() -> clap::Command {
     Wishes::command()
 }
 
-/// Errors: what is to be shown instead.
+/// Errors: the text to show instead.
 fn parse(args: impl Iterator<Item = String>) -> Result<Wishes, clap::Error> {
     Wishes::try_parse_from(std::iter::once("unipgas conform".to_string()).chain(args))
 }
 
-/// Whether `id` is meant by one of `patterns`, which have commas between them.
+/// Whether one of the comma-separated `patterns` matches `id`.
 fn matches_any(id: &str, patterns: &str) -> bool {
     patterns
         .split(',')
         .any(|pattern| matches_pattern(id, pattern))
 }
 
-/// Whether `id` is meant by `pattern`: a part of it, or with `*` (any characters) the whole.
+/// Whether `pattern` matches `id`: as a part, or with `*` (any characters) as a whole.
 fn matches_pattern(id: &str, pattern: &str) -> bool {
     if !pattern.contains('*') {
         return id.contains(pattern);
@@ -184,7 +184,7 @@ fn columns(wishes: &Wishes) -> Result<Vec<&'static Column>, String> {
     Ok(chosen)
 }
 
-/// Carries out the command. The table of backends must have been filled (`unipgas_backends::init`), and this executable must lead here with
+/// Runs the command. The caller must have filled the table of backends (`unipgas_backends::init`). This executable must call this function with
 /// all its arguments: it starts itself as the processes of the jobs.
 pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
     let args: Vec<String> = args.collect();
@@ -205,7 +205,7 @@ pub fn run(args: impl Iterator<Item = String>) -> ExitCode {
         )),
     };
     outcome.unwrap_or_else(|text| {
-        // With standard error closed there is nobody to tell.
+        // Ignores write errors: standard error may be closed.
         let _ = writeln!(std::io::stderr(), "unipgas: {text}");
         ExitCode::from(2)
     })
@@ -348,13 +348,13 @@ fn carry_out(wishes: &Wishes, args: &[String]) -> Result<ExitCode, String> {
     })
 }
 
-/// Does `work`, and writes the report now and then meanwhile.
+/// Runs `work`, and meanwhile writes the report at intervals.
 fn reported<T>(report: &Report<'_>, matrix: &Matrix<'_>, work: impl FnOnce() -> T) -> T {
     let (over, is_over) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while is_over.recv_timeout(ANEW) == Err(RecvTimeoutError::Timeout) {
-                // What cannot be written is told at the end.
+                // The last write reports errors.
                 let _ = report.write(&matrix.cells(), State::Running);
             }
         });
@@ -364,11 +364,11 @@ fn reported<T>(report: &Report<'_>, matrix: &Matrix<'_>, work: impl FnOnce() -> 
     })
 }
 
-/// This command as a line of a shell.
+/// This command as a shell line.
 fn command_line(args: &[String]) -> String {
     let words = ["unipgas", "conform"].into_iter();
     let words = words.chain(args.iter().map(String::as_str));
-    // A word that ends in the middle cannot be: the arguments of a process have no zeroes.
+    // Cannot fail: arguments of a process contain no zero bytes.
     shlex::try_join(words).unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
-//! Workers whose standard descriptors are closed, as some programs' are: no descriptor of the library may take their numbers.
+//! Workers with closed standard descriptors, as some programs have: no descriptor of the library may take their numbers.
 //!
-//! `UNIPGAS_TEST_CLOSED` is a sum of 1 (input), 2 (output) and 4 (error); with 8 a thread prints all the time to those that are closed.
+//! `UNIPGAS_TEST_CLOSED` is a sum of 1 (input), 2 (output) and 4 (error). With 8 a thread prints to the closed ones all the time.
 //! The runtime of Rust opens all three when a program starts, so the worker closes them itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,10 +10,10 @@ use crate::Verdict;
 const PRINTING: u8 = 8;
 
 static CLOSED: AtomicU8 = AtomicU8::new(0);
-/// Something could be written to a closed descriptor: it was open for a while.
+/// A write to a closed descriptor succeeded: it was open for a while.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// What the environment asks for.
+/// The value of the environment variable.
 pub(crate) fn wish() -> Result<Option<u8>, String> {
     match std::env::var("UNIPGAS_TEST_CLOSED") {
         Ok(text) => match text.parse() {
@@ -31,7 +31,7 @@ fn numbers(wish: u8) -> impl Iterator<Item = i32> {
 pub(crate) fn close(wish: u8) {
     for number in numbers(wish) {
         // SAFETY:
-        // - nothing of this process needs them: workers tell by their log.
+        // - this process does not use them: workers report by their log.
         unsafe { libc::close(number) };
     }
     CLOSED.store(wish, Ordering::Relaxed);
@@ -41,7 +41,7 @@ pub(crate) fn close(wish: u8) {
             loop {
                 for number in numbers(wish) {
                     // SAFETY:
-                    // - the bytes of this frame.
+                    // - `text` is readable for its length.
                     let written = unsafe { libc::write(number, text.as_ptr().cast(), text.len()) };
                     if written >= 0 {
                         WRITTEN.store(true, Ordering::Relaxed);
@@ -53,7 +53,7 @@ pub(crate) fn close(wish: u8) {
     }
 }
 
-/// Whether what was closed is so still.
+/// Fails if a closed descriptor is open now, or was for a while.
 pub(crate) fn check() -> Verdict {
     for number in numbers(CLOSED.load(Ordering::Relaxed)) {
         let taken = std::fs::read_link(format!("/proc/self/fd/{number}"));

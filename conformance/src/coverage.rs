@@ -1,4 +1,4 @@
-//! Which laws check which procedure of the specifications.
+//! The laws that check each procedure of the specifications.
 
 use std::fmt::Write as _;
 
@@ -15,8 +15,8 @@ pub fn laws_of(laws: &[&'static Law], procedure: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Every procedure of the specifications of which there are laws, with the laws that check it; with GASPI, iRCCE
-/// and fi_atomic(3) what stands beside them.
+/// All procedures of the specifications under test, with the laws that check each; GASPI, iRCCE
+/// and fi_atomic(3) include their extensions.
 pub fn table(laws: &[&'static Law]) -> String {
     let of = |api| laws.iter().any(|law| law.api == api);
     let mut text = String::new();
@@ -49,7 +49,7 @@ pub fn table(laws: &[&'static Law]) -> String {
     text + "\n" + &counts
 }
 
-/// One specification: its rows to `text`, and how many there are to `counts`.
+/// One specification: writes its rows to `text`, and the numbers to `counts`.
 fn part(
     text: &mut String,
     counts: &mut String,
@@ -80,14 +80,14 @@ fn row(text: &mut String, section: &str, name: &str, laws: &[&str]) {
     let _ = writeln!(text, "  {section:7} {name:33} {shown}");
 }
 
-/// Names in `laws` that are no procedure of their specification.
+/// Names in `laws` that are not procedures of their specification.
 pub fn unknown(laws: &[&'static Law]) -> Vec<(&'static str, &'static str)> {
     laws.iter()
         .flat_map(|law| law.procedures.iter().map(|name| (*law, *name)))
         .filter(|(law, name)| match law.api {
             Api::Core => false,
             Api::Gaspi => {
-                // The names of the profiling interface (§14): the same procedures.
+                // The names of the profiling interface (§14) stand for the same procedures.
                 let name = name.strip_prefix('p').unwrap_or(name);
                 !GASPI.iter().any(|p| p.name == name) && !EXTENSIONS.contains(&name)
             }
@@ -160,7 +160,7 @@ mod tests {
                 "{}",
                 law.id
             );
-            // Of many processes only what is about many.
+            // Only laws about many processes need many.
             let most = if law.api == Api::Rcce || law.id.contains("of-48") {
                 48
             } else {

@@ -1,18 +1,18 @@
-//! Whether a process grows while it repeats something: its memory is looked at, no clock.
+//! Checks whether a process grows while it repeats an operation. Measures memory, not time.
 
 use crate::ensure;
 use crate::law::Verdict;
 
-/// What there is of this process, in KiB.
+/// Memory of this process, in KiB.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// In memory, without pages of files: code comes there when it first runs.
+    /// Resident, without pages of files: code becomes resident when it first runs.
     resident: u64,
-    /// Of that, shared with others.
+    /// The shared part of the resident memory.
     shared: u64,
     /// Mapped.
     mapped: u64,
-    /// Allocated, and not freed.
+    /// Allocated and not freed.
     allocated: u64,
 }
 
@@ -33,8 +33,8 @@ impl Size {
         })
     }
 
-    /// Since then. Pages that were allocated before and are touched now for the first time are no growth: libraries below make large rings that take long to
-    /// go round.
+    /// Growth since `since`. Old allocations that are touched for the first time are no growth: libraries below allocate large rings and
+    /// fill them slowly.
     fn grown(&self, since: &Size) -> u64 {
         let resident = self.resident.saturating_sub(since.resident);
         let held = [
@@ -46,23 +46,23 @@ impl Size {
     }
 }
 
-/// What the allocator keeps for later goes back: how much that is depends on what was freed last.
+/// Returns cached free memory of the allocator to the system: its amount depends on the last frees.
 #[cfg(target_env = "gnu")]
 fn give_back() {
     // SAFETY:
-    // - any thread may ask at any time.
+    // - any thread may call this at any time.
     unsafe { libc::malloc_trim(0) };
 }
 
 #[cfg(target_env = "gnu")]
 fn allocated() -> u64 {
     // SAFETY:
-    // - any thread may ask at any time.
+    // - any thread may call this at any time.
     let info = unsafe { libc::mallinfo2() };
     (info.uordblks + info.hblkhd) as u64 >> 10
 }
 
-/// Does it `times`, and as many more as it takes to fill what may be filled; then it must not have grown by more than `most` KiB.
+/// Calls `body` `times` / 8 times to fill caches and pools, then `times` times. Fails if these grow the process by more than `most` KiB.
 pub(crate) fn stays_small(times: u64, most: u64, mut body: impl FnMut(u64) -> Verdict) -> Verdict {
     let first = times / 8;
     (0..first).try_for_each(&mut body)?;

@@ -1,7 +1,7 @@
-//! Jobs whose ranks are on several hosts.
+//! Jobs with ranks on several hosts.
 //!
-//! On each host a *part* of the job runs: this program, started by a remote shell, which starts the ranks there as it would start all on one
-//! host, and passes on what they tell.
+//! Each host runs a *part* of the job: this program, started by a remote shell. It starts the ranks there like all ranks on a single
+//! host, and forwards their reports.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -25,28 +25,28 @@ use crate::stall::{LOOK, Seats, Sitting};
 use crate::worker::Item;
 use unipgas_core::stop::Stop;
 
-/// What makes hosts of namespaces and runs a command that sees them; see packaging/run-hosts, which uses it as well.
+/// A script that creates hosts from namespaces and runs a command that sees them; packaging/run-hosts uses it too.
 const WITH_HOSTS: &str = include_str!("../with-hosts");
-/// Names of hosts, with blanks between them.
+/// Variable with the names of hosts, separated by blanks.
 const NAMES: &str = "HOSTS";
-/// Is called as ssh is.
+/// Variable with a command that is called like ssh.
 const SHELL: &str = "HOSTS_RSH";
-/// Is called with the name of a host and `up` or `down`.
+/// Variable with a command that is called with the name of a host and `up` or `down`.
 const LINK: &str = "HOSTS_LINK";
-/// So many hosts are made at most.
+/// Maximum number of created hosts.
 const MOST: usize = 200;
 
-/// The mark of a rank that lives, in the seats that the parent keeps.
+/// The mark of a live rank, in the parent's seats.
 pub(crate) const LIVES: u32 = 1;
 const ENDED: u32 = 2;
 
-// Kinds of what a part tells.
+// Message kinds of a part.
 const LINES: u8 = unipgas_launcher::OWN;
 const SITTING: u8 = unipgas_launcher::OWN + 1;
 const END: u8 = unipgas_launcher::OWN + 2;
 const SAID: u8 = unipgas_launcher::OWN + 3;
 
-/// Hosts on which jobs can run, in groups: each job has one to itself.
+/// Hosts for jobs, in groups: each job has a group to itself.
 #[derive(Debug)]
 pub struct Hosts {
     each: usize,
@@ -56,10 +56,10 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Those that the environment names, in groups of `each`; `None` if it names none.
+    /// The hosts that the environment names, in groups of `each`; `None` if it names none.
     ///
     /// # Errors
-    /// A text, when there are too few.
+    /// A text, if there are too few.
     pub fn from_env(each: usize) -> Result<Option<Hosts>, String> {
         let Some(shell) = std::env::var_os(SHELL) else {
             return Ok(None);
@@ -79,12 +79,12 @@ impl Hosts {
         }))
     }
 
-    /// Hosts of a job.
+    /// Number of hosts of a job.
     pub fn each(&self) -> usize {
         self.each
     }
 
-    /// So many jobs can run at a time.
+    /// Number of jobs that can run in parallel.
     pub fn jobs(&self) -> usize {
         self.groups.lock().len()
     }
@@ -138,9 +138,9 @@ pub(crate) struct Team<'a> {
     parts: Option<unipgas_launcher::Hosts>,
     law: &'static Law,
     program: OsString,
-    /// Hosts whose link is down.
+    /// Hosts with a link that is down.
     cut: Mutex<Vec<String>>,
-    /// One writes to the log at a time: a file has one place.
+    /// Only one thread writes to the log at a time: the file has one position.
     writing: Mutex<()>,
 }
 
@@ -149,7 +149,7 @@ impl Team<'_> {
         self.parts.as_ref().ok_or("no part was started".into())
     }
 
-    /// Sees the job through; what the ranks tell goes to `files`.
+    /// Runs the job to its end; writes the reports of the ranks to `files`.
     pub fn run(&self, files: &Files) -> Result<Ended, String> {
         let parts = self.parts()?;
         let seats = Seats::map(&files.seats, self.ranks)?;
@@ -201,7 +201,7 @@ impl Team<'_> {
         let first_failure = ended.map_err(|e| e.to_string())?;
         let mut whole = whole.into_inner();
         whole.first_failure = first_failure;
-        // Of those on a lost host, nobody has told the last words.
+        // Ranks on a lost host have not reported their last lines.
         for (rank, exit) in ends.into_inner() {
             if whole.ranks.iter().all(|end| end.rank != rank) {
                 whole.ranks.push(RankEnd {
@@ -218,10 +218,10 @@ impl Team<'_> {
         }
     }
 
-    /// The launcher of the rank's host has been killed, and the rank with it.
+    /// The launcher of the rank's host was killed, and the rank with it.
     fn lose(&self, rank: u32, then: Then, files: &Files, seats: &Seats) {
         if !matches!(then, Then::Replaced { .. }) {
-            // Nobody waits for it any more.
+            // No rank waits for it any more.
             seats.put(Sitting {
                 mark: ENDED,
                 ..seats.get(rank)
@@ -232,7 +232,7 @@ impl Team<'_> {
         }
     }
 
-    /// What a host has left whose launcher was killed: it can say nothing.
+    /// Processes left behind on a host without a launcher, which cannot report them.
     fn left_at(&self, number: usize) -> Option<String> {
         let host = &self.names[number];
         let output = Command::new(&self.hosts.shell)
@@ -269,13 +269,13 @@ impl Team<'_> {
 
     fn write(&self, mut log: &File, bytes: &[u8]) {
         let _alone = self.writing.lock();
-        // Where it cannot be told, nothing is found in the log, which is a failure.
+        // Ignores write errors: a line missing from the log is a failure.
         let _ = log.write_all(bytes);
     }
 
     fn link(&self, host: &str, way: &str) {
         let link = self.hosts.link.as_deref().unwrap_or(OsStr::new("false"));
-        // Who waits for the link's end does so for ever where this fails, and that is a failure.
+        // Ignores errors: a rank that waits for the link's end then hangs, which is a failure.
         let _ = Command::new(link).args([host, way]).status();
     }
 }
@@ -291,7 +291,7 @@ impl Drop for Team<'_> {
     }
 }
 
-/// Becomes `with-hosts`, which makes so many hosts for each of `jobs` and runs this program again with `args`. Errors: a text.
+/// Replaces this process by `with-hosts`, which creates `each` hosts for each of `jobs` and runs this program again with `args`. Errors: a text.
 pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode, String> {
     use std::os::unix::process::CommandExt;
     let myself = std::env::current_exe().map_err(|e| format!("cannot find myself: {e}"))?;
@@ -304,14 +304,14 @@ pub(crate) fn make(each: usize, jobs: usize, args: &[String]) -> Result<ExitCode
     Err(format!("cannot start sh: {error}"))
 }
 
-/// `NUMBER/COUNT COLUMN LIMIT LIBRARY ITEM…`: the part of a job on host NUMBER of COUNT, whose ranks have that remainder.
+/// `NUMBER/COUNT COLUMN LIMIT LIBRARY ITEM…`: the part of a job on host NUMBER of COUNT. It runs the ranks with remainder NUMBER.
 pub(crate) fn run_part(args: &[String]) -> ExitCode {
     Stop::let_through();
     let told = |error: &dyn std::fmt::Display| {
         eprintln!("unipgas: {error}");
         2
     };
-    // What the ranks have started ends, too, if the launcher is killed.
+    // Children of the ranks end too, even if the launcher is killed.
     let kept = unipgas_launcher::keep(|keeper| match part(args, keeper) {
         Ok(()) => 0,
         Err(error) => told(&error),
@@ -319,7 +319,7 @@ pub(crate) fn run_part(args: &[String]) -> ExitCode {
     ExitCode::from(kept.unwrap_or_else(|error| told(&error)))
 }
 
-/// Prints what jobs have left on this host whose launchers were killed.
+/// Prints processes that jobs have left on this host after their launchers were killed.
 pub(crate) fn tell_orphans() -> ExitCode {
     if let Some(left) = orphans() {
         println!("{left}");
@@ -327,10 +327,10 @@ pub(crate) fn tell_orphans() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A pipe whose other end has closed is an error of the write, and no signal.
+/// A write to a closed pipe fails instead of raising SIGPIPE.
 fn ignore_broken_pipes() {
     // SAFETY:
-    // - sets a disposition; programs that are started get the default one from the standard library.
+    // - sets a disposition; the standard library restores the default one for programs that it starts.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
@@ -382,7 +382,7 @@ fn part(args: &[String], keeper: Keeper) -> Result<(), String> {
     part.send(END, &ended).map_err(|e| e.to_string())
 }
 
-/// Tells the parent what the ranks here tell and how long they have waited, until all is over.
+/// Forwards the reports and wait times of the ranks here to the parent until the job ends.
 fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
     let (mut at, mut said_at) = (0, 0);
     let mut before = Vec::new();
@@ -395,7 +395,7 @@ fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
         let mut sitting = Vec::new();
         for rank in part.here() {
             let mut one = seats.get(*rank);
-            // Their pids are none of the parent's.
+            // Their pids mean nothing to the parent.
             one.mark = match one.mark {
                 0 => 0,
                 pid if lives(pid) => LIVES,
@@ -409,7 +409,7 @@ fn pass_on(part: &Part, files: &Files, seats: &Seats, over: &AtomicBool) {
             (SITTING, &sitting, sitting != before),
         ];
         for (kind, bytes, is_new) in told {
-            // With nobody to tell, the job ends.
+            // Without a parent, the job ends.
             if is_new && part.send(kind, bytes).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! A job of laws: its processes, what they tell, and how it ended.
+//! A job of laws: its processes, their reports, and their ends.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,28 +20,28 @@ use crate::runner::Runner;
 use crate::stall::{Hang, Seats, Stall};
 use crate::worker::Item;
 
-/// What the library logs, for readers of a failure.
+/// The log of the library, for readers of a failure.
 const LOG: &str = "UNIPGAS_LOG";
 
-/// Items that are run by the same processes.
+/// Items that the same processes run.
 pub(crate) struct Job<'a> {
     pub runner: &'a Runner,
     pub column: &'a Column,
     pub items: &'a [Item],
 }
 
-/// Memory that a job's processes write to: what they tell, what the library logs in them, and how long they wait.
+/// Memory that a job's processes write to: their reports, the library's log, and the time that they wait.
 pub(crate) struct Files {
     pub log: File,
     pub said: File,
     pub seats: File,
 }
 
-/// Who finds out that the job stands still: whether the process that sits on a seat lives, and how all are ended.
+/// The watch over a job: whether a process on a seat lives, and how to end all processes.
 struct Watched<'a> {
     lives: &'a (dyn Fn(u32) -> bool + Sync),
     end: &'a (dyn Fn(&Stall) + Sync),
-    /// Whether it is to end in any case.
+    /// Whether the job must end in any case.
     stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -61,7 +61,7 @@ impl Files {
 }
 
 impl Job<'_> {
-    /// Number of processes, and of threads that play ranks in one.
+    /// Number of processes, and number of threads that play ranks in one process (0: none).
     fn places(&self) -> (u32, u32) {
         let ranks = self.items[0].law.processes;
         match self.column.threads {
@@ -70,7 +70,7 @@ impl Job<'_> {
         }
     }
 
-    /// Runs the job; calls `progress` with the seeds done so far. What the ranks have told, how they ended, and the hang for which they were ended, if any.
+    /// Runs the job; calls `progress` with the seeds done so far. Returns the reports of the ranks, their ends, and the hang that ended the job, if any.
     pub fn run(
         &self,
         progress: &(dyn Fn(u64) + Sync),
@@ -97,7 +97,7 @@ impl Job<'_> {
                     end: &|stall| stall.end(lives),
                     stopped: &|| self.runner.is_stopped(),
                 };
-                // The processes die with the thread that started them: this one, which sees the job through.
+                // The processes die with the thread that started them: this thread, which stays until the job ends.
                 watch_over(&files, stall, &watched, progress, || self.see(launch))
             }
         };
@@ -108,7 +108,7 @@ impl Job<'_> {
         Ok((read(&files.log, 0).0, ended, hang))
     }
 
-    /// Runs the processes and tells how they ended.
+    /// Runs the processes and returns their ends.
     pub fn see(&self, launch: Launch) -> Result<Ended, String> {
         let outcome = launch.run();
         let outcome = outcome.map_err(|e| format!("the job cannot be started: {e}"))?;
@@ -116,7 +116,7 @@ impl Job<'_> {
         if self.items[0].law.needs_kill {
             let killed = |end: &RankEnd| matches!(end.exit, Exit::Signal(libc::SIGKILL));
             if ended.ranks.iter().all(killed) {
-                // As `unipgas run` does: nobody of this host was left who could.
+                // Like `unipgas run`: all ranks were killed, so none has cleaned up.
                 sweep();
             }
             ended.left = leftovers(outcome.job.token());
@@ -124,7 +124,7 @@ impl Job<'_> {
         Ok(ended)
     }
 
-    /// How the processes are started.
+    /// The launch of the processes.
     pub fn launch(&self, files: &Files) -> Launch {
         let (processes, threads) = self.places();
         let path = |file: &File| format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
@@ -161,13 +161,13 @@ impl Job<'_> {
     }
 }
 
-/// Whether a process of this host has not ended.
+/// Whether a process of this host lives.
 pub(crate) fn lives(pid: u32) -> bool {
     let pid = rustix::process::Pid::from_raw(pid as i32);
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// What `job` gives, and the hang for which it was ended, if any.
+/// Runs `job` under watch. Returns its result, and the hang that ended it, if any.
 fn watch_over<T>(
     files: &Files,
     mut stall: Stall,
@@ -184,7 +184,7 @@ fn watch_over<T>(
     })
 }
 
-/// Tells of the seeds that rank 0 has done, now and then, and ends the job if it hangs.
+/// Reports the seeds that rank 0 has done at intervals, and ends the job if it hangs.
 fn watch(
     log: &File,
     stall: &mut Stall,
@@ -198,7 +198,7 @@ fn watch(
         at = next;
         told += lines.len() as u64;
         if (watched.stopped)() {
-            // Again and again: some may have no seat yet.
+            // Repeats this: some processes may have no seat yet.
             (watched.end)(stall);
         } else if let Some(hang) = stall.found(told, watched.lives) {
             (watched.end)(stall);
@@ -214,7 +214,7 @@ fn watch(
     None
 }
 
-/// What a rank has told.
+/// A line of a rank's report.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub what: String,
@@ -223,7 +223,7 @@ pub(crate) struct Line {
     pub text: String,
 }
 
-/// The whole lines from `at` on, and where the next one begins.
+/// The whole lines from `at` on, and the start of the next line.
 pub(crate) fn read(log: &File, at: u64) -> (Vec<Line>, u64) {
     let bytes = whole_lines(log, at);
     let text = String::from_utf8_lossy(&bytes);
@@ -258,34 +258,34 @@ fn parse(line: &str) -> Option<Line> {
     })
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Ended {
-    /// By rank.
+    /// In order of ranks.
     pub ranks: Vec<RankEnd>,
     /// The rank that was the first to fail.
     pub first_failure: Option<u32>,
-    /// What it has left behind, if somebody has looked.
+    /// Processes and files that the job left behind, if checked.
     pub left: Option<String>,
     /// The lines that the library has logged, of all ranks.
     #[serde(skip)]
     pub said: Vec<String>,
 }
 
-/// How a rank ended.
+/// The end of a rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RankEnd {
     pub rank: u32,
     #[serde(with = "ExitWords")]
     pub exit: Exit,
-    /// The last lines that it, and processes before it, wrote to standard error.
+    /// The last lines on standard error of this process and its predecessors.
     pub wrote: Vec<String>,
 }
 
-/// Number of kept lines: room for a panic and its backtrace.
+/// Number of kept lines: enough for a panic and its backtrace.
 const KEPT: usize = 80;
 
-/// How [`Exit`] is written.
+/// Serialized form of [`Exit`].
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Exit")]
 enum ExitWords {
@@ -316,7 +316,7 @@ impl Ended {
     }
 }
 
-/// What a job has left behind: processes, and the file in which they met.
+/// Processes that a job has left behind, and its rendezvous file.
 pub(crate) fn leftovers(job: &str) -> Option<String> {
     let mut left = processes(|one| one == job);
     let file = place_of(job).ok().filter(|place| place.exists());
@@ -324,10 +324,10 @@ pub(crate) fn leftovers(job: &str) -> Option<String> {
     (!left.is_empty()).then(|| format!("left behind: {}", left.join(", ")))
 }
 
-/// How long processes may take to end that are killed with their launcher.
+/// Time in which processes must end after their launcher was killed.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Processes of this host that jobs have left behind whose launchers have ended.
+/// Processes of this host left behind by jobs without a live launcher.
 pub(crate) fn orphans() -> Option<String> {
     let start = Instant::now();
     loop {
@@ -342,10 +342,10 @@ pub(crate) fn orphans() -> Option<String> {
     }
 }
 
-/// The processes whose job is one of those.
+/// The processes of the jobs for which `is_it` is true.
 fn processes(is_it: impl Fn(&str) -> bool) -> Vec<String> {
     let is_one = |process: &Path| {
-        // A process that has just ended, or that belongs to another user, is none of ours.
+        // Skips a process that has just ended, or that belongs to another user.
         let all = std::fs::read(process.join("environ")).unwrap_or_default();
         all.split(|b| *b == 0).any(|one| {
             let job = one.strip_prefix(b"UNIPGAS_JOB=");

@@ -1,13 +1,13 @@
-//! What a law is, and what its body is given.
+//! Laws, and the context of their bodies.
 
-/// Where a law looks from.
+/// The interface of a law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Api {
     /// The engine, used from Rust.
     Core,
     /// GASPI 17.1.
     Gaspi,
-    /// uTofu, as the User's Guide J2UL-2567-01ENZ0 has it.
+    /// uTofu, as specified in the User's Guide J2UL-2567-01ENZ0.
     Utofu,
     /// RCCE V1.0.13 and iRCCE 2.0.
     Rcce,
@@ -16,7 +16,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// All of them.
+    /// All interfaces.
     pub const ALL: &'static [Api] = &[Api::Core, Api::Gaspi, Api::Utofu, Api::Rcce, Api::Libfabric];
 
     /// The interface of this name, as in `--api`.
@@ -25,7 +25,7 @@ impl Api {
         Api::ALL.iter().copied().find(|api| api.name() == name)
     }
 
-    /// As in `--api`.
+    /// Name for `--api`.
     pub fn name(self) -> &'static str {
         match self {
             Api::Core => "core",
@@ -37,58 +37,58 @@ impl Api {
     }
 }
 
-/// Laws in which processes or links are lost.
+/// The kind of loss in laws that lose processes or links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Processes die, and no other processes take their places.
+    /// Processes die without replacement.
     Deaths,
-    /// Other processes take the places of those that die.
+    /// Other processes replace the dead ones.
     Replacements,
     /// A link between hosts breaks, or the launcher of a host dies: such laws need several hosts.
     Links,
 }
 
-/// `Err` says in one line what was seen and what was expected.
+/// `Err` contains one line: the seen and the expected value.
 pub type Verdict = Result<(), String>;
 
-/// A sentence of a specification, and a body that runs on several processes and finds out whether it holds.
+/// A sentence of a specification, and a body that checks it on several processes.
 #[derive(Debug, Clone, Copy)]
 pub struct Law {
-    /// Unique: interface, subject, what is claimed, as in `gaspi.notify.not-overtaking`.
+    /// Unique: interface, subject, claim, as in `gaspi.notify.not-overtaking`.
     pub id: &'static str,
-    /// Where the sentence stands, as in `GASPI 17.1 §8.3.2`.
+    /// The place of the sentence, as in `GASPI 17.1 §8.3.2`.
     pub clause: &'static str,
-    /// The sentence in short words.
+    /// The sentence in a few words.
     pub says: &'static str,
-    /// Where the law looks from.
+    /// The interface of the law.
     pub api: Api,
-    /// How many processes the body runs on.
+    /// Number of processes that run the body.
     pub processes: u32,
-    /// Procedures of the specification that it checks.
+    /// Procedures of the specification that the law checks.
     pub procedures: &'static [&'static str],
     /// Worth running under many seeds.
     pub ordering: bool,
-    /// A process dies on purpose: the law runs in a job of its own, whose survivors go on. The body says by [`Ctx::dies`] who.
+    /// A process dies on purpose: the law runs in a separate job, and the survivors continue. The body selects the victim by [`Ctx::dies`].
     pub needs_kill: bool,
-    /// With [`needs_kill`](Law::needs_kill): other processes take the places of those that die, and run the body as well.
+    /// With [`needs_kill`](Law::needs_kill): other processes replace the dead ones, and run the body too.
     pub replaces: bool,
     /// Works on one host only.
     pub one_host: bool,
-    /// Takes a link between hosts down ([`Ctx::cuts`]): runs only where that can be done, in a job of its own.
+    /// Takes a link between hosts down ([`Ctx::cuts`]). Runs in a separate job, and only if links can be taken down.
     pub needs_cut: bool,
-    /// Kills the launcher of a host, whose ranks end with it: runs only where there are several hosts, in a job of its own.
+    /// Kills the launcher of a host, and its ranks end too. Runs in a separate job, and only with several hosts.
     pub kills_launcher: bool,
-    /// The body initialises and terminates its interface itself. Otherwise `gaspi_proc_init` comes before a body of
-    /// [`Api::Gaspi`], and `gaspi_proc_term` after it. uTofu has neither: a bare law of [`Api::Utofu`] is one whose processes
-    /// have called nothing of it before, so that it can change the environment. Around a body of [`Api::Rcce`] are `RCCE_init` with
-    /// `iRCCE_init`, and `RCCE_finalize`. What [`Api::Libfabric`] needs is opened by its bodies.
+    /// The body itself initialises and terminates its interface. Otherwise `gaspi_proc_init` precedes a body of
+    /// [`Api::Gaspi`], and `gaspi_proc_term` follows it. uTofu has neither: processes of a bare law of [`Api::Utofu`] have made
+    /// no uTofu call before, so the law can change the environment. `RCCE_init` and `iRCCE_init` precede a body of [`Api::Rcce`],
+    /// and `RCCE_finalize` follows it. Bodies of [`Api::Libfabric`] open their objects themselves.
     pub bare: bool,
     /// Runs on every process; all of them must return `Ok`.
     pub body: fn(&Ctx) -> Verdict,
 }
 
 impl Law {
-    /// A plain law, to be changed where it differs: `Law { ordering: true, ..Law::new(..) }`.
+    /// A plain law; change the fields that differ: `Law { ordering: true, ..Law::new(..) }`.
     pub const fn new(
         api: Api,
         id: &'static str,
@@ -118,7 +118,7 @@ impl Law {
 }
 
 impl Law {
-    /// `None` where nothing is lost.
+    /// `None` if the law loses neither processes nor links.
     pub fn kind(&self) -> Option<Kind> {
         match self {
             _ if self.needs_cut || self.kills_launcher => Some(Kind::Links),
@@ -128,7 +128,7 @@ impl Law {
         }
     }
 
-    /// How many processes may take the places of others.
+    /// Number of processes that may replace others.
     pub(crate) fn spares(&self) -> u32 {
         match self.replaces {
             true => 4,
@@ -137,18 +137,18 @@ impl Law {
     }
 }
 
-/// What a body is given.
+/// The context of a body.
 #[derive(Debug, Clone)]
 pub struct Ctx {
-    /// This process, from 0.
+    /// Rank of this process, from 0.
     pub rank: u32,
     /// Number of processes: [`Law::processes`].
     pub size: u32,
-    /// Draw random values from it; the same on all ranks.
+    /// Source of random values; the same on all ranks.
     pub seed: u64,
-    /// The column.
+    /// The name of the column.
     pub backend: String,
-    /// 1 for the first life cycle of the process, then 2, and so on.
+    /// Life cycle of the process, from 1.
     pub life_cycle: u32,
     pub(crate) place: crate::place::Place,
 }
@@ -161,28 +161,28 @@ impl Ctx {
         random
     }
 
-    /// Whether operations take nanoseconds here, and laws about coincidences need many for the ranks to meet.
+    /// Whether operations take nanoseconds here. Laws about coincidences then need many operations for the ranks to meet.
     pub fn is_quick(&self) -> bool {
         ["shm", "shm-copy", "loopback"].contains(&self.backend.as_str())
     }
 
-    /// Waits until every rank of the law that lives has called this as often. It is not part of what is checked: it goes
-    /// through the board of the job, and no bytes of a region are ordered by it beyond what the CPU does.
+    /// Waits until each live rank of the law has called this the same number of times. It is not part of the checks: it uses
+    /// the board of the job, and orders bytes of a region no more than the CPU does.
     pub fn sync(&self) {
         self.place.sync();
     }
 
-    /// The same; `meanwhile` is called while others have not come.
+    /// Like [`sync`](Ctx::sync); calls `meanwhile` while other ranks are missing.
     pub fn sync_while(&self, meanwhile: &mut dyn FnMut()) {
         self.place.sync_while(meanwhile);
     }
 
-    /// Tells the other ranks something, at most 448 bytes, in place of what was told before. It goes the way of [`Ctx::sync`].
+    /// Publishes at most 448 bytes for the other ranks, instead of the last ones. Uses the same path as [`Ctx::sync`].
     pub fn tell(&self, bytes: &[u8]) {
         self.place.publish(bytes);
     }
 
-    /// What `rank` has told, if it has; with a [`Ctx::sync`] between the two, what it has told last.
+    /// The last bytes that `rank` has published. A [`Ctx::sync`] between the two calls makes them current.
     pub fn told(&self, rank: u32) -> Option<Vec<u8>> {
         self.place.published(rank)
     }
@@ -192,24 +192,24 @@ impl Ctx {
         self.place.is_afar(rank)
     }
 
-    /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework expects it of nobody else.
+    /// Ends this process by SIGKILL, in a law with [`Law::needs_kill`]. The framework accepts no other end.
     pub fn dies(&self) -> ! {
         self.place.dies()
     }
 
-    /// Takes the link of this host down, in a law with [`Law::needs_cut`]: soon nothing passes between it and the others. [`Ctx::sync`] works
-    /// still.
+    /// Takes the link of this host down, in a law with [`Law::needs_cut`]: soon no data passes between it and the others. [`Ctx::sync`]
+    /// still works.
     pub fn cuts(&self) {
         self.place.cuts();
     }
 
-    /// Says that this process may end by a signal from now on, in a law with [`Law::needs_kill`] where another rank sends it.
+    /// Allows a signal to end this process from here on, in a law with [`Law::needs_kill`] in which another rank sends it.
     pub fn may_die(&self) {
         self.place.tell("dies", "");
     }
 }
 
-/// Runs `body` as in a process that `unipgas run` has not started. For bare laws, whose process has one thread then.
+/// Runs `body` as in a process without a launcher. For bare laws: their process has only one thread at that time.
 pub(crate) fn without_job(body: impl FnOnce() -> Verdict) -> Verdict {
     const JOB: &str = "UNIPGAS_JOB";
     let token = std::env::var_os(JOB);
@@ -219,13 +219,13 @@ pub(crate) fn without_job(body: impl FnOnce() -> Verdict) -> Verdict {
     let verdict = body();
     if let Some(token) = token {
         // SAFETY:
-        // - as above: the library's threads have ended, or read no environment.
+        // - as above: the library's threads have ended, or do not read the environment.
         unsafe { std::env::set_var(JOB, token) };
     }
     verdict
 }
 
-/// A body returns this where the backend does not offer what the law is about; `reason` says what.
+/// The result of a body if the backend does not offer the law's subject; `reason` names it.
 pub fn not_offered(reason: impl Into<String>) -> Verdict {
     Err(format!("{NOT_OFFERED}{}", reason.into()))
 }
@@ -256,7 +256,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random values.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next().to_le_bytes();
@@ -265,7 +265,7 @@ impl Random {
     }
 }
 
-/// Returns from the body with the text when the condition does not hold.
+/// Returns from the body with the text if the condition is false.
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
@@ -276,7 +276,7 @@ macro_rules! ensure {
     };
 }
 
-/// Returns from the body when the two differ: `ensure_eq!(seen, expected, "what")`.
+/// Returns from the body if the values differ: `ensure_eq!(seen, expected, "what")`.
 #[macro_export]
 macro_rules! ensure_eq {
     ($seen:expr, $expected:expr, $($text:tt)+) => {

@@ -1,7 +1,7 @@
 //! The laws of the specifications, run on every interface and backend: `unipgas conform`.
 //!
-//! A [`Law`] is a sentence of a specification with a body that runs on several processes. [`matrix`] runs laws on backends,
-//! [`runner`] starts the jobs and finds out how each law went, and [`cli`] is the command.
+//! A [`Law`] is a sentence of a specification with a body that runs on several processes. [`matrix`] runs laws on backends.
+//! [`runner`] starts the jobs and determines the results. [`cli`] is the command.
 //!
 //! ```
 //! use unipgas_conformance::laws;

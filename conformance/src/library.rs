@@ -1,4 +1,4 @@
-//! The library under test: a worker of an interface opens it by its full path, and calls it through tables of functions. Nothing of an interface is linked.
+//! The library under test. A worker of an interface opens it by its full path, and calls it through tables of functions; it links no interface.
 
 use std::ffi::c_char;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ type FiProvIni = unsafe extern "C" fn() -> *mut fi_provider;
 type DupInfo = unsafe extern "C" fn(*const fi_info) -> *mut fi_info;
 type FreeInfo = unsafe extern "C" fn(*mut fi_info);
 
-/// What a loaded library has.
+/// The functions of a loaded library.
 pub(crate) struct Library {
     pub(crate) path: PathBuf,
     pub(crate) gaspi: unipgas_gaspi_sys::Functions,
@@ -22,7 +22,7 @@ pub(crate) struct Library {
     pub(crate) rcce_variables: unipgas_ircce_sys::Variables,
     /// `Err`: a function that the library lacks.
     pub(crate) utofu: Result<unipgas_utofu_sys::Functions, &'static str>,
-    /// In no guide, so not in the list.
+    /// No guide contains it, so it is not in the list.
     pub(crate) utofu_get_last_error: Option<unsafe extern "C" fn(*mut c_char)>,
     pub(crate) fi_prov_ini: Option<FiProvIni>,
     pub(crate) unipgas_fi_stand_in: Option<unsafe extern "C" fn(DupInfo, FreeInfo)>,
@@ -30,11 +30,11 @@ pub(crate) struct Library {
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Opens the library, once in a process, for the laws of its interfaces; it counts waits at `watch`. Errors: a text.
+/// Opens the library for the laws of its interfaces, at most once in a process. The library counts waits at `watch`. Errors: a text.
 pub(crate) fn open(path: &Path, watch: Option<&'static Watch>) -> Result<(), String> {
     let handle = unipgas_launcher::library::Library::open(path)?;
     // SAFETY:
-    // - names of the C interfaces, whose functions have these types, and of the two functions of src/c, likewise; the library stays.
+    // - the names are functions of the C interfaces and of src/c, and have these types; the library stays loaded.
     let (library, count_waits) = unsafe {
         (
             Library {
@@ -50,10 +50,10 @@ pub(crate) fn open(path: &Path, watch: Option<&'static Watch>) -> Result<(), Str
             handle.function::<unsafe extern "C" fn(*const Watch)>(c"unipgas_count_waits"),
         )
     };
-    // Another library counts none: there the loops of the laws count alone.
+    // Another library does not count waits: then only the loops of the laws do.
     if let (Some(count), Some(watch)) = (count_waits, watch) {
         // SAFETY:
-        // - stays as long as the process.
+        // - `watch` lives as long as the process.
         unsafe { count(watch) };
     }
     LIBRARY
@@ -61,18 +61,18 @@ pub(crate) fn open(path: &Path, watch: Option<&'static Watch>) -> Result<(), Str
         .map_err(|_| "the library is loaded already".into())
 }
 
-/// The one that is open, in a worker of an interface.
+/// The open library, in a worker of an interface.
 pub(crate) fn library() -> &'static Library {
     LIBRARY
         .get()
         .expect("the worker of an interface has opened the library")
 }
 
-/// What a law ends with by a panic where the library lacks a function.
+/// The panic payload that ends a law if the library lacks a function.
 pub(crate) struct Lacks(&'static str);
 
 impl Lacks {
-    /// As a verdict.
+    /// The verdict of the law.
     pub(crate) fn verdict(&self) -> Verdict {
         Err(format!("{NOT_OFFERED}the library has no {}", self.0))
     }

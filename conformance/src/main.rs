@@ -1,4 +1,4 @@
-//! `unipgas-conform`: the laws of the specifications, which `unipgas conform` runs.
+//! `unipgas-conform`: checks the laws of the specifications; `unipgas conform` runs it.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The columns of the matrix, and what runs in them.
+//! The columns of the matrix, and the laws that run in them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -11,27 +11,27 @@ use crate::runner::{Failure, FailureKind, Ran, Runner, Verdict};
 use crate::worker::Item;
 use crate::{Api, Law};
 
-/// Seeds of a law that is not about order, where the backend draws from them.
+/// Seeds of a law that is not about order, if the backend draws from them.
 const SEEDS_WITHOUT_ORDER: u64 = 5;
-/// Seeds of a law about order, where only its body draws from them.
+/// Seeds of a law about order, if only its body draws from them.
 const SEEDS_WITHOUT_CHAOS: u64 = 50;
 
 /// A backend in one of its modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// As in `--backend` of `unipgas conform`.
+    /// Name for `--backend` of `unipgas conform`.
     pub name: &'static str,
-    /// As in UNIPGAS_BACKEND.
+    /// Name for UNIPGAS_BACKEND.
     pub backend: &'static str,
-    /// Whose [pins](crate::pinned) hold in it.
+    /// The [pins](crate::pinned) of these backends apply to it.
     pub pins: &'static [&'static str],
-    /// Environment that makes the mode.
+    /// Environment that selects the mode.
     pub env: &'static [(&'static str, &'static str)],
     /// Ranks are threads of one process.
     pub threads: bool,
-    /// Ranks are on several hosts, one after the other.
+    /// The ranks are distributed over several hosts in turn.
     pub hosts: bool,
-    /// What it does depends on the seed.
+    /// Its behavior depends on the seed.
     pub seeded: bool,
 }
 
@@ -226,7 +226,7 @@ pub const COLUMNS: &[Column] = &[
 ];
 
 impl Column {
-    /// Why nothing can run in it here.
+    /// The reason that no law can run in it here.
     pub fn missing(&self) -> Option<String> {
         if self.threads {
             return None;
@@ -235,13 +235,13 @@ impl Column {
         if backends.iter().all(|backend| backend.name != self.backend) {
             return Some(format!("this library has no backend {}", self.backend));
         }
-        // Some need one more, between the hosts or below.
+        // Some columns also need another backend, between the hosts or below.
         let needed = |name| name == self.backend || self.pins.contains(&name);
         let mut needed = backends.iter().filter(|backend| needed(backend.name));
         needed.find_map(|backend| (backend.probe)(false).err())
     }
 
-    /// Why this law does not run in it.
+    /// The reason that this law does not run in it.
     fn refuses(&self, law: &Law, plan: &Plan) -> Option<Verdict> {
         let not_about_it = |reason: &str| Some(Verdict::NotApplicable(reason.into()));
         match pinned::find(self, law) {
@@ -253,7 +253,7 @@ impl Column {
         }
     }
 
-    /// What the law needs beyond the backend, and is not there.
+    /// A need of the law beyond the backend that is missing here.
     fn has_no_place_for(&self, law: &Law, plan: &Plan) -> Option<&'static str> {
         match law {
             Law {
@@ -292,18 +292,18 @@ impl Column {
     }
 }
 
-/// Which seeds laws run under, and which run at all.
+/// The laws that run, and their seeds.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The first one.
+    /// The first seed.
     pub first: u64,
-    /// How many, for laws about order.
+    /// Number of seeds for laws about order.
     pub count: u64,
-    /// As many for every law.
+    /// Runs all laws under this number of seeds.
     pub all: bool,
-    /// Those that are pinned as broken, too.
+    /// Also runs laws pinned as broken.
     pub broken: bool,
-    /// Those that take a link down, too.
+    /// Also runs laws that take a link down.
     pub cuts: bool,
 }
 
@@ -322,27 +322,27 @@ impl Plan {
 /// One cell of the matrix.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// Where.
+    /// The column.
     pub column: &'static Column,
-    /// What, and how it went.
+    /// The law, and its result.
     pub ran: Ran,
-    /// On so many hosts, in a column with several.
+    /// Number of hosts, in a column with several.
     pub hosts: Option<usize>,
 }
 
-/// Laws in columns, and what has come of them so far.
+/// Laws in columns, and their results so far.
 pub struct Matrix<'a> {
     runner: &'a Runner,
     plan: Plan,
-    /// What does not run.
+    /// Laws that do not run.
     left_out: Vec<Cell>,
     jobs: Vec<(&'static Column, Vec<Item>)>,
-    /// Of each job, once it has ended.
+    /// The results of each job; set when it ends.
     done: Mutex<Vec<Vec<Ran>>>,
 }
 
 impl<'a> Matrix<'a> {
-    /// `laws` in `columns`. Nothing runs yet.
+    /// A matrix of `laws` in `columns`. Starts no job.
     pub fn new(
         runner: &'a Runner,
         laws: &[&'static Law],
@@ -393,13 +393,13 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// How many seeds [`run`](Matrix::run) goes through.
+    /// Total number of seeds of [`run`](Matrix::run).
     pub fn work(&self) -> u64 {
         let items = self.jobs.iter().flat_map(|(_, batch)| batch);
         items.map(|item| item.count).sum()
     }
 
-    /// Runs everything, `at_a_time` jobs beside each other. `progress` is told the column and the seeds done so far. Errors: a text, when jobs
+    /// Runs all jobs, `at_a_time` in parallel. Calls `progress` with the column and the number of seeds done so far. Errors: a text, if a job
     /// cannot be started.
     pub fn run(
         &self,
@@ -424,7 +424,7 @@ impl<'a> Matrix<'a> {
                     seeds_done[nth].store(seeds, Ordering::Relaxed);
                     progress(column, all_done());
                 });
-                // After an error nobody begins another job.
+                // After an error no other job starts.
                 let ran = ran.inspect_err(|_| next.store(self.jobs.len(), Ordering::Relaxed))?;
                 self.done.lock()[nth] = ran;
             }
@@ -440,7 +440,7 @@ impl<'a> Matrix<'a> {
         })
     }
 
-    /// What has come of it so far: of all columns first what does not run, then what jobs have found out that have ended.
+    /// The results so far: first the laws that do not run, of all columns, then the results of ended jobs.
     pub fn cells(&self) -> Vec<Cell> {
         let mut cells = self.left_out.clone();
         let done = self.done.lock();
@@ -449,7 +449,7 @@ impl<'a> Matrix<'a> {
             done.flat_map(|((column, _), ran)| ran.iter().map(move |ran| (*column, ran)))
         {
             match cells.last_mut() {
-                // Some have a job for each seed.
+                // Some laws have a job for each seed.
                 Some(Cell {
                     column: before,
                     ran: same,
@@ -478,8 +478,8 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// What is wrong where a law has run and says that something is not offered which the column is known to have, or passes and is known
-/// not to.
+/// A contradiction between a law that ran and the pins. The law reports "not offered" without a pin, or passes
+/// against its pin.
 fn against_pins(cell: &Cell) -> Option<String> {
     let pin = pinned::find(cell.column, cell.ran.law);
     match (&cell.ran.verdict, pin) {
@@ -496,9 +496,9 @@ fn against_pins(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Laws that can share a job: the same interface and number of processes. One that kills, or that is initialised by its body, has a
-/// job of its own; one that kills even under each seed, and likewise one of uTofu or libfabric where the seed matters: their processes
-/// open the backend once and for all.
+/// Groups laws that can share a job: the same interface and number of processes. A bare law has a separate job. A law that loses processes or
+/// links has one job for each seed. So has a uTofu or libfabric law if the column depends on the seed: its processes open the
+/// backend only once.
 fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>> {
     let mut batches: Vec<Vec<Item>> = Vec::new();
     for &law in laws {

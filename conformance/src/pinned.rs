@@ -1,22 +1,22 @@
-//! What is known not to hold in a column, law by law, with the reason. What is not listed here has to hold: a law that says by itself that
-//! something is not offered fails where nobody has pinned that. And what is listed must not hold: a law that passes against its pin fails.
+//! Laws that are known not to hold in a column, with the reason. An unlisted law must hold: a law that itself reports "not
+//! offered" fails without a pin. A listed law must not hold: a law that passes against its pin fails.
 
 use crate::Law;
 use crate::matrix::Column;
 
-/// What becomes of a pinned law.
+/// Treatment of a pinned law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It looks for something that the backend cannot have, and says so itself.
+    /// The backend cannot offer its subject; the law itself reports this.
     Absent,
-    /// It is broken there for now: it runs with `--pinned` only.
+    /// It is currently broken there: it runs with `--pinned` only.
     Broken,
-    /// It is not about such a column, and never runs in it.
+    /// It does not apply to such a column, and never runs in it.
     Inapplicable,
 }
 
 impl Why {
-    /// In the report.
+    /// Name in the report.
     pub fn name(self) -> &'static str {
         match self {
             Why::Absent => "absent",
@@ -26,15 +26,15 @@ impl Why {
     }
 }
 
-/// A law, or all whose names begin alike, on a backend.
+/// A pin: a law, or all laws with the same start of the name, on a backend.
 pub struct Pin {
-    /// As in UNIPGAS_BACKEND, or the name of a column.
+    /// Value of UNIPGAS_BACKEND, or the name of a column.
     pub backend: &'static str,
-    /// The law's name; with a * at its end the beginning of names.
+    /// The law's name, or with a final * the start of names.
     pub law: &'static str,
-    /// What becomes of it.
+    /// Treatment of the laws.
     pub why: Why,
-    /// What it lacks.
+    /// The reason: the missing property.
     pub reason: &'static str,
 }
 
@@ -168,7 +168,7 @@ impl Pin {
     }
 }
 
-/// What is pinned of a law in a column.
+/// The pin of a law in a column.
 pub fn find(column: &Column, law: &Law) -> Option<&'static Pin> {
     PINS.iter().find(|pin| pin.is_of(column, law))
 }

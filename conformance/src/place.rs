@@ -1,4 +1,4 @@
-//! Where a body runs: in a process of a job, or in a thread that plays one.
+//! The execution place of a body: a process of a job, or a thread that plays one.
 
 use std::fmt;
 use std::fs::File;
@@ -12,11 +12,11 @@ use unipgas_core::loopback::LoopbackNet;
 
 use crate::stall::Looks;
 
-/// The key under which ranks publish how often they have met.
+/// Key of the published number of meetings of a rank.
 const TURN: &str = "conform.turn";
-/// The key under which ranks publish what their laws tell.
+/// Key of the published bytes of a rank's law.
 const TOLD: &str = "conform.told";
-/// How a line begins by which a rank takes the link of its host down.
+/// Start of the log line by which a rank takes the link of its host down.
 pub(crate) const CUT: &str = "cut ";
 
 /// The place of one rank.
@@ -27,12 +27,12 @@ pub(crate) struct Place {
     turn: Arc<AtomicU64>,
     net: Option<Arc<LoopbackNet>>,
     log: Arc<Log>,
-    /// Item and seed, as the log names them.
+    /// Item and seed of log lines.
     item: (usize, u64),
 }
 
 impl Place {
-    /// A place on `board`; with a `net` it is that of a thread.
+    /// A place on `board`. A thread passes a `net`.
     pub fn new(
         rank: u32,
         board: Arc<Board>,
@@ -56,34 +56,34 @@ impl Place {
         self.net.as_ref()
     }
 
-    /// The job as the rank joins it.
+    /// The rank's view of the job.
     pub fn job(&self) -> unipgas_core::Result<Job> {
         Job::on_board(Board::attach(&self.board.token())?, self.rank)
     }
 
-    /// Writes a line about this rank and item.
+    /// Writes a log line about this rank and item.
     pub fn tell(&self, what: &str, text: &str) {
         self.log.line(what, self.rank, self.item, text);
     }
 
-    /// Publishes something for the other ranks.
+    /// Publishes bytes for the other ranks.
     pub fn publish(&self, bytes: &[u8]) {
         if let Err(error) = self.board.publish(self.rank, TOLD, bytes) {
             panic!("the ranks cannot be told: {error}");
         }
     }
 
-    /// What a rank has published.
+    /// The published bytes of a rank.
     pub fn published(&self, rank: u32) -> Option<Vec<u8>> {
         self.board.fetch(rank, TOLD).ok().flatten()
     }
 
-    /// Waits until every rank that lives has come here as often.
+    /// Waits until each live rank has called this the same number of times.
     pub fn sync(&self) {
         self.sync_while(&mut || {});
     }
 
-    /// The same; `meanwhile` is called while others have not come.
+    /// Like [`sync`](Place::sync); calls `meanwhile` while other ranks are missing.
     pub fn sync_while(&self, meanwhile: &mut dyn FnMut()) {
         if let Err(error) = self.meet(meanwhile) {
             panic!("the ranks cannot meet: {error}");
@@ -92,7 +92,7 @@ impl Place {
 
     fn meet(&self, meanwhile: &mut dyn FnMut()) -> unipgas_core::Result<()> {
         let turn = self.turn.fetch_add(1, Ordering::AcqRel) + 1;
-        // Before the others can leave: a rank that dies after this may be replaced by a process that never comes.
+        // Must run before the others can leave: after this, a rank that dies may be replaced by a process that never meets.
         let died = |rank| self.board.died(rank);
         let before = (0..self.board.size())
             .map(died)
@@ -154,7 +154,7 @@ impl Place {
     }
 }
 
-/// How often a rank has met the others.
+/// Number of times that a rank has met the others.
 pub(crate) fn turn(board: &Board, rank: u32) -> u64 {
     let told = board.fetch(rank, TURN).ok().flatten();
     told.and_then(|bytes| bytes.try_into().ok())
@@ -167,7 +167,7 @@ impl fmt::Debug for Place {
     }
 }
 
-/// What the workers tell the parent: lines appended to a file in memory, each by one write.
+/// The log of the workers for the parent: lines appended to a memory file, each by one write.
 pub(crate) struct Log(pub File);
 
 impl Log {
@@ -175,7 +175,7 @@ impl Log {
     pub fn line(&self, what: &str, rank: u32, item: (usize, u64), text: &str) {
         let text = text.replace(['\n', '\r'], " ");
         let line = format!("{what} {rank} {} {} {text}\n", item.0, item.1);
-        // Where it cannot be told, the parent sees that nothing was told, which is a failure.
+        // Ignores write errors: the parent treats a missing line as a failure.
         let _ = (&self.0).write_all(line.as_bytes());
     }
 }

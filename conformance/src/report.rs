@@ -1,4 +1,4 @@
-//! The matrix for people and for programs.
+//! The matrix for people and programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,14 +10,14 @@ use crate::Law;
 use crate::matrix::{Cell, Column};
 use crate::runner::Verdict;
 
-/// Cells by what became of them.
+/// Numbers of cells by result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Held.
+    /// Passed.
     pub passed: usize,
-    /// Found broken.
+    /// Failed.
     pub failed: usize,
-    /// Not offered, not applicable, or known to be broken.
+    /// Not offered, not applicable, or known broken.
     pub skipped: usize,
 }
 
@@ -36,7 +36,7 @@ pub fn counts(cells: &[Cell]) -> Counts {
     counts
 }
 
-/// A row for each law, a column for each backend; below it what failed, with the command that repeats it, and why others have not run.
+/// A row for each law and a column for each backend. Below: the failures with the commands that repeat them, and the reasons of laws that did not run.
 pub fn table(laws: &[&'static Law], columns: &[&'static Column], cells: &[Cell]) -> String {
     let mut text = String::new();
     let width = laws
@@ -159,7 +159,7 @@ struct Record<'a> {
 }
 
 /// One record a line: law, clause, api, backend, processes, verdict (`pass`, `fails`, `hangs`, `crashes`, `not offered`,
-/// `not applicable`, `known broken`), seeds, milliseconds; and where there is something to tell: seed, text, repeat.
+/// `not applicable`, `known broken`), seeds, milliseconds; and for failures and reasons: seed, text, repeat.
 pub fn json(cells: &[Cell], mut to: impl Write) -> std::io::Result<()> {
     for cell in cells {
         let ran = &cell.ran;

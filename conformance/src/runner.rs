@@ -1,4 +1,4 @@
-//! Starting jobs of laws, and finding out from what their processes have told how each law went.
+//! Starts jobs of laws, and derives the result of each law from the reports of the processes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -13,50 +13,50 @@ use crate::stall::{CLOCK, Hang, SILENCE};
 use crate::worker::Item;
 use unipgas_core::stop::Stop;
 
-/// How a law went on a backend.
+/// The result of a law on a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Held under every seed.
+    /// The law held under each seed.
     Pass,
-    /// Was found broken.
+    /// The law is broken.
     Fail(Failure),
-    /// The backend does not offer what it is about; why.
+    /// The backend does not offer the law's subject; the reason.
     NotOffered(String),
-    /// It has not run: it is not about such a column; why.
+    /// The law did not run, because it does not apply to such a column; the reason.
     NotApplicable(String),
-    /// It has not run: it is known not to hold; why.
+    /// The law did not run, because it is known not to hold; the reason.
     KnownBroken(String),
 }
 
-/// How a law was found broken.
+/// The failure of a law.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Under this seed.
+    /// The first seed that failed.
     pub seed: u64,
-    /// In what way.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// What was seen and expected, with the rank.
+    /// The seen and the expected value, with the rank.
     pub text: String,
-    /// What the library had told before, in all ranks: the last lines.
+    /// The last log lines of the library before the failure, of all ranks.
     pub said: Vec<String>,
 }
 
-/// So many lines of what the library has told are shown.
+/// Maximum number of log lines of the library in a failure.
 const SHOWN: usize = 80;
 
-/// In what way a law was found broken.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The body says so.
+    /// The body returned an error.
     Fails,
-    /// Nothing moved any more, or its time was over.
+    /// No rank moved any more, or the time limit was exceeded.
     Hangs,
-    /// A process ended that should not have.
+    /// A process ended unexpectedly.
     Crashes,
 }
 
 impl FailureKind {
-    /// In the table.
+    /// Name in the table.
     pub fn name(self) -> &'static str {
         match self {
             FailureKind::Fails => "fails",
@@ -71,28 +71,28 @@ impl FailureKind {
 pub struct Ran {
     /// The law.
     pub law: &'static Law,
-    /// How it went.
+    /// Its result.
     pub verdict: Verdict,
-    /// Seeds under which it was run to its end.
+    /// Number of seeds that ran to the end.
     pub seeds: u64,
-    /// Time that it took, with its share of starting the job.
+    /// Its run time, with its share of the job's start.
     pub took: Duration,
 }
 
-/// How jobs are started.
+/// The way to start jobs.
 #[derive(Debug)]
 pub struct Runner {
-    /// This program, and what makes it a worker.
+    /// The program to start as a worker: this one by default.
     pub program: OsString,
-    /// Arguments before those of a worker.
+    /// Arguments before the worker's own ones.
     pub prefix: Vec<OsString>,
-    /// The library whose interfaces are called.
+    /// The library under test.
     pub library: OsString,
-    /// So long every rank waits in vain in a law that hangs.
+    /// A law hangs if each rank has waited this time without success.
     pub limit: Duration,
-    /// Where the ranks of columns with several hosts are.
+    /// The hosts of the ranks in columns with several hosts.
     pub hosts: Option<Hosts>,
-    /// Who may say that no more is to run.
+    /// A request to start no more jobs.
     pub stop: Option<Stop>,
 }
 
@@ -110,13 +110,13 @@ impl Runner {
         })
     }
 
-    /// Whether no more is to run.
+    /// Whether a stop is requested.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(Stop::is_asked)
     }
 
-    /// Runs `items`, which need the same number of processes, on a column; calls `progress` with the seeds done so far. A law that
-    /// fails costs the others nothing but a new job. Where the runner is [stopped](Stop), the results of those that were done before.
+    /// Runs `items`, which need the same number of processes, on a column; calls `progress` with the seeds done so far. After a
+    /// failed law a new job runs the others. After a [stop](Stop) it returns the results of the items done before.
     pub(crate) fn run(
         &self,
         column: &crate::matrix::Column,
@@ -157,7 +157,7 @@ impl Runner {
             let laws: Duration = ran.iter().map(|ran| ran.took).sum();
             let stopped = self.is_stopped();
             if stopped {
-                // Ended by the stop, or by what others have done since: nothing is known of it.
+                // The stop, or an effect of it on other processes, has ended these laws: they have no result.
                 ran.retain(|ran| !matches!(ran.verdict, Verdict::Fail(_)));
             }
             let share = start.elapsed().saturating_sub(laws) / ran.len().max(1) as u32;
@@ -174,34 +174,34 @@ impl Runner {
         Ok(done)
     }
 
-    /// The most time that a seed gets.
+    /// The maximum time of a seed.
     pub(crate) fn clock(&self) -> Duration {
         self.limit.max(Duration::from_secs(1)) * CLOCK
     }
 }
 
-/// What is known of one item under one seed.
+/// Reports on one item under one seed.
 #[derive(Default)]
 struct Told<'a> {
     started: BTreeSet<u32>,
-    /// How many processes of each rank have started, and how many have killed themselves.
+    /// For each rank: number of processes that have started, and number that have killed themselves.
     lives: HashMap<u32, (u32, u32)>,
     returned: BTreeSet<u32>,
     ok: BTreeSet<u32>,
     none: Option<&'a str>,
-    /// Of the slowest rank.
+    /// Time of the slowest rank.
     took: Duration,
-    /// By rank; the first one is not always the cause, since a body that fails takes its regions away from the others.
+    /// Failures with their ranks. The first one may be a consequence: a failing body removes its regions from the others.
     fails: Vec<(u32, &'a str)>,
-    /// When the first rank has begun, in microseconds since 1970.
+    /// Start of the first rank, in microseconds since 1970.
     began: Option<i64>,
 }
 
 impl Told<'_> {
-    /// A rank of which a process has ended that has not killed itself: another one has taken its place.
+    /// A rank with more processes than its kills explain: one has crashed, and another one has replaced it.
     fn unasked_end(&self, law: &Law) -> Option<String> {
         if law.kills_launcher || self.lives.values().all(|(_, killed)| *killed == 0) {
-            // It kills otherwise.
+            // Such laws kill in another way.
             return None;
         }
         let mut lives = self.lives.iter();
@@ -213,8 +213,8 @@ impl Told<'_> {
     }
 }
 
-/// The results of the items that were begun: all of them, or those up to the first that was found broken.
-/// `hang` tells what became of one that does not end, and whether all were ended since nothing moved.
+/// The results of the items that have begun: all items, or those up to the first broken one.
+/// `hang` has the text for an item that does not end, and whether a standstill ended all processes.
 fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> Vec<Ran> {
     let mut told: HashMap<(usize, u64), Told<'_>> = HashMap::new();
     let mut dying = BTreeSet::new();
@@ -304,7 +304,7 @@ fn judge(items: &[Item], lines: &[Line], ended: &Ended, hang: (&str, bool)) -> V
     results
 }
 
-/// The last lines that the library has logged since then, with the milliseconds before the last one, and what the ranks have written themselves.
+/// The last lines that the library has logged since `began`, with milliseconds relative to the last one. Then the lines that the ranks themselves have written.
 fn last_said(began: Option<i64>, ended: &Ended) -> Vec<String> {
     let parts = |line: &String| {
         let (time, text) = line.split_once(' ')?;
@@ -337,7 +337,7 @@ fn broken(
     let fails = told.fails.iter();
     let fails = fails.map(|(rank, text)| format!("rank {rank}: {text}"));
     if stands_still && law.spares() > 0 {
-        // Other processes have taken the places of those that were ended, and have found nobody.
+        // Replacements of the ended processes have started and found no peers.
         let then: Vec<String> = std::iter::once(hang.into()).chain(fails).collect();
         return (FailureKind::Hangs, then.join("; then "));
     }
@@ -351,7 +351,7 @@ fn broken(
     let missing: Vec<u32> = (0..law.processes)
         .filter(|rank| !told.ok.contains(rank) && !dying.contains(rank))
         .collect();
-    // Of the ends, the first one is the cause; a job with kills goes on, so that there it is looked for.
+    // The first failed rank is the cause. A job with kills continues after one, so search the ranks there.
     let threads = ended.ranks.len() < law.processes as usize;
     let cause = match ended.first_failure {
         Some(rank) if threads || !dying.contains(&rank) => Some(rank),

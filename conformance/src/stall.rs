@@ -1,7 +1,7 @@
-//! Detection of laws that hang. A law hangs if every rank has waited for the limit since a rank has last moved.
+//! Detection of laws that hang. A law hangs if each rank has waited for the limit since a rank has last moved.
 //!
-//! The loops of the laws and the library count the time that they intend to wait, at one place ([`Watch`]). So a slow or loaded machine makes nothing hang, and a rank that computes
-//! keeps the others from being given up. Long silence ends what does not even wait: see [`SILENCE`].
+//! The loops of the laws and the library add up the time that they intend to wait, in one place ([`Watch`]). So a slow or loaded machine causes no hang,
+//! and a rank that computes prevents one. A long silence ends jobs that do not even wait: see [`SILENCE`].
 
 use std::fs::File;
 use std::ptr::null_mut;
@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas_core::wait::Watch;
 
-/// A job in which nothing moves is ended after this many limits.
+/// A job without any move ends after this number of limits.
 pub(crate) const SILENCE: u32 = 10;
 
-/// A law whose ranks move without end is ended after this many limits. A loaded machine may need long for a law that holds.
+/// A law with moves but without an end ends after this number of limits. A loaded machine may need long for a law that holds.
 pub(crate) const CLOCK: u32 = 100;
 
-/// Why a job was ended.
+/// The reason that ended a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hang {
-    /// Every rank has waited for the limit.
+    /// Each rank has waited for the limit.
     Standstill,
-    /// Nothing has moved for [`SILENCE`] limits, though not every rank waits.
+    /// No rank has moved for [`SILENCE`] limits, though not every rank waits.
     Silence,
 }
 
-/// Time between two looks at the ranks' seats.
+/// Time between two polls of the ranks' seats.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a call with a time-out may take in a law that expects it to succeed: longer than any machine needs.
+/// Timeout of a call that a law expects to succeed: longer than any machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(200);
 
-/// A loop of a law that looks again and again for something that others bring about. If it never comes, the law ends as a standstill.
+/// A poll loop of a law for an event that others cause. If the event never comes, the law ends as a standstill.
 #[derive(Debug, Default)]
 pub(crate) struct Looks<'a> {
     what: &'a str,
@@ -48,7 +48,7 @@ impl<'a> Looks<'a> {
         Looks::default()
     }
 
-    /// For something that has a name.
+    /// A loop with the name of its event.
     pub fn for_the(what: &'a str) -> Self {
         Looks {
             what,
@@ -56,13 +56,13 @@ impl<'a> Looks<'a> {
         }
     }
 
-    /// Nothing has come: lets other processes run.
+    /// No event yet: lets other processes run.
     pub fn again(&mut self) {
         std::thread::yield_now();
         self.waited(Duration::from_micros(1));
     }
 
-    /// Nothing has come: sleeps a little.
+    /// No event yet: sleeps for `span`.
     pub fn pause(&mut self, span: Duration) {
         std::thread::sleep(span);
         self.waited(span);
@@ -86,18 +86,18 @@ impl Drop for Looks<'_> {
     }
 }
 
-/// The parent's knowledge of a rank, alone on its cache lines as a watch is. Zeroes: not started.
+/// The parent's view of a rank, on separate cache lines like a watch. Zeros: not started.
 #[repr(C)]
 struct Seat {
     watch: Watch,
     pid: AtomicU32,
 }
 
-/// A seat, in the form that goes to a parent on another host.
+/// A seat in the form for a parent on another host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sitting {
     pub rank: u32,
-    /// In place of the pid.
+    /// Replaces the pid.
     pub mark: u32,
     pub in_vain: u64,
     pub ended: u64,
@@ -111,7 +111,7 @@ impl Sitting {
         to.extend_from_slice(&self.ended.to_le_bytes());
     }
 
-    /// All that have been written one after the other.
+    /// Reads all seats of consecutive [`write`](Sitting::write) calls.
     pub fn read_all(bytes: &[u8]) -> impl Iterator<Item = Sitting> {
         let (all, _) = bytes.as_chunks::<24>();
         all.iter().map(|bytes| {
@@ -126,21 +126,21 @@ impl Sitting {
     }
 }
 
-/// The seats of a job's ranks, in memory that the parent and they share.
+/// The seats of a job's ranks, in memory shared by the parent and the ranks.
 pub(crate) struct Seats {
     seats: *mut Seat,
     count: usize,
 }
 
 // SAFETY:
-// - the seats are made of atomics, and mapped as long as the value is there.
+// - the seats consist of atomics, and are mapped as long as the value lives.
 unsafe impl Send for Seats {}
 // SAFETY:
 // - as above.
 unsafe impl Sync for Seats {}
 
 impl Seats {
-    /// Those in `file`, which is made long enough.
+    /// Maps the seats of `file`, and extends it to their size.
     pub fn map(file: &File, count: u32) -> Result<Seats, String> {
         let text = |e: rustix::io::Errno| format!("memory for the ranks' seats: {e}");
         let count = count as usize;
@@ -148,7 +148,7 @@ impl Seats {
         rustix::fs::ftruncate(file, len as u64).map_err(text)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY:
-        // - a new mapping of a file that is long enough and is not shortened.
+        // - a new mapping of a file that is long enough and never shrinks.
         let seats =
             unsafe { mmap(null_mut(), len, rights, MapFlags::SHARED, file, 0) }.map_err(text)?;
         Ok(Seats {
@@ -159,7 +159,7 @@ impl Seats {
 
     fn all(&self) -> &[Seat] {
         // SAFETY:
-        // - `count` seats are mapped as long as `self` is there, page-aligned; any bits are atomics' values.
+        // - `count` seats are mapped as long as `self` lives, page-aligned; all bits are valid in atomics.
         unsafe { std::slice::from_raw_parts(self.seats, self.count) }
     }
 
@@ -174,7 +174,7 @@ impl Seats {
         }
     }
 
-    /// Copies a seat of another host. A wrong rank is ignored.
+    /// Copies a seat of another host. Ignores an invalid rank.
     pub fn put(&self, sitting: Sitting) {
         if let Some(seat) = self.all().get(sitting.rank as usize) {
             seat.watch.in_vain.store(sitting.in_vain, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Seats {
         }
     }
 
-    /// This process sits at `rank`'s from now on, for as long as it lives.
+    /// Takes the seat of `rank` for the rest of this process's life.
     pub fn take(self, rank: u32) -> &'static Watch {
         let seats: &'static Seats = Box::leak(Box::new(self));
         let seat = &seats.all()[rank as usize];
@@ -196,12 +196,12 @@ impl Seats {
 impl Drop for Seats {
     fn drop(&mut self) {
         // SAFETY:
-        // - mapped by `map`, and no borrow of it is left.
+        // - `map` mapped it, and no borrow of it is left.
         let _ = unsafe { munmap(self.seats.cast(), self.count * size_of::<Seat>()) };
     }
 }
 
-/// The parent's view: the number of moves, and the time that the ranks have waited since the last one.
+/// The parent's view: the number of moves, and the time that ranks have waited since the last move.
 pub(crate) struct Stall {
     seats: Seats,
     limit: Duration,
@@ -222,7 +222,7 @@ impl Stall {
         }
     }
 
-    /// Whether it hangs now, after `told` lines of the ranks; `lives` tells whether a process has not ended.
+    /// Whether the job hangs now, after `told` lines of the ranks. `lives` returns whether a process lives.
     pub fn found(&mut self, told: u64, lives: impl Fn(u32) -> bool) -> Option<Hang> {
         let seats = self.seats.all();
         let ended = |seat: &Seat| seat.watch.ended.load(Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl Stall {
         (waiting > 0).then_some(Hang::Standstill)
     }
 
-    /// Ends the processes that live with SIGALRM, as the clock does.
+    /// Ends the live processes with SIGALRM, like the clock.
     pub fn end(&self, lives: impl Fn(u32) -> bool) {
         for seat in self.seats.all() {
             let pid = seat.pid.load(Ordering::Acquire);

@@ -1,7 +1,7 @@
-//! The processes of a job of laws: they carry out item after item and tell the parent how each went.
+//! The processes of a job of laws: they run the items in order and report the result of each to the parent.
 //!
-//! An item is a law and a run of seeds; each seed is a life cycle of its own. The first rank that finds a law broken ends its
-//! process, and with it the job: what the others do afterwards says nothing.
+//! An item is a law and a run of seeds; each seed is a separate life cycle. The first rank that finds a law broken ends its
+//! process, and with it the job: later results of the others prove nothing.
 
 use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::stall::Seats;
 use crate::{Api, Ctx, Law, Verdict, laws};
 use unipgas_core::stop::Stop;
 
-/// A law, and the seeds `first..first + count` (wrapping) that it runs under.
+/// A law, and its seeds `first..first + count` (wrapping).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item {
     pub law: &'static Law,
@@ -46,9 +46,9 @@ impl Item {
     }
 }
 
-/// `LOG SEATS BACKEND CLOCK THREADS LIBRARY ITEM…`: the file that is told, that of the seats (`-`: none), the name of the column, the most seconds for a seed, the number of
-/// threads that play ranks (0: none do), the library under test, the items. All items are of one interface: laws of the engine use the engine that is linked, and all
-/// others use the library alone.
+/// `LOG SEATS BACKEND CLOCK THREADS LIBRARY ITEM…`: the log file, the file of the seats (`-`: none), the name of the column, the maximum seconds for a
+/// seed, the number of threads that play ranks (0: none), the library under test, the items. All items have one interface. Laws of the engine use the
+/// linked engine; all others use only the library.
 pub(crate) fn run(args: &[String]) -> ExitCode {
     Stop::let_through();
     match work(args) {
@@ -66,7 +66,7 @@ struct Worker {
     clock: u32,
     log: Arc<Log>,
     board: Arc<Board>,
-    /// How often each rank of this process has met the others.
+    /// For each rank of this process: number of times that it has met the others.
     turns: Vec<Arc<AtomicU64>>,
     /// The first rank of this process.
     rank: u32,
@@ -123,7 +123,7 @@ fn work(args: &[String]) -> Result<bool, String> {
         log,
         board: Arc::new(board),
         turns: match threads {
-            // Who takes the place of another one has met the others as often as that had.
+            // A replacement has met the others as often as its predecessor.
             0 => vec![Arc::new(AtomicU64::new(turn))],
             _ => (0..threads).map(|_| Arc::default()).collect(),
         },
@@ -142,16 +142,16 @@ fn work(args: &[String]) -> Result<bool, String> {
 }
 
 impl Worker {
-    /// Runs a law under one seed. Whether the job may go on.
+    /// Runs a law under one seed. Returns whether the job may continue.
     fn seed(&mut self, law: &'static Law, item: (usize, u64)) -> bool {
         self.life_cycle += 1;
         // SAFETY:
-        // - between two life cycles no other thread of this process reads the environment: those of the last one are gone
-        //   or wait, and the ranks that are threads have been joined.
+        // - between two life cycles no other thread of this process reads the environment: threads of the last one have ended
+        // - or wait, and the threads that play ranks have been joined.
         unsafe { std::env::set_var("UNIPGAS_SEED", item.1.to_string()) };
-        // The default action of SIGALRM ends the process, however deep it hangs.
+        // The default action of SIGALRM ends the process at any point of a hang.
         // SAFETY:
-        // - sets a timer, nothing else.
+        // - sets only a timer.
         unsafe { libc::alarm(self.clock) };
         let net = self.threads.then(|| Arc::new(LoopbackNet::default()));
         let contexts: Vec<Ctx> = self
@@ -179,7 +179,7 @@ impl Worker {
                 return false;
             }
         } else {
-            // A thread that finds the law broken ends the process, and with it those that wait for it.
+            // A thread that finds the law broken ends the process, and with it the threads that wait for it.
             std::thread::scope(|scope| {
                 for ctx in &contexts {
                     scope.spawn(move || {
@@ -197,7 +197,7 @@ impl Worker {
     }
 }
 
-/// Runs the body for one rank and tells how it went.
+/// Runs the body for one rank and reports the result.
 fn carry_out(law: &Law, ctx: &Ctx) -> bool {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let micros = since.map_or(0, |since| since.as_micros());
@@ -252,7 +252,7 @@ fn within_gaspi(law: &Law, ctx: &Ctx) -> Verdict {
     use crate::laws::gaspi::kit::{BLOCK, c, code_name, ok};
     ok!(gaspi_proc_init(BLOCK));
     body(law, ctx)?;
-    // No rank takes away what another one still works on.
+    // No rank terminates while another one still works on its memory.
     ctx.sync();
     let code = c!(gaspi_proc_term(BLOCK));
     crate::ensure!(

@@ -1,4 +1,4 @@
-//! What the pages are about: the specifications, their laws, and what came of these in this run.
+//! The contents of the pages: the specifications, their laws, and the results of this run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,20 +10,20 @@ use crate::runner::Verdict;
 use crate::sentences::{Kept, PARTS, Part, Sentence};
 use crate::{Api, Law, laws};
 
-/// A specification, which has two pages: one in its own order, and one of its laws.
+/// A specification. It has two pages: one in its own order, and one with its laws.
 #[derive(Debug)]
 pub(super) struct Spec {
     pub api: Api,
-    /// The pages' names begin so.
+    /// Start of the pages' file names.
     pub name: &'static str,
     pub title: &'static str,
-    /// In lists of pages.
+    /// Title in lists of pages.
     pub short: &'static str,
-    /// As it is called in the clauses of laws.
+    /// Name in the clauses of laws.
     cited: &'static str,
-    /// Its functions, under a title each.
+    /// Its functions, in groups with titles.
     pub functions: &'static [(&'static str, &'static [Procedure])],
-    /// Functions that it does not have, and programs use.
+    /// Functions of existing programs that the specification lacks.
     pub beside: &'static [&'static str],
 }
 
@@ -96,7 +96,7 @@ impl Spec {
         PARTS.iter().filter(|part| part.api == self.api)
     }
 
-    /// All parts, one after the other.
+    /// The sentences of all parts, in order.
     pub fn sentences(&self) -> impl Iterator<Item = &'static Sentence> {
         self.parts().flat_map(|part| part.sentences)
     }
@@ -105,22 +105,22 @@ impl Spec {
         self.sentences().any(|sentence| sentence.section == section)
     }
 
-    /// Where a section is, if sentences of it are listed.
+    /// Link to a section, if sentences of it are listed.
     pub fn section_link(&self, section: &str) -> Option<String> {
         let there = self.has_section(section);
         there.then(|| format!("{}#{}", self.page(), section_anchor(section)))
     }
 
-    /// Where a function is, if it is one of this specification.
+    /// Link to a function of this specification.
     pub fn function_link(&self, name: &str) -> Option<String> {
-        // The names of GASPI's profiling interface (§14) mean the same procedures.
+        // The names of GASPI's profiling interface (§14) stand for the same procedures.
         let plain = name.strip_prefix('p').unwrap_or(name);
         let mut listed = self.functions.iter().flat_map(|(_, all)| *all);
         let is_there = listed.any(|one| one.name == plain) || self.beside.contains(&plain);
         is_there.then(|| format!("{}#{}", self.page(), function_anchor(plain)))
     }
 
-    /// The text of a clause in pieces, each with the place where the section is that it names.
+    /// The text of a clause in pieces, each with a link to the section that it names.
     pub fn clause_links(&self, clause: &str) -> Vec<(String, Option<String>)> {
         let mut pieces = Vec::new();
         let mut spec = self;
@@ -153,7 +153,7 @@ pub(super) fn function_anchor(name: &str) -> String {
     format!("f-{name}")
 }
 
-/// It changes with the sentence alone: not when others are added.
+/// The anchor depends only on the sentence: it stays when others are added.
 pub(super) fn sentence_anchor(sentence: &Sentence) -> String {
     format!(
         "{}-{}",
@@ -175,25 +175,25 @@ pub(super) fn cell_link(law: &Law, column: &Column) -> String {
     format!("{page}#{}", cell_anchor(law, column))
 }
 
-/// Words with dashes between them.
+/// The words, joined by dashes.
 pub(super) fn slug(text: &str) -> String {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()
 }
 
-/// What came of a law, or of a sentence.
+/// The result of a law or of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
-    /// It was not asked for, or nobody has come to it.
+    /// It was not requested, or has not run yet.
     NotRun,
-    /// It is not for these backends, they do not offer what it needs, or it is pinned as broken.
+    /// It does not apply to these backends, they do not offer its subject, or it is pinned as broken.
     Skipped,
-    /// It passed where it ran.
+    /// It passed on all backends on which it ran.
     Holds,
-    /// Of a sentence: some of its laws hold, others have not run.
+    /// For a sentence: some of its laws hold, others have not run.
     Partly,
-    /// It was found broken somewhere.
+    /// It failed on at least one backend.
     Fails,
 }
 
@@ -216,7 +216,7 @@ impl Outcome {
         }
     }
 
-    /// Of several.
+    /// Name for several.
     pub fn plural(self) -> &'static str {
         match self {
             Outcome::Holds => "hold",
@@ -237,14 +237,14 @@ impl Outcome {
     }
 }
 
-/// What ran, arranged for the pages.
+/// The run, arranged for the pages.
 pub(super) struct Book<'a> {
     pub columns: &'a [&'static Column],
     cells: BTreeMap<(&'static str, &'static str), &'a Cell>,
-    /// Those of the specifications, and others that ran.
+    /// Laws of the specifications, and other laws that ran.
     laws: Vec<&'static Law>,
     wanted: BTreeSet<&'static str>,
-    /// The sentences that a law decides.
+    /// For each law: the sentences that it decides.
     decided: BTreeMap<&'static str, Vec<&'static Sentence>>,
 }
 
@@ -280,7 +280,7 @@ impl<'a> Book<'a> {
         self.laws.iter().copied().filter(move |law| law.api == api)
     }
 
-    /// Those that this run was to go through.
+    /// The laws that this run includes.
     pub fn wanted(&self, api: Api) -> impl Iterator<Item = &'static Law> {
         self.laws(api).filter(|law| self.wanted.contains(law.id))
     }
@@ -297,7 +297,7 @@ impl<'a> Book<'a> {
         self.decided.get(law.id).map_or(&[], Vec::as_slice)
     }
 
-    /// On all columns.
+    /// Over all columns.
     pub fn outcome(&self, law: &Law) -> Outcome {
         let cells = self.columns.iter().map(|column| self.cell(law, column));
         let each = cells.map(|cell| match cell.map(|cell| &cell.ran.verdict) {
@@ -309,7 +309,7 @@ impl<'a> Book<'a> {
         each.max().unwrap_or(Outcome::NotRun)
     }
 
-    /// By its laws; `None` where no law decides it.
+    /// Derived from its laws; `None` if no law decides it.
     pub fn sentence_outcome(&self, sentence: &Sentence) -> Option<Outcome> {
         let Kept::By(ids) = sentence.kept else {
             return None;

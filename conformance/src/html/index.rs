@@ -1,4 +1,4 @@
-//! The page to begin with: what ran, what failed, what did not run and why, and the matrix.
+//! The start page: laws that ran, failures, laws that did not run with the reasons, and the matrix.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -208,10 +208,10 @@ fn specification(book: &Book<'_>, spec: &Spec) -> Markup {
     }
 }
 
-/// What it is called, whether that is pinned, and the reason.
+/// The kind of reason, whether it is pinned, and the reason.
 type Reason<'a> = (&'a str, String, &'a str);
 
-/// Laws that have not run, or found nothing to look at, by reason; backends where it is the same laws are together.
+/// Laws that did not run, or that their column cannot offer, by reason; backends with the same laws share an entry.
 fn reasons(cells: &[Cell]) -> Vec<(Reason<'_>, Vec<&'static str>, Vec<&'static Law>)> {
     let mut laws: BTreeMap<(Reason<'_>, &'static str), Vec<&'static Law>> = BTreeMap::new();
     for cell in cells {
@@ -276,7 +276,7 @@ fn skipped(cells: &[Cell]) -> Markup {
     }
 }
 
-/// Many are folded up.
+/// Folds long lists.
 fn which(laws: &[&'static Law]) -> Markup {
     let list = html! {
         ul { @for law in laws { li { a href=(law_link(law)) { (law.id) } } } }

@@ -1,4 +1,4 @@
-//! The page of an interface's laws: of each what it says, and what came of it on each backend.
+//! The page of an interface's laws: each with its sentence, and its results by backend.
 
 use maud::{Markup, html};
 
@@ -103,7 +103,7 @@ fn backends(law: &Law, cells: &[(&'static Column, &Cell)]) -> Markup {
     scrolled(&caption, table)
 }
 
-/// What was seen of a failure and how to see it again, or why it has not run.
+/// The values of a failure and the command that repeats it, or the reason that the law did not run.
 pub(super) fn seen(cell: &Cell) -> Markup {
     let pin = pin_of(cell);
     html! {
@@ -118,7 +118,7 @@ pub(super) fn seen(cell: &Cell) -> Markup {
     }
 }
 
-/// What is special about running it.
+/// The special needs of a run.
 fn needs(law: &Law) -> Vec<&'static str> {
     let all = [
         (law.ordering, "about order: under many seeds"),

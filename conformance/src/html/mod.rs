@@ -1,4 +1,4 @@
-//! The matrix as pages for a browser: what ran, and each specification, sentence by sentence, with the laws that decide it.
+//! The matrix as pages for a browser: the run, and each specification, sentence by sentence, with the laws that decide it.
 
 mod book;
 mod index;
@@ -21,33 +21,33 @@ use book::{Book, Outcome, SPECS, Spec};
 const STYLE: &str = include_str!("style.css");
 const RECORDS: &str = "report.json";
 
-/// What a run was asked for.
+/// The request of a run.
 #[derive(Debug)]
 pub struct Run<'a> {
-    /// The whole line.
+    /// The command line.
     pub command: String,
-    /// In the order in which they are shown.
+    /// The laws in the order of display.
     pub laws: &'a [&'static Law],
-    /// As well.
+    /// The columns in the order of display.
     pub columns: &'a [&'static Column],
-    /// Their seeds.
+    /// The seeds of the laws.
     pub plan: Plan,
-    /// How many seeds that are in all.
+    /// Total number of seeds.
     pub work: u64,
 }
 
-/// How far it is.
+/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State<'a> {
-    /// It goes on.
+    /// It is in progress.
     Running,
-    /// It ended before all had run, and why.
+    /// It ended early; the reason.
     Ended(&'a str),
-    /// All has run.
+    /// All laws have run.
     Done,
 }
 
-/// A report of a run, in a directory of its own.
+/// A report of a run, in a separate directory.
 #[derive(Debug)]
 pub struct Report<'a> {
     dir: PathBuf,
@@ -57,10 +57,10 @@ pub struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Makes the directory, and says there that the run has begun.
+    /// Creates the directory, and writes there that the run has started.
     ///
     /// # Errors
-    /// A text, when nothing can be written there.
+    /// A text, if the directory is not writable.
     pub fn begin(dir: &Path, run: Run<'a>) -> Result<Report<'a>, String> {
         std::fs::create_dir_all(dir)
             .map_err(|e| format!("cannot make {} for the report: {e}", dir.display()))?;
@@ -74,15 +74,15 @@ impl<'a> Report<'a> {
         Ok(report)
     }
 
-    /// The page to begin with.
+    /// The start page.
     pub fn index(&self) -> PathBuf {
         self.dir.join("index.html")
     }
 
-    /// Writes all pages anew. Who reads one meanwhile sees the old one or the new one.
+    /// Rewrites all pages. A concurrent reader gets either the old page or the new one.
     ///
     /// # Errors
-    /// A text, when it cannot be written.
+    /// A text, if a page cannot be written.
     pub fn write(&self, cells: &[Cell], state: State<'_>) -> Result<(), String> {
         let book = Book::new(self.run.laws, self.run.columns, cells);
         self.put("style.css", STYLE.as_bytes())?;
@@ -104,7 +104,7 @@ impl<'a> Report<'a> {
             .map_err(|e| format!("cannot write {}: {e}", path.display()))
     }
 
-    /// When the run has begun, and for how long it has run.
+    /// Start of the run, and its duration so far.
     fn times(&self) -> (Timestamp, Duration) {
         let begun = self.begun.round(Unit::Second).unwrap_or(self.begun);
         (begun, self.start.elapsed())
@@ -150,12 +150,12 @@ fn document(title: &str, here: &str, main: Markup) -> Markup {
     }
 }
 
-/// A table that may be wider than the page: it is moved to the side by itself, also by keys.
+/// A table that may be wider than the page: it scrolls separately, also by keys.
 fn scrolled(label: &str, table: Markup) -> Markup {
     html! { div .scrolled role="region" aria-label=(label) tabindex="0" { (table) } }
 }
 
-/// What came of a law on a backend, as in a cell of the matrix: a class and a text.
+/// The result of a law on a backend, as in a cell of the matrix: a class and a text.
 fn mark(ran: Option<&Ran>) -> (&'static str, String) {
     let Some(ran) = ran else {
         return (Outcome::NotRun.class(), "not run".into());
@@ -174,7 +174,7 @@ fn badge(outcome: Outcome) -> Markup {
     html! { span class={ "badge " (outcome.class()) } { (outcome.name()) } }
 }
 
-/// Why it has not run, or what was missing: what that is called, and the reason.
+/// For a law that did not run or that the backend does not offer: the kind of reason, and the reason.
 fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
     match &ran.verdict {
         Verdict::NotOffered(reason) => Some(("not offered", reason)),
@@ -184,12 +184,12 @@ fn why_skipped(ran: &Ran) -> Option<(&'static str, &str)> {
     }
 }
 
-/// The pin that decided what became of a cell.
+/// The pin that decided the result of a cell.
 fn pin_of(cell: &Cell) -> Option<&'static Pin> {
     let decides = |pin: &&Pin| match cell.ran.verdict {
         Verdict::Pass => false,
         Verdict::Fail(_) => true,
-        // Without a seed, nothing can run there.
+        // Without a seed no law can run there.
         Verdict::NotOffered(_) => pin.why == Why::Absent && cell.ran.seeds > 0,
         Verdict::NotApplicable(_) => pin.why == Why::Inapplicable,
         Verdict::KnownBroken(_) => pin.why == Why::Broken,

@@ -1,4 +1,4 @@
-//! The page of a specification, in its own order: sentences with the laws that decide them, functions, and laws beside both.
+//! The page of a specification, in its own order: sentences with the laws that decide them, functions, and further laws.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn others_title(spec: &Spec) -> &'static str {
     }
 }
 
-/// How many sentences there are, by what keeps them, and what came of those that laws decide.
+/// Numbers of sentences, by their kind of check, and by the results of their laws.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
     pub all: usize,
@@ -89,7 +89,7 @@ impl Tally {
     }
 }
 
-/// How many functions have laws, and how many there are.
+/// Number of functions with laws, and number of all functions.
 pub(super) fn functions_with_laws(book: &Book<'_>, spec: &Spec) -> (usize, usize) {
     let laws: Vec<_> = book.laws(spec.api).collect();
     let functions = spec.functions.iter().flat_map(|(_, all)| *all);
@@ -138,7 +138,7 @@ fn coverage<'s>(book: &Book<'_>, parts: impl Iterator<Item = (&'s str, &'s [Sent
     scrolled("Coverage", table)
 }
 
-/// Numbers of a tally, one cell each.
+/// The numbers of a tally, one cell each.
 pub(super) fn tally_cells(tally: &Tally) -> Markup {
     let numbers = [tally.all, tally.laws, tally.tests, tally.unseen, tally.not];
     html! {
@@ -184,7 +184,7 @@ fn functions_of(spec: &Spec, section: &str) -> impl Iterator<Item = &'static str
         .map(|function| function.name)
 }
 
-/// In a few words.
+/// A tally in a few words.
 fn told(tally: &Tally) -> String {
     let outcomes = tally.outcomes.iter().zip(Outcome::ALL);
     let mut parts: Vec<String> = outcomes
@@ -231,7 +231,7 @@ fn one(book: &Book<'_>, sentence: &Sentence) -> Markup {
     }
 }
 
-/// Links to laws, each with what came of it.
+/// Links to laws, each with its result.
 fn laws_list(book: &Book<'_>, laws: impl Iterator<Item = &'static Law>) -> Markup {
     html! {
         ul .inline {

@@ -1,4 +1,4 @@
-//! GASPI 17.1, chapters 3 to 7: concepts, definitions, processes, groups and segments. Left out: what the text leaves open.
+//! GASPI 17.1, chapters 3 to 7: concepts, definitions, processes, groups and segments. Sentences without a definite requirement are omitted.
 
 use super::{Sentence, by, not, test, unseen};
 

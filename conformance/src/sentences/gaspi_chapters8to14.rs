@@ -1,5 +1,5 @@
-//! GASPI 17.1, chapters 8 to 14: communication, atomics, collectives, getters, environment and profiling. Left out: what the text leaves
-//! open.
+//! GASPI 17.1, chapters 8 to 14: communication, atomics, collectives, getters, environment and profiling. Sentences without a definite
+//! requirement are omitted.
 
 use super::{Sentence, by, not, test, unseen};
 

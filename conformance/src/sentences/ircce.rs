@@ -1,4 +1,4 @@
-//! iRCCE manual, version 2.0: sections 3 to 9. Where its text and its code fragments differ, the text.
+//! iRCCE manual, version 2.0: sections 3 to 9. If its text and its code fragments differ, the text applies.
 
 use super::{Sentence, by, not, test, unseen};
 

@@ -1,4 +1,4 @@
-//! The normative sentences of the specifications, and what keeps each of them.
+//! The normative sentences of the specifications, and the checks of each of them.
 
 mod fi_atomic;
 mod gaspi_chapters3to7;
@@ -11,27 +11,27 @@ use std::fmt::Write as _;
 
 use crate::Api;
 
-/// A normative sentence in short words.
+/// A normative sentence in a few words.
 #[derive(Debug, Clone, Copy)]
 pub struct Sentence {
-    /// The section that it stands in.
+    /// Its section.
     pub section: &'static str,
-    /// What it asks for.
+    /// Its requirement.
     pub says: &'static str,
-    /// What finds out whether it holds.
+    /// Its check.
     pub kept: Kept,
 }
 
-/// What finds out whether a sentence holds.
+/// The check of a sentence.
 #[derive(Debug, Clone, Copy)]
 pub enum Kept {
     /// These laws.
     By(&'static [&'static str]),
-    /// A test outside the laws: its file, from the top of the repository.
+    /// A test outside the laws: its file, relative to the root of the repository.
     Test(&'static str),
-    /// Nothing can: why no program sees a difference.
+    /// No check is possible; the reason that programs see no difference.
     Unseen(&'static str),
-    /// It does not hold: what happens instead.
+    /// It does not hold; the actual behavior.
     Not(&'static str),
 }
 
@@ -67,18 +67,18 @@ const fn not(section: &'static str, says: &'static str, instead: &'static str) -
     }
 }
 
-/// A part of a specification whose sentences are listed one by one.
+/// A part of a specification. Each of its sentences is listed.
 #[derive(Debug, Clone, Copy)]
 pub struct Part {
     /// Its name.
     pub title: &'static str,
-    /// Whose laws keep it.
+    /// The interface of the laws that check it.
     pub api: Api,
     /// In the order of the text.
     pub sentences: &'static [Sentence],
 }
 
-/// All of them.
+/// All parts.
 pub const PARTS: &[Part] = &[
     Part {
         title: "GASPI 17.1, chapters 3 to 7",
@@ -122,7 +122,7 @@ pub const PARTS: &[Part] = &[
     },
 ];
 
-/// Every sentence of `api` (without one: of all) with what keeps it, and below how many there are.
+/// Each sentence of `api`, or each sentence without one, with its check; then the numbers.
 pub fn table(api: Option<Api>) -> String {
     let mut text = String::new();
     let mut counts = String::new();

@@ -1,5 +1,5 @@
-//! uTofu User's Guide, chapter 2: the communication models. Left out: what the guide leaves undefined or forbids without an error
-//! for it, and what it only tells about.
+//! uTofu User's Guide, chapter 2: the communication models. Omitted are undefined behavior, uses that the guide forbids without an
+//! error code, and sentences without a requirement.
 
 use super::{Sentence, by, not, unseen};
 

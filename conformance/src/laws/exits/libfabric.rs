@@ -30,11 +30,11 @@ fn at_once(ctx: &Ctx) -> Verdict {
     each_call(ctx, JOB, Way::AtOnce, CALLS.len() as u64)
 }
 
-/// What the calls use, which stays.
+/// The objects that the calls use. They live until the process ends.
 struct Opened(Job<'static>);
 
 // SAFETY:
-// - its objects may be used by all threads (FI_THREAD_SAFE).
+// - threads may share its objects (FI_THREAD_SAFE).
 unsafe impl Send for Opened {}
 // SAFETY:
 // - as above.
@@ -93,7 +93,7 @@ const CALLS: [fn(); 6] = [
             let (address, at, key) = job.place(1, 512);
             let (one, mut old) = (1u64, 0u64);
             call!(atomic job.ep, readwrite((&raw const one).cast(), 1, null_mut(), (&raw mut old).cast(), null_mut(), address, at, key, UINT64, SUM, null_mut()));
-            // Its result lies in this frame.
+            // The result lies in this frame: the frame must outlive the operation.
             while job.tx.read().0 == AGAIN {}
         });
     },

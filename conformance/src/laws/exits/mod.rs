@@ -1,5 +1,5 @@
-//! Processes that end while their threads are in calls: by `exit` beside calls of other threads, or by a handler of a signal that has interrupted
-//! a call. Specifications say nothing of it. Each end is that of a job of its own, of two processes.
+//! Processes that end while their threads are in calls: one thread calls `exit` beside others, or a signal handler interrupts a call and exits.
+//! Specifications do not cover this. Each end runs in a separate job of two processes.
 
 mod gaspi;
 mod libfabric;
@@ -13,7 +13,7 @@ use crate::ensure;
 use crate::kit::{pause, until};
 use crate::law::{Api, Ctx, Law, Verdict};
 
-/// All of them, by interface.
+/// All of these laws, by interface.
 pub fn laws() -> Vec<&'static Law> {
     [
         gaspi::laws(),
@@ -45,7 +45,7 @@ const fn ends(api: Api, id: &'static str, body: fn(&Ctx) -> Verdict) -> Law {
 enum Way {
     /// The main thread calls `exit` while another one is in the call.
     Beside,
-    /// A handler calls `exit`, and has interrupted the call.
+    /// A handler that has interrupted the call calls `exit`.
     Handler,
     /// The same by `_exit`.
     AtOnce,
@@ -53,10 +53,10 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::Beside, Way::Handler, Way::AtOnce];
 
-/// Runs jobs in which rank 0 ends in the way `way` with a call of the table, of `calls` entries: all of them, or some.
+/// Runs jobs in which rank 0 ends in the way `way` during a call of the table of `calls` entries: all calls, or two random ones.
 fn each_call(ctx: &Ctx, job_law: &str, way: Way, calls: u64) -> Verdict {
     let way_number = WAYS.iter().position(|one| *one == way).unwrap_or(0) as u64;
-    // One job takes a second where processors are few.
+    // One job takes a second on few processors.
     let (first, number) = match ctx.is_quick() {
         true => (0, calls),
         false => (ctx.random(0).below(calls), 2),
@@ -76,7 +76,7 @@ fn each_call(ctx: &Ctx, job_law: &str, way: Way, calls: u64) -> Verdict {
     Ok(())
 }
 
-/// As from main.
+/// Like a return from main.
 fn returns() -> ! {
     // SAFETY:
     // - handlers of the library run as at every end of a program.
@@ -95,7 +95,7 @@ extern "C" fn handler(_: libc::c_int) {
     }
 }
 
-/// Rank 0 ends while `calls[nth]` is made, again and again if it ends; the other one ends afterwards. Both have done what calls need.
+/// Rank 0 ends during `calls[nth]`, which it repeats until then. Rank 1 ends afterwards. Both ranks have done the setup that the calls need.
 fn end_in(ctx: &Ctx, calls: &'static [fn()]) -> Verdict {
     ctx.tell(&std::process::id().to_ne_bytes());
     ctx.sync();
@@ -133,7 +133,7 @@ fn end_in(ctx: &Ctx, calls: &'static [fn()]) -> Verdict {
     std::thread::spawn(move || {
         pause(delay);
         // SAFETY:
-        // - that of the thread that makes the calls, which does not end before the process.
+        // - `caller` is the thread that makes the calls; it lives as long as the process.
         unsafe { libc::pthread_kill(caller, libc::SIGUSR1) }
     });
     loop {

@@ -28,7 +28,7 @@ fn at_once(ctx: &Ctx) -> Verdict {
     each_call(ctx, JOB, Way::AtOnce, CALLS.len() as u64)
 }
 
-/// Memory of the own MPB, and private memory. Calls allocate none: an exit that interrupts malloc waits for its lock (signal-safety(7)).
+/// Memory of the own MPB, and private memory. Calls do not allocate: an exit that interrupts malloc waits for its lock (signal-safety(7)).
 static MEMORY: [AtomicPtr<u8>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 const LEN: usize = 100_000;
 

@@ -21,7 +21,7 @@ fn beside(ctx: &Ctx) -> Verdict {
 }
 
 fn handler(ctx: &Ctx) -> Verdict {
-    // Without the last call, which allocates: an exit that interrupts malloc waits for its lock (signal-safety(7)).
+    // Omits the last call, which allocates: an exit that interrupts malloc waits for its lock (signal-safety(7)).
     each_call(ctx, JOB, Way::Handler, CALLS.len() as u64 - 1)
 }
 

@@ -27,7 +27,7 @@ laws! {
         "without notices the operation is done all the same";
 }
 
-/// An operation on 8 bytes at a rank; gives the value before.
+/// An operation on 8 bytes at a rank; returns the previous value.
 fn armw8(job: &Job<'_>, op: u32, value: u64, rank: u32, at: usize) -> Result<u64, String> {
     post::armw8(job.hdl, job.vcq(rank), op, value, job.at(rank, at)).ok(0, LOCAL, 0)?;
     Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
@@ -48,7 +48,7 @@ fn apply(op: u32, old: u64, value: u64) -> u64 {
     }
 }
 
-/// As often as the ranks need to meet where an operation takes nanoseconds.
+/// A round count high enough that the ranks meet although an operation takes nanoseconds.
 fn many(ctx: &Ctx, at_least: u64) -> u64 {
     if ctx.is_quick() {
         50 * at_least
@@ -213,7 +213,7 @@ fn half_sums(ctx: &Ctx) -> Verdict {
 fn other_vcqs(ctx: &Ctx) -> Verdict {
     let rounds = many(ctx, 20);
     with(ctx, 256, |job| {
-        // The same memory under two VCQs of different TNIs of rank 0.
+        // VCQs of two TNIs of rank 0 register the same memory.
         let other = Queue::with_component(TNI + 1, 0, 0)?;
         let second = other.register_as(job.memory, 9)?;
         job.meet();

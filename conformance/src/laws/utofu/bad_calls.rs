@@ -22,7 +22,7 @@ laws! {
         "polls and queries refuse wrong handles, null pointers and flags, and write nothing where nothing is found";
 }
 
-/// Calls every function with one argument after the other wrong; `call` is given the function and how it is called.
+/// Calls each function with one wrong argument at a time; `call` gets the function and its arguments.
 fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right: &Call) -> Verdict {
     let gone = freed()?;
     for function in functions() {
@@ -48,7 +48,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             let what = format!("flags {flags:#x}");
             expect(UTOFU_ERR_INVALID_FLAGS, &what, Call { flags, ..*right })?;
         }
-        // §2.2.8.1: undefined but for Put.
+        // §2.2.8.1: undefined except for Put.
         if !function.name.contains("put") || function.name.contains("piggyback") {
             let flags = sps(1);
             expect(UTOFU_ERR_INVALID_FLAGS, "an SPS", Call { flags, ..*right })?;
@@ -62,7 +62,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             )?;
         }
         if has("target") {
-            // A VCQ at coordinates outside of the network is as wrong as no VCQ.
+            // A VCQ ID with coordinates outside of the network is as wrong as an ID without a VCQ.
             for to in wrong_vcq_ids(right.to) {
                 let what = format!("VCQ id {to:#x}");
                 expect(UTOFU_ERR_INVALID_VCQ_ID, &what, Call { to, ..*right })?;
@@ -111,7 +111,7 @@ fn wrong_arguments(job: &Job<'_>, call: impl Fn(&Function, &Call) -> i32, right:
             )?;
         }
         if has("packets") {
-            // The guide has no code of their own for these.
+            // The guide has no specific codes for these.
             for (mtu, gap) in [(1921, 0), (usize::MAX, 0), (1920, 256), (1, usize::MAX)] {
                 let seen = call(&function, &Call { mtu, gap, ..*right });
                 ensure!(
@@ -135,7 +135,7 @@ fn start_arguments(ctx: &Ctx) -> Verdict {
         let (mut room, mut size) = (Room([0x77; 2 * DESC]), 7);
         let right = right_call(job, &mut room, &mut size);
         wrong_arguments(job, |function, call| (function.start)(call), &right)?;
-        // More blocks than any TOQ holds: refused, in whatever way, not tried.
+        // More blocks than any TOQ holds: the call must refuse them with some code.
         for function in functions() {
             if function.takes.contains("blocks") {
                 for blocks in [1 << 20, 1 << 35, 1 << 58, usize::MAX] {
@@ -157,7 +157,7 @@ fn start_arguments(ctx: &Ctx) -> Verdict {
         job.memory
             .all(0, 1024, 0xa5, "memory after calls that were refused")?;
         job.meet();
-        // With right arguments each of them works.
+        // With right arguments each function succeeds.
         for function in functions() {
             let call = Call {
                 flags: TCQ | LOCAL,
@@ -239,7 +239,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
             "no descriptors"
         );
         ensure_eq!(post(job.hdl, null(), 0), SUCCESS, "none, of 0 bytes");
-        // Garbage: the second one of a batch whose first is right.
+        // Garbage: in a batch of two, only the second descriptor is wrong.
         let quiet = Call {
             flags: TCQ,
             ..right
@@ -288,7 +288,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                 code_name(code)
             );
         }
-        // Of another VCQ, in both directions.
+        // With another VCQ, in both directions.
         ensure_eq!(
             post(other.hdl, base, DESC),
             UTOFU_ERR_INVALID_DESC,
@@ -357,7 +357,7 @@ fn poll_arguments(_ctx: &Ctx) -> Verdict {
         cbdata == cb(0x77) && notice.edata == 0x77 && count == 7,
         "something was written"
     );
-    // A refused poll takes nothing out.
+    // A refused poll removes no entry.
     ok!(utofu_nop(queue.hdl, TCQ, cb(5)));
     gives!(
         UTOFU_ERR_INVALID_POINTER,

@@ -66,7 +66,7 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
     ok!(utofu_alloc_vbg(0, 3, 0, ids.as_mut_ptr()));
     ok!(utofu_alloc_vbg(0, 3, 0, other.as_mut_ptr()));
     ensure_eq!(ids[3], 7, "the place behind the ids");
-    // Freeing: all of one allocation, or nothing.
+    // Free releases all gates of one allocation, or none.
     gives!(UTOFU_ERR_INVALID_POINTER, utofu_free_vbg(null_mut(), 3));
     for number in [0, 1, 2, 4, 48] {
         let mut all = [ids[0]; 48];
@@ -138,7 +138,7 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
             utofu_set_vbg(std::ptr::from_ref(&with).cast_mut(), 1)
         );
     }
-    // Nothing was set: there is no circuit.
+    // No gate was set: there is no circuit.
     let code = c!(utofu_barrier(ids[0], 0));
     ensure!(
         code < 0,
@@ -175,7 +175,7 @@ fn vbg_arguments(_ctx: &Ctx) -> Verdict {
 fn barrier_arguments(_ctx: &Ctx) -> Verdict {
     let mut ids = [0u64; 2];
     ok!(utofu_alloc_vbg(1, 2, 0, ids.as_mut_ptr()));
-    // A circuit of one: the start signals to the relay, which signals back.
+    // A circuit of one process: the start signals to the relay, which signals back.
     let pair = [
         utofu_vbg_setting {
             src_lcl_vbg_id: ids[1],
@@ -245,7 +245,7 @@ fn barrier_arguments(_ctx: &Ctx) -> Verdict {
         utofu_poll_reduce_double(end, 0, null_mut());
     }
     ensure_eq!((out, real), ([7; 8], [7.0; 8]), "results after errors");
-    // Nothing has been started, and the circuit works.
+    // No round has started, and the circuit works.
     ok!(utofu_reduce_uint64(end, 7, data.as_ptr().cast_mut(), 2, 0));
     gives!(
         UTOFU_ERR_INVALID_POINTER,

@@ -77,7 +77,7 @@ fn vcq_arguments(_ctx: &Ctx) -> Verdict {
         utofu_create_vcq(0, 0, null_mut());
         utofu_create_vcq_with_cmp_id(0, 0, 0, null_mut());
     }
-    // Nothing was created by all that.
+    // These calls created no object.
     let queue = Queue::with_component(0, 0, 0)?;
     let mut id = 7;
     for wrong in wrong_handles(freed()?) {

@@ -10,7 +10,7 @@ laws! {
         "thousands of calls with arguments from a heap of strange numbers: codes are those of the guide, foreign memory stays as it was";
 }
 
-/// One of a heap of numbers, some of which mean something.
+/// A random number. Some are valid, or close to a valid one.
 fn strange(random: &mut Random, known: &[u64]) -> u64 {
     let one = known[random.below(known.len() as u64) as usize];
     match random.below(10) {
@@ -24,7 +24,7 @@ fn strange(random: &mut Random, known: &[u64]) -> u64 {
     }
 }
 
-/// [`strange`], but for gates that exist beside those: what comes to the gates of another program ends it.
+/// Like [`strange`], but never an existing gate outside of `gates`: a packet to a gate of another program ends that program.
 fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
     let one = strange(random, gates);
     let (mut at, mut tni, mut bg, mut extra) = ([0u8; 6], 0u16, 0u16, 0u16);
@@ -36,7 +36,7 @@ fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
         &mut extra
     ));
     if found == SUCCESS && !gates.contains(&one) {
-        // A BG that no TNI has.
+        // A BG number that no TNI has.
         one | 63
     } else {
         one
@@ -46,7 +46,7 @@ fn strange_gate(random: &mut Random, gates: &[u64]) -> u64 {
 fn anything(ctx: &Ctx) -> Verdict {
     with(ctx, 8192, |job| {
         let mut random = ctx.random(u64::from(job.rank) ^ 0xbad);
-        // What nobody has registered stays as it is, beside what is.
+        // Unregistered memory beside registered memory stays unchanged.
         let canary = Memory::new(8192);
         canary.fill(0xc5);
         let inner = Memory {
@@ -114,7 +114,7 @@ fn anything(ctx: &Ctx) -> Verdict {
             };
             let function = all[r.below(all.len() as u64) as usize];
             let code = match r.below(8) {
-                // Bytes of a piggyback are read before its length is looked at only by who is wrong: `data` has room for 32.
+                // A wrong program reads piggyback bytes before the length check: `data` has room for 32.
                 0..4 => (function.start)(&call),
                 4 => {
                     let fitting = Call {
@@ -123,7 +123,7 @@ fn anything(ctx: &Ctx) -> Verdict {
                     };
                     let prepared = (function.prepare)(&fitting);
                     if prepared == SUCCESS && r.below(2) == 0 {
-                        // A bit that was not there.
+                        // Flips one bit of a valid descriptor.
                         let bit = r.below(8 * DESC as u64) as usize;
                         room.0[bit / 8] ^= 1 << (bit % 8);
                     }
@@ -207,7 +207,7 @@ fn anything(ctx: &Ctx) -> Verdict {
             while job.queue.poll_mrq().0 != NOT_FOUND {}
         }
         job.meet();
-        // All that was under way has come or failed.
+        // All commands in flight have completed or failed.
         pause(20);
         while job.queue.poll_mrq().0 != NOT_FOUND {}
         job.meet();

@@ -23,7 +23,7 @@ laws! {
         "polling returns NOT_COMPLETED at once while a participant has not started";
 }
 
-/// The code that polling ends with.
+/// Polls until the end, and expects this code.
 fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     let seen = ended(what, poll)?;
     ensure!(
@@ -34,7 +34,7 @@ fn ends_with(what: &str, code: i32, poll: impl FnMut() -> i32) -> Verdict {
     Ok(())
 }
 
-/// Adds to the word behind the table at rank 0 and gives what was there.
+/// Adds to the word behind the table at rank 0; returns the previous value.
 fn add(job: &Job<'_>, value: u64) -> Result<u64, String> {
     post::armw8(job.hdl, job.vcq(0), ADD, value, job.at(0, TABLE)).ok(0, LOCAL, 0)?;
     Ok(job.queue.notice(LCL_ARMW)?.rmt_value)
@@ -99,7 +99,7 @@ fn many_rounds(ctx: &Ctx) -> Verdict {
     with(ctx, TABLE + 8, |job| {
         for plan in [butterfly(4), ring(4), tree(4)] {
             let circuit = Circuit::build(job, plan, TNI)?;
-            // Often more than the rounds for which a gate keeps inputs.
+            // More rounds than a gate keeps inputs for.
             for _ in 0..if ctx.is_quick() { 3000 } else { 40 } {
                 circuit.barrier()?;
             }
@@ -119,7 +119,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
                 circuits.push(Circuit::build(job, plan, tni)?);
             }
         }
-        // All ranks the same order of starts, or each its own: circuits know nothing of each other.
+        // The ranks start in the same order or in different orders: circuits are independent.
         let mut random = ctx.random(u64::from(ctx.rank) + 77);
         for round in 0..if ctx.is_quick() { 20u64 } else { 5 } {
             let mut order: Vec<usize> = (0..circuits.len()).collect();
@@ -170,7 +170,7 @@ fn several_at_once(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Starts something of this kind with this number of elements: 0 a barrier, 8 doubles, else integers.
+/// Starts an operation of this kind with this number of elements: 0 is a barrier, 8 takes doubles, all others take integers.
 pub(super) fn start_any(end: u64, op: u32, count: usize) -> i32 {
     let (integers, doubles) = ([1u64; 6], [1f64; 3]);
     match op {
@@ -192,7 +192,7 @@ pub(super) fn start_any(end: u64, op: u32, count: usize) -> i32 {
     }
 }
 
-/// Polls it; fails if data was written without a success.
+/// Polls to the end; fails if the poll writes data without success.
 pub(super) fn poll_any(end: u64, op: u32) -> Result<i32, String> {
     let mut data = [UNTOUCHED; 6];
     let code = ended("polling", || match op {
@@ -235,7 +235,7 @@ fn mismatch(ctx: &Ctx) -> Verdict {
                         "{usual:?}, but {other:?} at rank {odd}"
                     );
                 }
-                // The round is over, and the circuit as good as new.
+                // The round is over, and the circuit works as before.
                 circuit.integers(SUM, 1, |_| vec![2], &[8])?;
             }
             job.meet();
@@ -270,7 +270,7 @@ fn beside(ctx: &Ctx) -> Verdict {
             ensure_eq!(sum, [expected, 2], "the sum in round {round}");
             Ok(())
         };
-        // Rank 2 is nobody whom rank 0 waits for.
+        // Rank 0 does not wait for rank 2.
         if job.rank == 2 {
             job.await_word(TABLE + 8, 1)?;
         }
@@ -314,7 +314,7 @@ fn asleep(ctx: &Ctx) -> Verdict {
                     })
                 };
                 if job.rank == awake {
-                    // All others only look at their memory: their part of the circuit must go on without them.
+                    // All other ranks only read their memory: their part of the circuit must progress without them.
                     finish()?;
                     for other in (0..4).filter(|other| *other != awake) {
                         job.write(other, TABLE + 8, mark)?;

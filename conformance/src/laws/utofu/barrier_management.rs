@@ -37,7 +37,7 @@ fn busy(ctx: &Ctx) -> Verdict {
                 let code = start_any(end, again, 2);
                 ensure_eq!(code, BUSY, "starting {again} while {op} is under way");
             }
-            // What was started is not what another function polls.
+            // Polls of another function do not match the started operation.
             if op != 0 {
                 gives!(UTOFU_ERR_BUSY, utofu_poll_barrier(end, 0));
             }
@@ -48,11 +48,11 @@ fn busy(ctx: &Ctx) -> Verdict {
                 );
             }
             ensure_eq!(poll_any(end, op)?, SUCCESS, "the round after all that");
-            // It has ended at both before it is polled in vain.
+            // It has ended at both ranks before the polls that find no end.
             job.meet();
         }
         nothing_started(&mut integers, &mut doubles)?;
-        // Completed, but not looked at: still in use.
+        // Complete, but not polled: still in use.
         ok!(utofu_barrier(end, 0));
         job.meet();
         gives!(UTOFU_ERR_BUSY, utofu_barrier(end, 0));
@@ -62,7 +62,7 @@ fn busy(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A gate that gets nothing and sends nothing.
+/// A gate without inputs and outputs.
 fn take_apart(setting: &mut utofu_vbg_setting) {
     setting.src_lcl_vbg_id = NULL;
     setting.src_rmt_vbg_id = NULL;
@@ -86,12 +86,12 @@ fn set_again(ctx: &Ctx) -> Verdict {
         .into_iter()
         .enumerate()
         {
-            // A round that is never completed, since one does not start it.
+            // This round never completes: rank 0 does not start it.
             if job.rank != 0 && nth % 2 == 0 && (job.rank as usize) < circuit.plan.0.len() {
                 ok!(utofu_barrier(circuit.ends()[0], 0));
             }
             job.meet();
-            // What is on its way in that round must not come to the next circuit: none is sent any more, then all has come.
+            // Packets of that round must not reach the next circuit. The first pass stops new packets; after the second all packets have arrived.
             for _ in 0..2 {
                 if (job.rank as usize) < circuit.plan.0.len() {
                     circuit.set(|settings| settings.iter_mut().for_each(take_apart))?;
@@ -173,7 +173,7 @@ fn free_and_again(ctx: &Ctx) -> Verdict {
             circuit.barrier()?;
             circuit.integers(SUM, 1, |_| vec![3], &[6])?;
             if round % 3 == 0 {
-                // Freed with a round under way.
+                // Freed during a round.
                 job.meet();
                 if job.rank == 0 {
                     ok!(utofu_barrier(circuit.ends()[0], 0));

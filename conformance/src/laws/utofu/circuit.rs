@@ -1,4 +1,4 @@
-//! Circuits of barrier gates: their shapes, and how laws set them up and wait for them.
+//! Circuits of barrier gates: their shapes, their setup, and the waits of laws for them.
 
 use super::kit::*;
 
@@ -22,16 +22,16 @@ pub(super) const NULL: u64 = u64::MAX;
 
 pub(super) const NOT_COMPLETED: i32 = UTOFU_ERR_NOT_COMPLETED;
 
-/// VBGs of a participant, at the most.
+/// Maximum number of VBGs of a participant.
 pub(super) const ROW: usize = 16;
 
-/// Participants of a circuit, at the most.
+/// Maximum number of participants of a circuit.
 pub(super) const ROWS: usize = 16;
 
 /// Bytes of memory that [`Circuit::build`] uses.
 pub(super) const TABLE: usize = ROWS * ROW * 8;
 
-/// The inputs and outputs of a gate: gates of the same participant, and of any.
+/// The inputs and outputs of a gate. Local ones are gates of the same participant; remote ones are gates of any participant.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Links {
     src_signal: Option<usize>,
@@ -40,7 +40,7 @@ pub(super) struct Links {
     dst_packet: Option<(usize, usize)>,
 }
 
-/// A circuit by itself. Gate 0 of each participant starts and ends.
+/// The plan of a circuit. Gate 0 of each participant starts and ends.
 #[derive(Clone)]
 pub(super) struct Plan(pub(super) Vec<Vec<Links>>);
 
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-/// A butterfly of a power of two, as the program of §5.2.1 sets it: the end gates take the last exchange.
+/// A butterfly for a power of two, as the program of §5.2.1 sets it: the end gates take the last exchange.
 pub(super) fn butterfly(participants: usize) -> Plan {
     let steps = participants.ilog2() as usize;
     let mut plan = Plan::new(participants);
@@ -82,14 +82,14 @@ pub(super) fn butterfly(participants: usize) -> Plan {
     plan
 }
 
-/// Figure 2.17: each participant beyond the power of two hands its packet to one within, which sends the result back.
+/// Figure 2.17: each participant beyond the power of two sends its packet to one within, which sends the result back.
 pub(super) fn folded(participants: usize) -> Plan {
     let steps = participants.ilog2() as usize;
     let within = 1 << steps;
     let mut plan = Plan::new(participants);
     for who in 0..within {
         let beyond = Some(who + within).filter(|beyond| *beyond < participants);
-        // Gate 1 takes in the packet from beyond; gates 2, 3, ... those of the exchanges.
+        // Gate 1 takes the packet from beyond; gates 2, 3, ... do the exchanges.
         let first = if beyond.is_some() { 1 } else { 0 };
         if let Some(beyond) = beyond {
             plan.packet((beyond, 0), (who, 1));
@@ -106,7 +106,7 @@ pub(super) fn folded(participants: usize) -> Plan {
             plan.packet((who, steps + 1), (beyond, 0));
         }
     }
-    // Without a participant beyond there is no gate 1.
+    // A participant without a partner beyond has no gate 1.
     for gates in &mut plan.0[..within] {
         if gates.len() > 1 && gates[1].src_packet.is_none() {
             let less = |gate: usize| if gate > 1 { gate - 1 } else { gate };
@@ -134,7 +134,7 @@ pub(super) fn folded(participants: usize) -> Plan {
     plan
 }
 
-/// Round once to collect, and round again to tell.
+/// The first pass around the ring collects, the second pass announces the result.
 pub(super) fn ring(participants: usize) -> Plan {
     let mut plan = Plan::new(participants);
     let (collect, last) = (1, participants - 1);
@@ -157,7 +157,7 @@ pub(super) fn ring(participants: usize) -> Plan {
     plan
 }
 
-/// Each tells both neighbours in a ring, and waits for both of them, and for nobody else.
+/// Each participant sends to both neighbours in a ring, and waits for these two only.
 pub(super) fn neighbours(participants: usize) -> Plan {
     let mut plan = Plan::new(participants);
     for who in 0..participants {
@@ -178,7 +178,7 @@ pub(super) fn tree(participants: usize) -> Plan {
     let mut plan = Plan::new(participants);
     let children =
         |who: usize| (2 * who + 1..2 * who + 3).filter(move |child| *child < participants);
-    // Gates 1 and 2 collect from the children; the next ones tell them.
+    // Gates 1 and 2 collect from the children; the next ones send them the result.
     let top = |who: usize| children(who).count();
     for who in 0..participants {
         let down = 1 + top(who);
@@ -199,22 +199,22 @@ pub(super) fn tree(participants: usize) -> Plan {
     plan
 }
 
-/// A circuit that has been built. Participant p is played by rank p modulo the number of ranks.
+/// A built circuit. Rank p modulo the number of ranks plays participant p.
 pub(super) struct Circuit {
     pub(super) plan: Plan,
     pub(super) ranks: usize,
-    /// By participant.
+    /// Gate IDs by participant.
     pub(super) ids: Vec<Vec<u64>>,
     pub(super) mine: Vec<usize>,
 }
 
 impl Circuit {
-    /// All ranks do this together. Participant p uses TNI `tni` plus p / ranks.
+    /// All ranks call this together. Participant p uses TNI `tni` plus p / ranks.
     pub(super) fn build(job: &Job<'_>, plan: Plan, tni: u16) -> Result<Circuit, String> {
         Circuit::build_spare(job, plan, tni, 0)
     }
 
-    /// With some VBGs more than needed.
+    /// Like [`Circuit::build`], with spare VBGs.
     pub(super) fn build_spare(
         job: &Job<'_>,
         plan: Plan,
@@ -269,7 +269,7 @@ impl Circuit {
         Ok(circuit)
     }
 
-    /// The settings of the own gates, which `change` may put into another order, the first one staying where it is.
+    /// Sets the own gates. `change` may reorder the settings, but the first one stays first.
     pub(super) fn set(&self, change: impl Fn(&mut Vec<utofu_vbg_setting>)) -> Verdict {
         for who in &self.mine {
             let id = |gate: Option<usize>| gate.map_or(NULL, |gate| self.ids[*who][gate]);
@@ -321,7 +321,7 @@ impl Circuit {
         Ok(())
     }
 
-    /// One reduction; `input` and `check` are given the participant.
+    /// One reduction; `input` and `check` get the participant.
     pub(super) fn integers(
         &self,
         op: u32,
@@ -363,7 +363,7 @@ impl Circuit {
         Ok(())
     }
 
-    /// One sum; the bits of the result must be the expected ones, any NaN for a NaN.
+    /// One sum. The bits of the result must be the expected ones; any NaN matches a NaN.
     pub(super) fn doubles(
         &self,
         count: usize,
@@ -409,7 +409,7 @@ impl Circuit {
 /// Elements that no function may write.
 pub(super) const UNTOUCHED: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
-/// Polls until the code is another one than NOT_COMPLETED.
+/// Polls until the code differs from NOT_COMPLETED.
 pub(super) fn ended(what: &str, mut poll: impl FnMut() -> i32) -> Result<i32, String> {
     let mut looks = Looks::for_the(what);
     loop {
@@ -420,7 +420,7 @@ pub(super) fn ended(what: &str, mut poll: impl FnMut() -> i32) -> Result<i32, St
     }
 }
 
-/// Polls until it is a success.
+/// Polls to the end, and expects success.
 pub(super) fn completed(what: &str, poll: impl FnMut() -> i32) -> Verdict {
     match ended(what, poll)? {
         SUCCESS => Ok(()),

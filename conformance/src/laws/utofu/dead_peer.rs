@@ -1,7 +1,7 @@
-//! §3.1.2.1: a program that repeats a command on a process that has died, and never waits, gets MRQ_PEER.
+//! §3.1.2.1: a program repeats a command on a dead process without waits. It gets MRQ_PEER.
 //!
-//! Each kind of command has a victim of its own: rank 0 repeats the command on it, one victim after the other. Commands are counted; the clock
-//! only ends what would never end.
+//! Each kind of command has a separate victim: rank 0 repeats the command on one victim after the other. The law counts commands; the
+//! timeout only stops commands that succeed for ever.
 
 use std::time::Instant;
 
@@ -15,9 +15,9 @@ laws! {
 }
 
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
-/// Seconds after which a command that still succeeds would do so for ever.
+/// Seconds. A command that still succeeds after this time would succeed for ever.
 const FOREVER: u64 = 200;
-/// Commands with a pause after each that may succeed after the death.
+/// Commands, each followed by a pause, that may succeed after the death.
 const FEW: u64 = 500;
 const PAUSE: u64 = 20;
 
@@ -31,7 +31,7 @@ const ARMW4: Command = |hdl, _, to, at| post::armw4(hdl, to, ADD, 1, at).code(0,
 const ARMW8: Command = |hdl, _, to, at| post::armw8(hdl, to, ADD, 1, at).code(0, 0, 0);
 const CSWAP8: Command = |hdl, _, to, at| post::cswap8(hdl, to, 1, 2, at).code(0, 0, 0);
 
-/// Rank 0 repeats the commands, with a pause of so many milliseconds after each, on one victim after the other.
+/// Rank 0 repeats the commands on one victim after the other, with a pause of `rest` milliseconds after each command.
 fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
     let memory = Memory::new(4096);
@@ -40,7 +40,7 @@ fn all(ctx: &Ctx, commands: &[Command], rest: u64) -> Verdict {
     for (command, victim) in commands.iter().zip(1u32..) {
         let to = vcq_of(victim, TNI, 0)?;
         let at = stadd_of(to, STAG)?;
-        // One look at each queue. What was on its way to an earlier victim may fail later.
+        // Polls each queue once. A command in flight to an earlier victim may fail later.
         let once = || match command(queue.hdl, stadd, to, at) {
             SUCCESS | BUSY => {
                 queue.poll_tcq();

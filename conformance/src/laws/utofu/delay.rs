@@ -63,7 +63,7 @@ fn by_post_toq(ctx: &Ctx) -> Verdict {
             ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
             completed(job, 10)?;
         }
-        // With nothing delayed it does nothing.
+        // Without delayed commands it has no effect.
         ok!(utofu_post_toq(job.hdl, null_mut(), 0, cb(99)));
         job.queue.tcq_is_empty()?;
         job.meet();
@@ -120,7 +120,7 @@ fn full(ctx: &Ctx) -> Verdict {
             job.memory.get(0) >= COUNT as u64
         })?;
         job.meet();
-        // The last ones may come after what they stand for.
+        // The last entries may come after the commands that they confirm.
         until("all entries of the TCQ", || {
             while let (SUCCESS, cbdata) = job.queue.poll_tcq() {
                 seen(cbdata);

@@ -66,7 +66,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
                 );
                 ensure_eq!(cbdata, 100 + nth, "cbdata of a put from {what}");
                 job.queue.mrq_is_empty()?;
-                // In its turn among others.
+                // The error keeps its place among other entries.
                 ok!(utofu_nop(job.hdl, TCQ, cb(1)));
                 post::put(job.hdl, right, *local, remote, *len).ok(1, flags, 2)?;
                 ok!(utofu_nop(job.hdl, TCQ, cb(3)));
@@ -83,7 +83,7 @@ fn send_errors(ctx: &Ctx) -> Verdict {
                 );
             }
         }
-        // A read-only source is a source.
+        // Read-only memory is a valid source.
         let mut readable = 0;
         let fixed = Memory::new(256);
         fixed.set(0, 77);
@@ -125,7 +125,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
         let bytes = [1u8; 32];
         type Start<'a> = Box<dyn Fn(u64, u64) -> i32 + 'a>;
         let local = job.stadd;
-        // Name, type of notice, bytes at the target, whether it writes there, whether the word must be aligned.
+        // Name, notice type, bytes at the target, whether it writes there, whether the word must be aligned.
         let calls: Vec<(&str, u8, u64, bool, bool, Start<'_>)> = vec![
             (
                 "put",
@@ -245,7 +245,7 @@ fn remote_errors(ctx: &Ctx) -> Verdict {
             }
         }
         job.meet();
-        // Nobody was told of any of it, and nothing has changed.
+        // The target gets no notice of the failures, and its memory is unchanged.
         job.queue.mrq_is_empty()?;
         job.memory
             .all(0, LEN, 0x3c, "memory after failed operations")?;
@@ -284,7 +284,7 @@ fn local_errors(ctx: &Ctx) -> Verdict {
                 if flags & TCQ != 0 {
                     ensure_eq!(job.queue.tcq()?, 8, "cbdata");
                 }
-                // A remote notice may come from the other rank, which does the same.
+                // The remote notice may come from the other rank, which makes the same calls.
                 let (seen, notice) = loop {
                     let (seen, notice) = job.queue.next_mrq()?;
                     if seen != SUCCESS || notice.notice_type != RMT_GET {
@@ -317,14 +317,14 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
         let extra = Memory::new(512);
         let right = job.vcq(job.right());
         for round in 0..20u64 {
-            // The place under a new number each time; peers learn it by a put.
+            // The memory gets a new STADD in each round; the peer learns it by a put.
             let stadd = job.queue.register(extra)?;
             let named = job.queue.register_as(extra, 30)?;
             ensure_eq!(named, stadd_of(job.vcq(job.rank), 30)?, "a reserved STADD");
             job.write(job.right(), 8, stadd)?;
             job.meet();
             let theirs = [job.memory.get(8), stadd_of(right, 30)?];
-            // `theirs` is what the left one has; with two ranks that is the right one.
+            // `theirs` comes from the left neighbour; with two ranks that is also the right one.
             let all = |remote: u64| -> Result<[i32; 3], String> {
                 let mut codes = [0; 3];
                 post::put(job.hdl, right, job.stadd + 512, remote, 8).ok(1, LOCAL, 0)?;
@@ -374,12 +374,12 @@ fn after_deregistration(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// The text, and that nothing behind it was touched.
+/// The text of the last error. Fails if the call writes behind the text.
 fn text_of_last_error() -> Result<String, String> {
     let mut room = [b'#'; 512];
     let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
     // SAFETY:
-    // - room for more than the 256 bytes that the header asks for.
+    // - `room` has 512 bytes; the header asks for 256.
     unsafe { get(room.as_mut_ptr().cast()) };
     let end = room.iter().position(|byte| *byte == 0);
     let end = end.ok_or("the text has no end")?;
@@ -394,7 +394,7 @@ fn text_of_last_error() -> Result<String, String> {
 fn last_error(ctx: &Ctx) -> Verdict {
     with(ctx, LEN, |job| {
         let right = job.vcq(job.right());
-        // Of a thread without errors, beside others'.
+        // For a thread without errors, beside threads with errors.
         let none = || {
             ensure_eq!(text_of_last_error()?, "no error", "without an error");
             job.queue.tcq_is_empty()?;
@@ -430,7 +430,7 @@ fn last_error(ctx: &Ctx) -> Verdict {
         );
         let get = offered(library().utofu_get_last_error, "utofu_get_last_error");
         // SAFETY:
-        // - null is allowed, and nothing happens.
+        // - the function accepts null and returns.
         unsafe { get(null_mut()) };
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! §2.2.12, §3.1.2.1 and chapter 7: what becomes of communication when processes die or do not look.
+//! §2.2.12, §3.1.2.1 and chapter 7: communication when processes die or do not poll.
 
 use super::kit::*;
 
@@ -68,7 +68,7 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
             Box::new(|to| post::cswap8(queue.hdl, to, 1, 2, remote).code(0x5a, LOCAL, 1)),
         ),
     ];
-    // Until then they succeed.
+    // Until then puts succeed.
     'living: loop {
         for (name, kind, call) in &calls {
             ensure_eq!(call(dead), SUCCESS, "posting {name}");
@@ -100,13 +100,13 @@ fn peer_dies(ctx: &Ctx) -> Verdict {
             (*kind, dead, 0x5a),
             "the notice of {name} to the dead"
         );
-        // The other one lives.
+        // The other peer lives.
         ensure_eq!(call(lives), SUCCESS, "posting {name} to the living");
         let (code, notice) = queue.next_mrq()?;
         ensure_eq!(code, SUCCESS, "{name} to the living");
         ensure_eq!(notice.vcq_id, lives, "the peer of {name}");
     }
-    // Errors are told without having been asked for.
+    // Errors arrive without a request for a notice.
     post::put_piggyback8(queue.hdl, dead, 1, remote, 8).ok(0x77, 0, 1)?;
     let (code, notice) = queue.next_mrq()?;
     ensure_eq!(
@@ -125,7 +125,7 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
     let memory = Memory::new(1024);
     let stadd = plain.register_as(memory, STAG)?;
     ctx.sync();
-    // Rank 1 relays from rank 0 to rank 2 and is killed.
+    // Rank 1 relays from rank 0 to rank 2, then dies.
     let session = Queue::create(TNI, SESSION_MODE)?;
     let inner = session.register_as(memory, STAG + 1)?;
     let relay = session.at_rank(1)?;
@@ -145,7 +145,7 @@ fn killed_in_session(ctx: &Ctx) -> Verdict {
     let there = stadd_of(relay, STAG + 1)?;
     let word = |value: u64| {
         memory.set(512, value);
-        // Places in the TCQ are given back by looking at it.
+        // A poll of the TCQ frees its entries.
         while plain.poll_tcq().0 == SUCCESS {}
         post::put(plain.hdl, relay, stadd + 512, there, 8).code(1, LOCAL | sps(1), 0)
     };
@@ -210,7 +210,7 @@ fn before_the_peer(ctx: &Ctx) -> Verdict {
         ctx.sync();
         let late = Queue::with_component(TNI, 5, 0)?;
         ctx.sync();
-        // The VCQ is there, its memory is not.
+        // The VCQ exists, its memory does not.
         expect(UTOFU_ERR_MRQ_RMT_STADD)?;
         ctx.sync();
         let place = Memory::new(256);

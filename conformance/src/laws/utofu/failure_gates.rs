@@ -18,7 +18,7 @@ laws! {
         "a circuit built after a death, without the dead process, waits for its participants as long as they take";
 }
 
-/// Rank 3 dies a moment later; the others go on with what they have built.
+/// Rank 3 dies a moment later; the others continue with the circuit.
 fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict) -> Verdict {
     let plan = if ctx.seed.is_multiple_of(2) {
         ring(4)
@@ -28,7 +28,7 @@ fn with_a_death(ctx: &Ctx, body: impl FnOnce(&Job<'_>, &Circuit, u64) -> Verdict
     with_a_death_in(ctx, plan, body)
 }
 
-/// The same in a circuit of one's choice; there are 16 bytes behind [`TABLE`].
+/// [`with_a_death`] in a given circuit; the memory has 16 bytes behind [`TABLE`].
 fn with_a_death_in(
     ctx: &Ctx,
     plan: Plan,
@@ -73,7 +73,7 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
             "a barrier without a participant who was killed gave {}",
             code_name(code)
         );
-        // Whatever is started again: it does not succeed, and ends.
+        // A later start fails, or its round ends without success.
         let code = match c!(utofu_barrier(end, 0)) {
             SUCCESS => ended("the next barrier", || c!(utofu_poll_barrier(end, 0)))?,
             code => code,
@@ -84,7 +84,7 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
 }
 
 fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
-    // Rank 3 hangs below rank 1, that below rank 0.
+    // Rank 3 is a child of rank 1; rank 1 is a child of rank 0.
     with_a_death_in(ctx, tree(4), |job, circuit, end| {
         circuit.barrier()?;
         job.meet();
@@ -128,7 +128,7 @@ fn reduction_ends(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A circuit of ranks 0 to 2, in which one starts late.
+/// A circuit of ranks 0 to 2, in which one rank starts late.
 fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
     let mut ids = [0u64; 3];
     ok!(utofu_alloc_vbg(5, 3, 0, ids.as_mut_ptr()));
@@ -157,7 +157,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
         dst_rmt_vbg_id: to[1],
         dst_path_coords: [u8::MAX; 3],
     };
-    // Rank 0 collects from 1, then from 2, and tells 1, then 2.
+    // Rank 0 collects from 1, then from 2, and releases 1, then 2.
     let settings = match job.rank {
         0 => vec![
             setting(0, [ids[2], NULL], [ids[1], NULL]),
@@ -170,7 +170,7 @@ fn survivors_meet(job: &Job<'_>, late: u64) -> Verdict {
             [NULL, id(0, me as usize)],
         )],
     };
-    // Gate 1 sends before rank 2 has come: what rank 1 learns is that rank 0 and itself have come; that is all this circuit promises.
+    // Gate 1 sends before rank 2 arrives. Rank 1 learns only that ranks 0 and 1 have arrived; this circuit promises no more.
     ok!(utofu_set_vbg(settings.as_ptr().cast_mut(), settings.len()));
     job.meet();
     for _ in 0..2 {
@@ -206,14 +206,14 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
     with_a_death(ctx, |job, circuit, end| {
         let mut random = ctx.random(3);
         let rounds = random.below(if ctx.is_quick() { 2000 } else { 100 });
-        // Where gates are not in shared memory, packets may still be in the process that sends them, whose death takes those of the last
-        // round along. It had not ended that round had not all others those of the one before.
+        // Without shared memory a packet may still be in its sender. The sender's death loses its packets of the last round.
+        // The sender ended that round, so all others had ended the round before.
         let held = !ctx.backend.starts_with("shm");
         let certain = rounds.saturating_sub(held.into());
         let extra = random.below(300);
         for round in 0.. {
             if job.rank == 3 && round == rounds {
-                // In the middle of a round, wherever the others are.
+                // During a round; the other ranks may be anywhere in it.
                 if random.below(2) == 0 {
                     let _ = c!(utofu_barrier(end, 0));
                 }

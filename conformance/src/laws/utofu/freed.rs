@@ -1,4 +1,5 @@
-//! §3.3.1.3 and §3.4.1.2: VCQs and VBGs that a thread frees while others are in calls with them. The guide does not say what becomes of those.
+//! §3.3.1.3 and §3.4.1.2: a thread frees a VCQ or VBG while others are in calls with it.
+//! The guide does not define the result of these calls.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -18,11 +19,11 @@ laws! {
         "VBGs are freed while threads are in calls with them: each call ends as for VBGs that are there, or with UTOFU_ERR_INVALID_VBG_ID";
 }
 
-/// The component of what is freed, and its memory's STag.
+/// The component of the VCQ that is freed, and its memory's STag.
 const COMPONENT: u16 = 1;
 const TAKEN: u32 = 5;
 
-/// What is there now.
+/// The VCQ that exists now.
 struct Shown {
     hdl: AtomicUsize,
     id: AtomicU64,
@@ -30,7 +31,7 @@ struct Shown {
 
 type Call = fn(hdl: usize, own: u64, peer: u64) -> i32;
 
-/// Commands whose ends are taken by polls of the same thread. Memory: [`TAKEN`] of the VCQ itself, [`STAG`] of the peer.
+/// Commands. Polls of the same thread take their completions. Memory: [`TAKEN`] of the VCQ itself, [`STAG`] of the peer.
 const COMMANDS: [Call; 8] = [
     |hdl, own, peer| post::put(hdl, peer, own, stadd(peer, STAG), 256).code(0, TCQ | LOCAL, 1),
     |hdl, own, peer| post::put(hdl, peer, own, stadd(peer, STAG), 2048).code(0, TCQ, 1),
@@ -66,7 +67,7 @@ fn stadd(vcq: u64, stag: u32) -> u64 {
     stadd_of(vcq, stag).unwrap_or_default()
 }
 
-/// Whether a call with a VCQ that may be freed meanwhile may end so.
+/// Whether a call may end with this code while another thread frees its VCQ.
 fn is_expected(code: i32) -> bool {
     let of_polls = UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_TCQ_OTHER;
     let of_calls = [
@@ -84,7 +85,7 @@ fn check(name: &str, code: i32) -> Verdict {
     Ok(())
 }
 
-/// A thread that uses what is shown until `stop`, with each call of `calls` and both polls.
+/// A thread that uses the VCQ of `shown` until `stop`, with each call of `calls` and both polls.
 fn use_it(
     job: &Job<'_>,
     shown: &Shown,
@@ -108,7 +109,7 @@ fn use_it(
     Ok(())
 }
 
-/// Frees what `make` makes again and again while threads use it, `calls` each; `beside` is done by one more thread.
+/// Frees the queues of `make` again and again. One thread for each entry of `calls` uses them; one more thread runs `beside`.
 fn freed(
     ctx: &Ctx,
     make: impl Fn() -> Result<Queue, String> + Sync,
@@ -146,7 +147,7 @@ fn freed(
                 let (queue, memory) = there;
                 queue.free()?;
                 // SAFETY:
-                // - a mapping of this law's, which no call uses any more.
+                // - a mapping of this law; no call uses it any more.
                 unsafe { libc::munmap(memory.base.cast(), memory.len) };
                 gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(queue.hdl));
                 there = fresh()?;
@@ -160,7 +161,7 @@ fn freed(
         verdict?;
         ensure!(used.load(Ordering::Relaxed) > 0, "no call has succeeded");
         job.meet();
-        // The last one.
+        // Frees the last one.
         let hdl = shown.hdl.load(Ordering::Acquire);
         there.0.hdl = hdl;
         there.0.free()
@@ -170,7 +171,7 @@ fn freed(
 fn vcq(ctx: &Ctx) -> Verdict {
     let make = || Queue::with_component(TNI, COMPONENT, THREAD_SAFE);
     freed(ctx, make, &[&COMMANDS, &COMMANDS, &CALLS], |job, id| {
-        // Notices for it, until it is freed.
+        // Sends notices to it until it is freed.
         post::put_piggyback8(job.hdl, id, 1, stadd(id, TAKEN), 8).code(0, REMOTE | TCQ, 1);
     })
 }
@@ -184,7 +185,7 @@ fn session(ctx: &Ctx) -> Verdict {
 }
 
 fn alone(ctx: &Ctx) -> Verdict {
-    // On a CQ of its own.
+    // The VCQ has a separate CQ.
     let make = || Queue::with_component(TNI + 1, COMPONENT, 0);
     freed(ctx, make, &[&COMMANDS], |_, _| pause(1))
 }
@@ -219,7 +220,7 @@ const OF_GATES: [fn(u64) -> i32; 6] = [
     },
 ];
 
-/// A circuit of this process alone.
+/// A circuit within this process.
 fn circuit() -> Result<[u64; 2], String> {
     let mut ids = [0; 2];
     ok!(utofu_alloc_vbg(

@@ -1,4 +1,4 @@
-//! §3.7: queues that are full on all sides at once, towards a process that does nothing, and towards one that dies.
+//! §3.7: queues that are full on all sides at once, towards a process that does nothing, and towards a process that dies.
 
 use super::kit::*;
 use crate::kit::{last_stops_for_a_while, stop_until_killed};
@@ -14,7 +14,7 @@ laws! {
 
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 const ROUNDS: usize = 3;
-/// A put of so many bytes is neither short nor inline.
+/// A put of this length is neither short nor inline.
 const LONG: usize = 2000;
 
 fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
@@ -47,7 +47,7 @@ fn flood(ctx: &Ctx, before: fn(&Ctx) -> Verdict) -> Verdict {
             }
             job.queue.tcq_is_empty()?;
         }
-        // Behind all the others.
+        // Ordered behind all the others.
         job.queue.post_seen(
             |_| (),
             || {
@@ -95,7 +95,7 @@ fn death(ctx: &Ctx) -> Verdict {
             posted += 1;
         }
         ensure!(posted > 8, "no room after {posted} commands");
-        // Every command has its entry in the TCQ; in the MRQ it succeeds or tells of the death.
+        // Each command has a TCQ entry; its MRQ entry is a success or reports the death.
         for expected in 1..=posted {
             let (_, cbdata) = job.queue.next_tcq()?;
             ensure_eq!(cbdata, expected, "cbdata");
@@ -117,7 +117,7 @@ fn death(ctx: &Ctx) -> Verdict {
         } {
             looks.again();
         }
-        // The death concerns nobody else.
+        // The death affects no other peer.
         for nth in 1..=300u64 {
             let (vcq, to) = (job.vcq(other), job.at(other, 8));
             job.queue.post_seen(

@@ -1,9 +1,9 @@
-//! Every start function beside its preparation function, to be called with arguments of one's choice (§3.7.1, §3.7.2).
+//! Each start function with its preparation function, callable with given arguments (§3.7.1, §3.7.2).
 
 use super::kit::*;
 use super::wrong::TOO_LONG;
 
-/// Arguments of a start function; each takes what it knows.
+/// Arguments of a start function. Each function ignores the arguments that it lacks.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) hdl: usize,
@@ -29,16 +29,16 @@ pub(super) struct Function {
     pub(super) name: &'static str,
     pub(super) start: fn(&Call) -> i32,
     pub(super) prepare: fn(&Call) -> i32,
-    /// What it takes beside handle and flags.
+    /// Its arguments besides handle and flags.
     pub(super) takes: &'static str,
-    /// The longest length.
+    /// The maximum length.
     pub(super) most: usize,
 }
 
 /// Both forms of each function, with the same arguments.
 macro_rules! functions {
     ($($start:ident, $prepare:ident: $takes:literal, $most:expr, |$a:ident| $($arg:expr),*;)*) => {
-        /// Every start function with its preparation function.
+        /// All start functions with their preparation functions.
         pub(super) fn functions() -> Vec<Function> {
             vec![$(Function {
                 name: stringify!($start),

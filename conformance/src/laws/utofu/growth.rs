@@ -1,5 +1,5 @@
-//! §3.3.1.3 and §3.6.1.4: what has been given back takes no memory, here or at those who have communicated with it, however often
-//! that is repeated; and nobody who is using it meanwhile is misled.
+//! §3.3.1.3 and §3.6.1.4: freed objects use no memory, neither here nor at peers, however often a program repeats this.
+//! Other users at that time get no wrong results.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,14 +26,14 @@ laws! {
         "threads put to a VCQ that is freed and created again, and to memory that is registered again: each put succeeds or says what is missing";
 }
 
-/// Component of the VCQ that comes and goes.
+/// Component of the VCQ that is created and freed again and again.
 const COMPONENT: u16 = 5;
 
-/// Puts a word; gives the code of its notice.
+/// Puts a word; returns the code of its notice.
 fn try_word(queue: Queue, to: u64, at: u64, word: u64) -> Result<i32, String> {
     post::put_piggyback8(queue.hdl, to, word, at, 8).ok(0, LOCAL, 0)?;
     let (code, _) = queue.next_mrq()?;
-    // Commands whose completions nobody wants are done with here.
+    // The poll reclaims commands without a requested completion.
     queue.tcq_is_empty()?;
     Ok(code)
 }
@@ -47,7 +47,7 @@ fn put_word(queue: Queue, to: u64, at: u64, word: u64) -> Verdict {
 }
 
 const VCQS: u64 = 1000;
-/// Of the more than 64 MiB that it would be if something stayed of each.
+/// A leak of each VCQ would add up to more than 64 MiB.
 const MOST: u64 = 8 << 10;
 
 fn own_vcq(_ctx: &Ctx) -> Verdict {
@@ -88,7 +88,7 @@ fn peers_vcq(ctx: &Ctx) -> Verdict {
     own.free()
 }
 
-/// Registrations at the same time.
+/// Simultaneous registrations.
 const STAGS: usize = 250;
 
 fn peers_memory(ctx: &Ctx) -> Verdict {
@@ -98,7 +98,7 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
             base: job.memory.base.wrapping_add(nth * PART),
             len: PART,
         };
-        // What stays of 50000 registrations is 8 MiB.
+        // A leak of each of 50000 registrations would add up to 8 MiB.
         stays_small(200, 2 << 10, |round| {
             let stags = STAG + 1..STAG + 1 + STAGS as u32;
             let word = |stag: u32| round * 1000 + u64::from(stag);
@@ -126,7 +126,7 @@ fn peers_memory(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// VCQs of each program: of eight components on each of these TNIs.
+/// VCQs of each program: eight components on each of these TNIs.
 const TNIS: u16 = 4;
 
 fn peers(ctx: &Ctx) -> Verdict {
@@ -134,7 +134,7 @@ fn peers(ctx: &Ctx) -> Verdict {
     let own = (ctx.rank == 1).then(|| Queue::create(TNI, 0)).transpose()?;
     let memory = Memory::new(4096);
     let mark = 8 * places().count();
-    // What stays of one with all its VCQs is 2 MiB.
+    // A leak of one program with all its VCQs is 2 MiB.
     stays_small(16, 8 << 10, |nth| {
         let life = nth + 1;
         if let Some(own) = own {
@@ -157,7 +157,7 @@ fn peers(ctx: &Ctx) -> Verdict {
         } else {
             let (status, text) = child(&[], || {
                 memory.set(mark, life);
-                // That of the first one last: then all are there.
+                // The VCQ that the peer finds first is the last one created: then all exist.
                 for (tni, component) in places().collect::<Vec<_>>().into_iter().rev() {
                     Queue::with_component(tni, component, 0)?.register_as(memory, STAG)?;
                 }
@@ -179,7 +179,7 @@ fn holdings() -> Result<usize, String> {
     Ok(maps.lines().count() + descriptors.count())
 }
 
-/// Makes the own VBG part of a circuit with another one.
+/// Connects the own VBG in a circuit with another one.
 fn gate_beside(own: u64, peer: u64) -> Verdict {
     let setting = utofu_vbg_setting {
         vbg_id: own,
@@ -229,7 +229,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
                 code != SUCCESS || words.get(0) == life
             })?;
             ensure_eq!(words.get(0), life, "the mark");
-            // The mark comes with the number of the other gate.
+            // The mark comes with the ID of the other gate.
             gate_beside(gate, words.get(16))?;
             put_word(own, first, there + 8, life)?;
             one_barrier(gate)?;
@@ -254,7 +254,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
         ctx.sync();
     }
     if ctx.rank == 1 {
-        // Some wait until it is worth while to free them; of each one there were a mapping and a descriptor at least.
+        // Reclaim is lazy, so some remain. Each had at least one mapping and one descriptor.
         let grown = holdings()?.saturating_sub(before);
         ensure!(
             grown <= LIVES as usize / 4,
@@ -266,7 +266,7 @@ fn peers_gates(ctx: &Ctx) -> Verdict {
 }
 
 fn own_gates(_ctx: &Ctx) -> Verdict {
-    // What a thousand circuits take if something stays of each is 1 MiB at least.
+    // A leak of each of a thousand circuits would add up to at least 1 MiB.
     stays_small(1000, 512, |nth| {
         let mut ids = [0; 3];
         let tni = TNI + (nth % 6) as u16;
@@ -287,7 +287,7 @@ fn own_gates(_ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Threads of rank 1 that put, the last two by one VCQ.
+/// Threads of rank 1 that put; the last two share a VCQ.
 const THREADS: usize = 4;
 
 fn meanwhile(ctx: &Ctx) -> Verdict {

@@ -1,4 +1,4 @@
-//! §3.1.2.1: what becomes of a program to which the system gives no more.
+//! §3.1.2.1: a program when the system runs out of resources.
 
 use super::kit::*;
 use crate::kit::Child;
@@ -12,19 +12,19 @@ laws! {
         "polling until nothing is found makes room in the MRQ for as many notices again, local and remote";
 }
 
-/// Sets what the process may have of something, and gives what was allowed before.
+/// Sets the soft limit of a resource of this process; returns the previous one.
 fn soft_limit(what: libc::__rlimit_resource_t, allowed: u64) -> Result<u64, String> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY:
-    // - a place for the limits.
+    // - `limit` is a valid place for the limits.
     let got = unsafe { libc::getrlimit(what, &mut limit) };
     ensure_eq!(got, 0, "getrlimit");
     let before = std::mem::replace(&mut limit.rlim_cur, allowed);
     // SAFETY:
-    // - the limits, of which one is lower than what it may be.
+    // - `limit` holds valid limits; the soft one is at most the hard one.
     let set = unsafe { libc::setrlimit(what, &limit) };
     ensure_eq!(set, 0, "setrlimit");
     Ok(before)
@@ -67,7 +67,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
                     queue.deregister(stadd)?;
                 }
             }
-            // What is registered can be used.
+            // The program can use registered memory.
             known.set(0, round + 1);
             post::put(queue.hdl, queue.id, from, from + 8, 8).ok(0, LOCAL, 0)?;
             queue.notice(LCL_PUT)?;
@@ -82,7 +82,7 @@ fn no_descriptors(_: &Ctx) -> Verdict {
     child.succeeds("a program without descriptors")
 }
 
-/// Bytes of the process's address space that are in use.
+/// Bytes of the process's address space in use.
 fn mapped() -> Result<u64, String> {
     let text = std::fs::read_to_string("/proc/self/statm").map_err(|e| e.to_string())?;
     let pages: Option<u64> = text.split(' ').next().and_then(|word| word.parse().ok());

@@ -1,4 +1,4 @@
-//! §3.4 and §3.8: VBGs and barrier communication, beside what circuits do.
+//! §3.4 and §3.8: VBGs and barrier communication outside of circuits.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ fn all_gates(_: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Where programs look for the BG, X, Y, Z, A, B, C and the TNI in an id: the first bit of each, and how many.
+/// The fields of an ID by which programs find the BG, X, Y, Z, A, B, C and the TNI: first bit and number of bits.
 const BITS: [(u32, u32); 8] = [
     (0, 6),
     (32, 8),
@@ -75,7 +75,7 @@ const BITS: [(u32, u32); 8] = [
     (61, 3),
 ];
 
-/// The id that these parts make.
+/// The ID that these parts form.
 fn put_together(at: [u8; 6], tni: u16, bg: u16) -> u64 {
     let [x, y, z, a, b, c] = at.map(u64::from);
     let parts = [u64::from(bg), x, y, z, a, b, c, u64::from(tni)];
@@ -87,7 +87,7 @@ fn put_together(at: [u8; 6], tni: u16, bg: u16) -> u64 {
 fn taken_apart(ctx: &Ctx) -> Verdict {
     with(ctx, TABLE + 8, |job| {
         for tni in 0..6 {
-            // Of the one that starts here, only the BG is told to the other.
+            // The other rank gets only the BG of the gate that starts here.
             let mut ids = [0u64; 4];
             ok!(utofu_alloc_vbg(tni, 4, 0, ids.as_mut_ptr()));
             for id in ids {
@@ -188,7 +188,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
                 );
             }
         }
-        // A VBG is named with those that were allocated with it.
+        // One call sets VBGs of one allocation only.
         gives!(
             UTOFU_ERR_INVALID_VBG_ID,
             utofu_set_vbg([alone(own), alone(elsewhere)].as_ptr().cast_mut(), 2)
@@ -197,7 +197,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
         for _ in 0..20 {
             circuit.barrier()?;
         }
-        // In the middle of a round of the other one too.
+        // During a round of the other rank too.
         if job.rank == 0 {
             ok!(utofu_barrier(own, 0));
         }
@@ -214,7 +214,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Two ranks with a VBG each, which send each other packets over this path.
+/// Two ranks with a VBG each exchange packets over this path.
 fn pair<T>(
     job: &Job<'_>,
     flags: u64,
@@ -321,7 +321,7 @@ fn reductions_wait(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Starts a barrier, a reduction of an integer, or of a double, unless the VBG is busy.
+/// Starts a barrier, a reduction of an integer or of a double, unless the VBG is busy.
 fn started(id: u64, kind: usize) -> Result<bool, String> {
     let code = match kind {
         0 => c!(utofu_barrier(id, 0)),
@@ -348,7 +348,7 @@ fn started(id: u64, kind: usize) -> Result<bool, String> {
     Ok(code == SUCCESS)
 }
 
-/// Looks for its end: whether it has come, with what so many ranks give together.
+/// Polls for the end. Returns whether it has come; checks the result of `ranks` ranks.
 fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
     let (mut integer, mut double) = (0u64, 0f64);
     let code = match kind {
@@ -362,7 +362,7 @@ fn poll_kind(id: u64, kind: usize, ranks: u64) -> Result<bool, String> {
             ensure_eq!((integer, double), expected, "the result of kind {kind}");
             Ok(true)
         }
-        // The others need the core.
+        // The others need the CPU core.
         BUSY => {
             std::thread::yield_now();
             Ok(false)
@@ -412,7 +412,7 @@ fn by_threads(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A circuit of one process, which ends every round at its start: threads have nobody to wait for but themselves.
+/// A circuit of one process, which ends each round at its start: threads wait only for each other.
 fn other_kinds(_: &Ctx) -> Verdict {
     const ROUNDS: usize = 12_000;
     let id = got!(utofu_alloc_vbg(TNI, 1, 1));

@@ -1,4 +1,4 @@
-//! §3.1.1.1, §3.2, §3.3 and §3.5: what TNIs, VCQs and paths are known by.
+//! §3.1.1.1, §3.2, §3.3 and §3.5: the names and properties of TNIs, VCQs and paths.
 
 use std::collections::BTreeSet;
 use std::ptr::null;
@@ -20,16 +20,16 @@ laws! {
 
 const TNIS: u16 = 6;
 
-/// What one of 48 processes of a node finds.
+/// The resources of one of 48 processes of a node.
 fn is_a_share() -> Verdict {
     let (mut ids, mut number) = (null_mut(), 0);
     ok!(utofu_get_onesided_tnis(&mut ids, &mut number));
     ensure!(!ids.is_null(), "no array of {number} TNIs");
     // SAFETY:
-    // - the function says that there are so many.
+    // - the function returned this number of elements.
     let tnis = unsafe { std::slice::from_raw_parts(ids, number) }.to_vec();
     // SAFETY:
-    // - the caller's to free (§3.2.1.1), and used no more.
+    // - §3.2.1.1: the caller frees the array; it is not used after this.
     unsafe { libc::free(ids.cast()) };
     let mine: BTreeSet<u16> = tnis.iter().copied().collect();
     ensure_eq!(mine.len(), tnis.len(), "different TNIs");
@@ -61,12 +61,12 @@ fn is_a_share() -> Verdict {
         }
         ensure!(caps.is_null() && hdl == 77, "something was written");
     }
-    // All have VBGs: these are given to who comes first.
+    // All TNIs have VBGs: processes take them first come, first served.
     let (mut ids, mut number) = (null_mut(), 0);
     ok!(utofu_get_barrier_tnis(&mut ids, &mut number));
     ensure_eq!(number, usize::from(TNIS), "TNIs with VBGs");
     // SAFETY:
-    // - as above.
+    // - as above: the caller frees the array.
     unsafe { libc::free(ids.cast()) };
     Ok(())
 }
@@ -124,7 +124,7 @@ fn handles(_: &Ctx) -> Verdict {
         );
         ensure_eq!(on, *tni, "the TNI of {id:#x}");
         ensure!(cq < 9, "CQ {cq} of {id:#x}");
-        // A session mode VCQ starts it only when something arrives; this is posted to the others.
+        // A session mode VCQ starts commands only on an arrival, so only the others get this command.
         if nth % 7 != 3 {
             ok!(utofu_nop(queue.hdl, TCQ, cb(nth + 1)));
         }
@@ -161,7 +161,7 @@ fn all_different(ctx: &Ctx) -> Verdict {
             );
             ensure!(seen.insert(with), "{path:?} gives the id of another path");
         }
-        // What the program leaves open is one of them.
+        // The path that the library chooses is one of them.
         let mut chosen = id;
         ok!(utofu_set_vcq_id_path(&mut chosen, null_mut()));
         ensure!(

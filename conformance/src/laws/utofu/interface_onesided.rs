@@ -1,4 +1,4 @@
-//! §3.7: what all start functions have in common, and what their notices are.
+//! §3.7: common properties of all start functions, and their notices.
 
 use super::functions::{Call, Room, functions, right_call};
 use super::kit::*;
@@ -23,7 +23,7 @@ laws! {
 
 pub(super) const BLOCKS: usize = 5;
 
-/// Calls that succeed: strided ones of `BLOCKS` blocks, 16 bytes apart; room for their descriptors.
+/// Calls that succeed. Strided ones have `BLOCKS` blocks, 16 bytes apart; there is room for their descriptors.
 pub(super) fn with_calls(
     ctx: &Ctx,
     body: impl FnOnce(&Job<'_>, &Call, &mut [u64; 8 * BLOCKS], *const usize) -> Verdict,
@@ -74,7 +74,7 @@ fn all_busy(ctx: &Ctx) -> Verdict {
                     function.name
                 );
                 // SAFETY:
-                // - the place that `right` names, which nobody writes now.
+                // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
                 gives!(
                     UTOFU_ERR_BUSY,
@@ -117,7 +117,7 @@ fn all_busy(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Takes what a call has brought; both ranks have made the same call.
+/// Takes the completions and notices of a call; both ranks have made the same call.
 fn counts(job: &Job<'_>, flags: u64, commands: usize, notices: usize, cbdata: usize) -> Verdict {
     for _ in 0..if flags & TCQ != 0 { commands } else { 0 } {
         ensure_eq!(job.queue.tcq()?, cbdata, "cbdata");
@@ -172,7 +172,7 @@ fn each_flag(ctx: &Ctx) -> Verdict {
                     function.name
                 );
                 // SAFETY:
-                // - the place that `right` names, which nobody writes now.
+                // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
                 ok!(utofu_post_toq(
                     job.hdl,
@@ -220,7 +220,7 @@ fn in_range(ctx: &Ctx) -> Verdict {
                 if expected == SUCCESS {
                     counts(job, right.flags, commands, commands, right.cbdata)?;
                     // SAFETY:
-                    // - the place that `right` names, which nobody writes now.
+                    // - `right` names this place; no call writes it now.
                     let size = unsafe { written.read() };
                     ok!(utofu_post_toq(
                         job.hdl,
@@ -259,7 +259,7 @@ fn changed(ctx: &Ctx) -> Verdict {
                     round / 4 + 1,
                     "the word that was notified"
                 );
-                // Not told in the MRQ: who sees the word goes on, and the notice of that may come first.
+                // No MRQ notice: the peer continues when it sees the word, so this notice could come before the peer's.
                 let (hdl, to, at) = (job.hdl, job.vcq(0), job.at(0, 0));
                 post::put_piggyback8(hdl, to, round + 1, at, 8).ok(0, TCQ, 0)?;
                 job.queue.tcq()?;
@@ -295,7 +295,7 @@ fn quiet_too(ctx: &Ctx) -> Verdict {
                 }
             })?;
         }
-        // With nothing unread, the next one is started at once.
+        // Without unread entries the next command starts at once.
         ok!(utofu_nop(job.hdl, TCQ, cb(5)));
         ensure_eq!(count()?, 1, "commands unread");
         ensure_eq!(job.queue.tcq()?, 5, "cbdata");

@@ -1,4 +1,4 @@
-//! §3.6: when memory may be deregistered and taken away.
+//! §3.6: the time from which a program may deregister and unmap memory.
 
 use super::kit::*;
 
@@ -20,7 +20,7 @@ const ROUNDS: usize = 12;
 
 fn unmap(memory: Memory) -> Verdict {
     // SAFETY:
-    // - pages of `Memory::pages`, which nobody uses any more.
+    // - pages of `Memory::pages`; no user is left.
     let unmapped = unsafe { libc::munmap(memory.base.cast(), memory.len) };
     ensure_eq!(unmapped, 0, "unmapping");
     Ok(())
@@ -44,7 +44,7 @@ fn sources_of_puts(ctx: &Ctx) -> Verdict {
             source.fill(0xff);
             unmap(source)?;
         }
-        // Strongly ordered behind all of them.
+        // Strong order: behind all of them.
         let flags = STRONG_ORDER | LOCAL;
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
         post::put_piggyback8(job.hdl, vcq, 1, to, 1).ok(0, flags, 0)?;
@@ -88,7 +88,7 @@ fn targets_of_gets(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Rank 0 puts to memory that rank 1 has registered, adds to it and gets it; rank 1 takes it away as soon as it may.
+/// Rank 0 puts to memory that rank 1 has registered, adds to it and gets it; rank 1 removes it as soon as allowed.
 fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
     const STAG_1: u32 = 33;
     with(ctx, 2 * LEN, |job| {
@@ -118,7 +118,7 @@ fn takes_away(ctx: &Ctx, flags: u64) -> Verdict {
             } else if flags == REMOTE {
                 job.queue.mrq()?;
             }
-            // For the local notice rank 1 has to be told.
+            // After a local notice, rank 1 must learn of it first.
             if flags == LOCAL {
                 job.meet();
             }
@@ -161,7 +161,7 @@ fn after_local(ctx: &Ctx) -> Verdict {
 fn at_the_same_time(ctx: &Ctx) -> Verdict {
     const EACH: usize = 40;
     with(ctx, 16 * 1024, |job| {
-        // A source and a target of everybody at the same time.
+        // Source and target of all ranks at the same time.
         let all = Memory::new(8192);
         all.fill_range(0, 4096, 0x40 + job.rank as u8);
         let stadd = job.queue.register(all)?;

@@ -44,7 +44,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
             );
             if (function.prepare)(&call) == SUCCESS {
                 // SAFETY:
-                // - the place that `right` names, which nobody writes now.
+                // - `right` names this place; no call writes it now.
                 let size = unsafe { size.read() };
                 let code = c!(utofu_post_toq(
                     queue.hdl,
@@ -60,7 +60,7 @@ fn no_others(ctx: &Ctx) -> Verdict {
                 );
             }
         }
-        // Twice four puts and NOPs, of which two have five blocks: they wait, and nothing else does.
+        // Only these commands wait: twice four puts and NOPs, two of which have five blocks.
         let count = got!(utofu_query_num_unread_tcq(queue.hdl));
         ensure_eq!(
             count,

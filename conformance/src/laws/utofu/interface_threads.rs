@@ -1,4 +1,4 @@
-//! §3.3.4.1: which VCQs threads may use at the same time.
+//! §3.3.4.1: the VCQs that threads may use at the same time.
 
 use super::kit::*;
 
@@ -39,7 +39,7 @@ fn of_all_kinds(ctx: &Ctx) -> Verdict {
                     ensure_eq!(stadd_of(queue.id, stag)?, stadd, "the STADD of a STag");
                     stadd
                 };
-                // There and back, and an addition in between; strongly ordered, so that the last one says it all.
+                // A round trip with an addition in between; strong order, so the last notice confirms all of it.
                 let hdl = queue.hdl;
                 post::put(hdl, vcq, stadd, there, 8).ok(0, STRONG_ORDER, 0)?;
                 post::armw8(hdl, vcq, ADD, 1, sum).ok(0, STRONG_ORDER, 0)?;

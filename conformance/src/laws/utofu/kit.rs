@@ -1,7 +1,7 @@
-//! What the laws of uTofu are written with.
+//! Tools for the laws of uTofu.
 //!
-//! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag
-//! [`STAG`], so that peers compute everything.
+//! Rank r of a law is node r of the mesh. [`with`] gives a body a VCQ of component 0 on the first TNI, and memory under STag [`STAG`].
+//! So peers compute all IDs and addresses.
 
 pub(crate) use std::ptr::null_mut;
 pub(crate) use unipgas_utofu_sys::*;
@@ -77,11 +77,11 @@ pub(crate) const fn path(id: u8) -> u64 {
     (id as u64) << 28
 }
 
-/// Calls a function of the C interface and gives its code.
+/// Calls a function of the C interface and returns its code.
 macro_rules! c {
     ($name:ident($($arg:expr),* $(,)?)) => {
         // SAFETY:
-        // - pointers are null, or lead to places as large as the function's contract asks for; they outlive the call.
+        // - each pointer is null, or leads to a place as large as the contract of the function asks for; the place outlives the call.
         unsafe { ($crate::library::utofu().$name)($($arg),*) }
     };
 }
@@ -93,7 +93,7 @@ macro_rules! ok {
     };
 }
 
-/// What a function writes through its last parameter, which zeros are before; the law fails unless the call succeeds.
+/// The value that a function writes through its last parameter, initially zeros; the law fails unless the call succeeds.
 macro_rules! got {
     ($name:ident($($arg:expr),* $(,)?)) => {{
         let mut value = Default::default();
@@ -103,7 +103,7 @@ macro_rules! got {
 }
 
 /// Calls a function; the law fails unless it gives this code: `gives!(UTOFU_ERR_NOT_FOUND, utofu_poll_tcq(..))`.
-/// A table says it of several calls: `gives! { CODE: first(..); second(..); }`.
+/// Takes a table for several calls: `gives! { CODE: first(..); second(..); }`.
 macro_rules! gives {
     ($code:ident: $($name:ident($($arg:expr),* $(,)?);)+) => {{$(
         $crate::kit::check!(
@@ -147,7 +147,7 @@ pub(crate) fn coords(rank: u32) -> Result<[u8; 6], String> {
     Ok(network.coords(rank / network.per_node))
 }
 
-/// This process's place, where each process has a node to itself; else the first place on its node.
+/// Place of this process if each process has a node to itself; otherwise the first place on its node.
 pub(crate) fn own_place() -> Result<u32, String> {
     let mut at = [0; 6];
     ok!(utofu_query_my_coords(at.as_mut_ptr()));
@@ -168,13 +168,13 @@ pub(crate) fn vcq_of(rank: u32, tni: u16, component: u16) -> Result<u64, String>
     Ok(id)
 }
 
-/// Begin of the memory under a reserved STag of a VCQ.
+/// STADD of the memory under a reserved STag of a VCQ.
 pub(crate) fn stadd_of(vcq_id: u64, stag: u32) -> Result<u64, String> {
     let stadd = got!(utofu_query_stadd(vcq_id, stag));
     Ok(stadd)
 }
 
-/// A VCQ; `Queue::free` gives it back.
+/// A VCQ; `Queue::free` frees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
     pub(crate) hdl: usize,
@@ -182,7 +182,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Any one of these flags.
+    /// Creates a VCQ with these flags, with a component ID of the library's choice.
     pub(crate) fn create(tni: u16, flags: u64) -> Result<Queue, String> {
         let hdl = got!(utofu_create_vcq(tni, flags));
         Queue::of(hdl)
@@ -198,7 +198,7 @@ impl Queue {
         Ok(Queue { hdl, id })
     }
 
-    /// Id of the VCQ of the same component, CQ and TNI at another rank: all ranks have made theirs alike.
+    /// ID of the VCQ of the same component, CQ and TNI at another rank, if all ranks create their VCQs alike.
     pub(crate) fn at_rank(&self, rank: u32) -> Result<u64, String> {
         let (mut at, mut tni, mut cq, mut component) = ([0; 6], 0, 0, 0);
         ok!(utofu_query_vcq_info(
@@ -246,14 +246,14 @@ impl Queue {
         Ok(())
     }
 
-    /// One look at the TCQ: the code and the cbdata.
+    /// One poll of the TCQ: the code and the cbdata.
     pub(crate) fn poll_tcq(&self) -> (i32, usize) {
         let mut cbdata: *mut c_void = null_mut();
         let code = c!(utofu_poll_tcq(self.hdl, 0, &mut cbdata));
         (code, cbdata as usize)
     }
 
-    /// One look at the MRQ: the code and the notice.
+    /// One poll of the MRQ: the code and the notice.
     pub(crate) fn poll_mrq(&self) -> (i32, utofu_mrq_notice) {
         let mut notice = utofu_mrq_notice::default();
         let code = c!(utofu_poll_mrq(self.hdl, 0, &mut notice));
@@ -315,7 +315,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Calls until the code is not BUSY; meanwhile takes what is in the TCQ and gives its cbdata to `seen`.
+    /// Repeats the call until the code is not BUSY; passes the cbdata of each TCQ entry that it polls to `seen`.
     pub(crate) fn post_seen(
         &self,
         mut seen: impl FnMut(usize),
@@ -338,7 +338,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// Posts `count` commands, each of which asks for an entry of the TCQ, until all have been sent.
+    /// Posts `count` commands, each with a TCQ notice, and waits until all are complete.
     pub(crate) fn send_all(&self, count: u64, mut post: impl FnMut(u64) -> i32) -> Verdict {
         let mut sent = 0;
         for nth in 0..count {
@@ -351,7 +351,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Fills its own MRQ: all `count` puts have been sent before the first notice is taken out. Then it takes as many.
+    /// Fills the own MRQ: all `count` puts are sent before the first poll of the MRQ. Then it takes as many notices.
     pub(crate) fn fill_mrq(&self, count: u64, flags: u64) -> Verdict {
         let stadd = self.register_as(Memory::new(256), STAG)?;
         self.send_all(count, |nth| {
@@ -364,7 +364,7 @@ impl Queue {
     }
 }
 
-/// Repeats a poll until there is something.
+/// Polls until there is an entry.
 pub(crate) fn next<T>(what: &str, mut poll: impl FnMut() -> (i32, T)) -> Result<(i32, T), String> {
     let mut looks = Looks::for_the(what);
     loop {
@@ -380,7 +380,7 @@ pub(crate) fn cb(value: usize) -> *mut c_void {
     value as *mut c_void
 }
 
-/// What a body is given by [`with`].
+/// The arguments of a body of [`with`].
 pub(crate) struct Job<'a> {
     pub(crate) ctx: &'a Ctx,
     pub(crate) rank: u32,
@@ -415,12 +415,12 @@ impl Job<'_> {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Waits until all ranks have come here; nothing of uTofu is used for it.
+    /// Waits until all ranks have arrived, without uTofu.
     pub(crate) fn meet(&self) {
         self.ctx.sync();
     }
 
-    /// Writes 8 bytes to a rank's memory and waits until they are there; first for room, if commands under way have taken all of it.
+    /// Writes 8 bytes to a rank's memory and waits for completion. With a full queue it first waits for room.
     pub(crate) fn write(&self, rank: u32, offset: usize, value: u64) -> Verdict {
         let (to, at) = (self.vcq(rank), self.at(rank, offset));
         self.queue.post_seen(
@@ -431,7 +431,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Waits until the word of the own memory at byte `offset` has this value. The MRQ is not touched.
+    /// Waits until the word of the own memory at byte `offset` has this value. Does not poll the MRQ.
     pub(crate) fn await_word(&self, offset: usize, value: u64) -> Verdict {
         until(
             &format!("{value:#x} in byte {offset} of the memory"),
@@ -440,13 +440,13 @@ impl Job<'_> {
     }
 }
 
-/// Runs the body with a VCQ and `len` bytes of zeros under [`STAG`], which all ranks have before any one begins; at the end all
-/// ranks meet, and what was made is given back.
+/// Runs the body with a VCQ and `len` bytes of zeros under [`STAG`]. All ranks have them before a body begins; at the end all
+/// ranks meet, and the VCQ and the memory are freed.
 pub(crate) fn with(ctx: &Ctx, len: usize, body: impl FnOnce(&Job<'_>) -> Verdict) -> Verdict {
     with_flags(ctx, len, 0, body)
 }
 
-/// As [`with`], with flags for the VCQ.
+/// Like [`with`], with flags for the VCQ.
 pub(crate) fn with_flags(
     ctx: &Ctx,
     len: usize,
@@ -471,7 +471,7 @@ pub(crate) fn with_flags(
     queue.deregister(stadd)?;
     queue.free()?;
     memory.free();
-    // A law that begins early would find no VCQ.
+    // A next law that begins early would not find the VCQ of this rank.
     ctx.sync();
     Ok(())
 }

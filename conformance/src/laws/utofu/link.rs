@@ -1,5 +1,5 @@
-//! The link between hosts goes down in the middle of something, or the launcher of a host is killed, and its processes with it: what needs the
-//! other side ends with the guide's codes, and the processes of one side go on.
+//! The link between hosts goes down during communication, or the launcher of a host is killed, and its processes with it. Operations that need the
+//! other side end with the guide's codes, and the processes of one side continue.
 
 use super::circuit::{Circuit, TABLE, butterfly, ended};
 use super::failure_gates::is_barrier_error;
@@ -44,20 +44,20 @@ const COMMANDS: [(&str, Command); 5] = [
     }),
 ];
 
-/// Commands to the next process of this side, by a VCQ of their own.
+/// Commands to the next process of this side, by a separate VCQ.
 struct Near<'a> {
     job: &'a Job<'a>,
     sides: Sides,
     queue: Queue,
 }
 
-/// Where a process finds the word of the one before it.
+/// Offset of the word that the previous process writes.
 const WORD: usize = TABLE + 1024;
-/// The last that is written there.
+/// The last value of the word.
 const LAST: u64 = 77;
 
 impl<'a> Near<'a> {
-    /// All know each other, too.
+    /// Also connects all ranks with each other.
     fn open(job: &'a Job<'a>) -> Result<Near<'a>, String> {
         let sides = Sides::find(job.ctx)?;
         for other in (0..job.size).filter(|other| *other != job.rank) {
@@ -93,12 +93,12 @@ fn commands_without_launcher(ctx: &Ctx) -> Verdict {
 }
 
 fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
-    /// Of a kind and a peer at a time.
+    /// Maximum in flight of one kind to one peer.
     const MOST: usize = 8;
     with(ctx, WORD + 8, |job| {
         let near = Near::open(job)?;
         let lost = near.sides.lost().to_vec();
-        // By kind and peer: under way, and whether one has failed.
+        // For each peer and kind: number in flight, and whether one has failed.
         let mut open = vec![[0usize; COMMANDS.len()]; lost.len()];
         let mut failed = vec![[false; COMMANDS.len()]; lost.len()];
         lose(&near.sides, ctx);
@@ -142,7 +142,7 @@ fn commands_lose(ctx: &Ctx, lose: Lose) -> Verdict {
             looks.again();
         }
         drop(looks);
-        // From now on each fails, once.
+        // Each later command fails, with one notice.
         for rank in &lost {
             let (to, at) = (job.vcq(*rank), job.at(*rank, 0));
             for (name, command) in COMMANDS {
@@ -168,7 +168,7 @@ fn session(ctx: &Ctx) -> Verdict {
         let far = near.sides.lost()[0];
         let relay = Queue::create(TNI, SESSION_MODE)?;
         let inner = relay.register_as(job.memory, STAG + 1)?;
-        // What each relays goes across the link.
+        // Each relay forwards across the link.
         for _ in 0..100 {
             let (to, at) = (job.vcq(far), job.at(far, 256));
             post::put(relay.hdl, to, inner, at, 8).ok(9, LOCAL, 0)?;
@@ -184,7 +184,7 @@ fn session(ctx: &Ctx) -> Verdict {
             Ok(code)
         };
         near.sides.cut(ctx);
-        // To the relay of the other side, while the link goes down, and then to its other VCQ, so that not all commands are used up.
+        // Puts to the relay of the other side while the link goes down, then to its other VCQ, which saves the commands of the relay.
         for _ in 0..20 {
             let code = put(far)?;
             ensure!(
@@ -210,7 +210,7 @@ fn session(ctx: &Ctx) -> Verdict {
         for _ in 0..20 {
             ensure_eq!(put(next)?, SUCCESS, "a put to a relay of this side");
         }
-        // The first ones may have come through.
+        // The first ones may have arrived.
         let forwarded = || -> Result<i32, String> {
             let (code, notice) = relay.next_mrq()?;
             ensure_eq!(notice.vcq_id, to, "the peer of what was forwarded");
@@ -258,7 +258,7 @@ fn barriers_lose(ctx: &Ctx, lose: Lose) -> Verdict {
         };
         ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
         ensure!(once(end)? != SUCCESS, "a barrier across the link succeeds");
-        // One gate each, of the two of this side.
+        // One gate for each of the two ranks of this side.
         let mut own = [0u64];
         ok!(utofu_alloc_vbg(5, 1, 0, own.as_mut_ptr()));
         ctx.tell(&own[0].to_le_bytes());

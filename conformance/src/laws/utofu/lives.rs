@@ -1,4 +1,4 @@
-//! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: how processes begin and end, whoever started them, and what becomes of what they were about.
+//! §2.2.8, §4.1.2, §4.3.1 and §6.1.4.1: processes begin and end, under any launcher, with communication in progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ laws! {
         "with the variables that launchers leave, a process's rank says where it is";
 }
 
-/// Milliseconds in which everything must have ended after a death.
+/// Milliseconds after a death in which all processes must end.
 const SOON: u128 = 3000;
-/// What has begun and takes longer never ends, however slow the machine is.
+/// Milliseconds. An operation that takes longer never ends, however slow the machine is.
 const FOREVER: u128 = 200_000;
 const PEER: i32 = UTOFU_ERR_MRQ_PEER;
 const AWAY: i32 = UTOFU_ERR_NOT_AVAILABLE;
@@ -31,7 +31,7 @@ const AWAY: i32 = UTOFU_ERR_NOT_AVAILABLE;
 const COMMANDS: usize = 15;
 const PART: usize = 192 << 10;
 
-/// Rank 0 lets rank 1's commands start, which go to rank 2's session mode VCQ, whose commands go to rank 1's other VCQ.
+/// Rank 0 starts rank 1's commands. They go to rank 2's session mode VCQ and start commands that go to rank 1's other VCQ.
 fn carrier_dies(ctx: &Ctx) -> Verdict {
     let plain = Queue::with_component(TNI, 0, 0)?;
     let session = Queue::create(TNI, SESSION_MODE)?;
@@ -81,7 +81,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
             }
         }
         1 => {
-            // Whoever has died before its put has arrived has let nothing start.
+            // If rank 0 dies before its put arrives, no command starts.
             let begun = Instant::now();
             let mut seen = 0;
             while seen < COMMANDS as u64 {
@@ -89,7 +89,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
                 match plain.poll_mrq() {
                     (NOT_FOUND, _) => std::thread::yield_now(),
                     (SUCCESS, notice) => {
-                        // What the killed one did last may be done again.
+                        // Another process may repeat the last command of the killed process.
                         let again = notice.edata + 1 == seen;
                         ensure!(
                             again || notice.edata == seen,
@@ -142,7 +142,7 @@ fn carrier_dies(ctx: &Ctx) -> Verdict {
 
 fn forked(ctx: &Ctx) -> Verdict {
     let queue = Queue::with_component(TNI, 0, 0)?;
-    // Of its own pages: neighbours on a registered page are not the child's either (§6.1.4.1).
+    // On separate pages: the child has no access to neighbours on a registered page either (§6.1.4.1).
     let (memory, was_registered) = (Memory::pages(4096)?, Memory::pages(1 << 16)?);
     let stadd = queue.register_as(memory, STAG)?;
     let vbg = got!(utofu_alloc_vbg(TNI, 1, 0));
@@ -158,7 +158,7 @@ fn forked(ctx: &Ctx) -> Verdict {
     };
     let shared = shared_words(1)?;
     for round in 1..=2u64 {
-        // A notice is waiting that the child must not take.
+        // The child must not take this pending notice.
         ensure_eq!(put(8, round, REMOTE), SUCCESS, "a put before the fork");
         until("the peer's put", || memory.get(8) == round)?;
         let child = Child::start(&[], || {
@@ -191,7 +191,7 @@ fn forked(ctx: &Ctx) -> Verdict {
         ensure_eq!(shared[0].load(Ordering::Acquire), round, "the child's word");
         was_registered.all(0, 1 << 16, 5, "memory that a child has written to")?;
         ctx.sync();
-        // The parent's queues, memory and gates are as before; its peers do not take it for one who has left.
+        // The parent's queues, memory and gates are as before; peers do not consider it dead.
         ensure_eq!(memory.get(8), round, "what the peer has put");
         let notice = queue.notice(RMT_PUT)?;
         ensure_eq!(notice.edata, round, "the peer's notice");
@@ -219,7 +219,7 @@ fn exits(ctx: &Ctx) -> Verdict {
                 let memory = Memory::new(256);
                 memory.set(0, life);
                 queue.register_as(memory, STAG)?;
-                // What it ends with: everything is left as it is.
+                // It ends without freeing any of its objects.
                 until("the peer's word", || memory.get(8) == life)
             })?;
             ensure_eq!((status, text), (0, String::new()), "life {life}");
@@ -261,7 +261,7 @@ fn exits(ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// Variables by which launchers tell their processes who they are; empty is as good as unset.
+/// Variables by which launchers identify processes; an empty value counts as unset.
 const NOBODY: [(&str, &str); 6] = [
     ("UNIPGAS_JOB", ""),
     ("PMIX_NAMESPACE", ""),
@@ -271,14 +271,14 @@ const NOBODY: [(&str, &str); 6] = [
     ("SLURM_JOBID", ""),
 ];
 
-/// What processes that talk share with who has started them.
+/// Memory that talking processes share with their starter.
 #[derive(Clone, Copy)]
 struct Board {
-    /// How many have seen everybody.
+    /// Number of processes that have reached all others.
     met: &'static AtomicU64,
-    /// How many have done all their rounds.
+    /// Number of processes that have done all their rounds.
     done: &'static AtomicU64,
-    /// Nobody ends before that.
+    /// No process ends before this is set.
     may_end: &'static AtomicU64,
 }
 
@@ -297,7 +297,7 @@ impl Board {
     }
 }
 
-/// Finds `size` processes at the first nodes and puts to all of them, `rounds` times; takes as many from each.
+/// Finds `size` processes at the first nodes and puts to each of them, `rounds` times; takes the same number from each.
 fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
     let me = own_place()?;
     ensure!(me < size, "place {me} of {size} processes");
@@ -317,9 +317,9 @@ fn talk(size: u32, rounds: u64, board: Board) -> Verdict {
                 let _ = queue.poll_tcq();
                 match queue.next_mrq()?.0 {
                     SUCCESS => break,
-                    // Not there yet.
+                    // The process has not started yet.
                     _ if round == 1 => looks.pause(Duration::from_millis(1)),
-                    // All are being killed, one after the other.
+                    // All processes are killed, one after the other.
                     PEER if rounds == u64::MAX => pause(1),
                     code => return Err(format!("a put to {rank} gave {}", code_name(code))),
                 }
@@ -349,7 +349,7 @@ fn file_of(pid: i32) -> Result<String, String> {
         .ok_or_else(|| format!("process {pid} has no file of a job open"))
 }
 
-/// `size` processes by hand of the job of this name, of which all have met.
+/// Starts `size` processes of the job of this name without a launcher. Returns when all have met.
 fn start_by_hand(
     name: &str,
     size: u32,
@@ -427,7 +427,7 @@ fn launchers(ctx: &Ctx) -> Verdict {
     let board = Board::new()?;
     let job = format!("law-{}-{}", std::process::id(), ctx.seed);
     const SIZE: u32 = 3;
-    // The last one: how many of them are on this host.
+    // The last variable: the number of processes on this host.
     const OMPI_HERE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
     for (name, rank, size, here) in [
         (

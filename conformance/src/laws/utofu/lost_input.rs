@@ -1,4 +1,4 @@
-//! Chapter 7: a barrier gate that gets what it cannot keep.
+//! Chapter 7: a barrier gate gets an input that it cannot keep.
 
 use super::circuit::NULL;
 use super::kit::*;
@@ -13,7 +13,7 @@ laws! {
         "a packet from another gate than the one that is set ends the program too";
 }
 
-/// Bytes 0 to 7 of each rank's memory: a VBG of the other's plus 1, and behind it whether the other is ready.
+/// In each rank's memory: bytes 0 to 7 hold a VBG ID of the other rank plus 1, then the ready word of the other rank.
 const ID: usize = 0;
 const READY: usize = 8;
 const BUSY: i32 = UTOFU_ERR_BUSY;
@@ -31,7 +31,7 @@ fn setting(vbg_id: u64, src_packet: u64, dst_packet: u64) -> utofu_vbg_setting {
     }
 }
 
-/// A rank with memory that the other may write to.
+/// A rank with memory that the other one may write to.
 struct Side {
     other: u32,
     queue: Queue,
@@ -50,7 +50,7 @@ impl Side {
         })
     }
 
-    /// Until the other has its memory registered.
+    /// Repeats the put until the other rank has registered its memory.
     fn tell(&self, at: usize, value: u64) -> Verdict {
         let to = vcq_of(self.other, TNI, 0)?;
         let stadd = stadd_of(to, STAG)? + at as u64;
@@ -69,7 +69,7 @@ impl Side {
         Ok(self.memory.get(at))
     }
 
-    /// An id may be 0, which is no word.
+    /// Adds 1: an ID may be 0, which means that no word has arrived.
     fn tell_id(&self, id: u64) -> Verdict {
         self.tell(ID, id + 1)
     }
@@ -79,17 +79,17 @@ impl Side {
     }
 }
 
-/// What is wrong with the packets that rank 0 sends to a gate of rank 1.
+/// The fault of the packets that rank 0 sends to a gate of rank 1.
 #[derive(Clone, Copy, PartialEq)]
 enum Wrong {
-    /// There are too many of them.
+    /// More packets than the gate keeps.
     TooMany,
-    /// They come from another gate than the one that is set.
+    /// Their source gate differs from the source in the settings.
     Source,
 }
 
-/// Rank 1's program, whose gate `gate` of two gets the packets. It waits at its first one, for something that never comes if the
-/// packets do not go there.
+/// The program of rank 1. Gate `gate` of its two gates gets the packets. It waits at the first gate for an input that never comes, unless the
+/// packets go to this gate.
 fn victim(gate: usize, wrong: Wrong) -> Verdict {
     let side = Side::new(1)?;
     let mut ids = [0; 2];
@@ -97,12 +97,12 @@ fn victim(gate: usize, wrong: Wrong) -> Verdict {
     let peer = side.hear_id()?;
     let source = match wrong {
         Wrong::TooMany => peer,
-        // A relay of the other, which never sends.
+        // A relay of the other rank. It never sends.
         Wrong::Source => peer + 16,
     };
     let settings = match gate {
         0 => [setting(ids[0], source, NULL), setting(ids[1], NULL, NULL)],
-        // What comes to the relay waits for a signal that never comes.
+        // The relay gets packets and waits for a signal that never comes.
         _ => {
             let relay = utofu_vbg_setting {
                 src_lcl_vbg_id: ids[0],
@@ -148,7 +148,7 @@ fn runs_ahead(ctx: &Ctx, gate: usize, wrong: Wrong) -> Verdict {
             16,
             "the first relay behind the first start/end VBG"
         );
-        // The other computes the relay's name from that of the start/end VBG.
+        // The other rank derives the relay's ID from this start/end VBG.
         side.tell_id(ids[0])?;
         let target = side.hear_id()?;
         ok!(utofu_set_vbg(

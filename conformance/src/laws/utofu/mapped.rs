@@ -1,4 +1,4 @@
-//! §3.6: which memory of a process can be registered.
+//! §3.6: the memory of a process that it can register.
 
 use super::kit::*;
 use crate::laws::no_memory;
@@ -12,13 +12,13 @@ laws! {
 
 const PAGE: usize = 4096;
 
-/// Four pages of which those that `rights` names have them; without any, they are not mapped.
+/// Four pages with the rights that `rights` names; pages without rights are unmapped.
 fn pages(rights: [Option<i32>; 4]) -> Result<*mut u8, String> {
     let memory = Memory::pages(4 * PAGE)?;
     for (nth, rights) in rights.into_iter().enumerate() {
         let page = memory.base.wrapping_add(nth * PAGE).cast();
         // SAFETY:
-        // - own pages, which nobody uses.
+        // - own pages without a user.
         let changed = unsafe {
             match rights {
                 Some(rights) => libc::mprotect(page, PAGE, rights),
@@ -38,7 +38,7 @@ fn not_accessible(_: &Ctx) -> Verdict {
     let guarded = pages([all, none, all, all])?;
     let constant = pages([all, readable, all, all])?;
     let nowhere = std::ptr::without_provenance_mut::<u8>;
-    // Address, length, and whether read-only memory may be so.
+    // Address, length, and whether read-only registration succeeds.
     for (nth, (base, len, reads)) in [
         (holes, 2 * PAGE, false),
         (holes, 4 * PAGE, false),
@@ -55,7 +55,7 @@ fn not_accessible(_: &Ctx) -> Verdict {
     .chain(
         no_memory()
             .filter(|(base, len)| base.addr().is_multiple_of(256) && *len <= 1 << 40)
-            // A range whose end wraps is one of a wrong size.
+            // A range that wraps around has a wrong size.
             .filter(|(base, len)| base.addr().checked_add(len + 255).is_some())
             .map(|(base, len)| (base, len, false)),
     )
@@ -92,7 +92,7 @@ fn not_accessible(_: &Ctx) -> Verdict {
             queue.deregister(stadd)?;
         }
     }
-    // What is beside them can be registered; nothing is kept of what was refused.
+    // The pages beside them can be registered; a refused call keeps no page.
     let stadd = queue.register(Memory {
         base: holes,
         len: PAGE,
@@ -118,7 +118,7 @@ fn of_any_kind(_: &Ctx) -> Verdict {
     let shared = crate::kit::shared_words(64)?;
     let heap = Memory::new(512);
     let code = not_accessible as *const () as *mut u8;
-    // Beginning and whether it can be written.
+    // Address, and whether it is writable.
     let kinds = [
         ("the stack", stack.as_mut_ptr(), true),
         ("the program's data", (&raw mut DATA).cast(), true),
@@ -140,7 +140,7 @@ fn of_any_kind(_: &Ctx) -> Verdict {
             queue.notice(LCL_PUT)?;
             let read = |base: *mut u8| {
                 // SAFETY:
-                // - 64 readable bytes of this process, which nobody changes now.
+                // - 64 readable bytes of this process; no thread changes them now.
                 unsafe { std::slice::from_raw_parts(base.cast_const(), 64).to_vec() }
             };
             ensure_eq!(read(other), read(base), "from {name} to {other_name}");

@@ -35,7 +35,7 @@ laws! {
         "a region may be one byte at any address; the bytes beside it cannot be written";
 }
 
-/// Puts 8 bytes, or fewer, and gives the code of the notice.
+/// Puts up to 8 bytes and returns the code of the notice.
 fn put_code(job: &Job<'_>, vcq: u64, stadd: u64, value: u64, length: usize) -> Result<i32, String> {
     post::put_piggyback8(job.hdl, vcq, value, stadd, length).ok(0, LOCAL, 0)?;
     Ok(job.queue.next_mrq()?.0)
@@ -45,7 +45,7 @@ fn is_error(code: i32) -> bool {
     (UTOFU_ERR_MRQ_RMT_LENGTH..=UTOFU_ERR_MRQ_OTHER).contains(&code)
 }
 
-/// Tells the left rank a STADD and gets that of the right one.
+/// Sends a STADD to the left rank and gets the STADD of the right one.
 fn exchange(job: &Job<'_>, stadd: u64) -> Result<u64, String> {
     job.meet();
     job.write(job.left(), 0, stadd)?;
@@ -258,7 +258,7 @@ fn another_under_the_stag(ctx: &Ctx) -> Verdict {
                 SUCCESS,
                 "the put of round {round}"
             );
-            // Only the larger one has this byte.
+            // Only the larger registration has this byte.
             let code = put_code(job, peer, to + 512, round, 8)?;
             ensure_eq!(
                 code == SUCCESS,

@@ -1,4 +1,4 @@
-//! §2.2.5: every operation of ARMW is one step, whoever else changes the memory.
+//! §2.2.5: each ARMW operation is atomic with all other accesses to the memory.
 
 use std::sync::atomic::Ordering;
 
@@ -21,12 +21,12 @@ laws! {
         "a process changes its own memory by ARMW too, through the same VCQ and through another one";
 }
 
-/// Fewer where an operation takes long.
+/// Fewer rounds if an operation takes long.
 fn rounds(ctx: &Ctx) -> u64 {
     if ctx.is_quick() { 600 } else { 15 }
 }
 
-/// Runs `step(op, operand)`, which gives the value before, on bits that nobody else changes.
+/// Runs `step(op, operand)`, which returns the previous value, on bits that only this caller changes.
 fn own_bits(
     ctx: &Ctx,
     salt: u64,
@@ -85,7 +85,7 @@ fn bits(ctx: &Ctx) -> Verdict {
                     _ => word.fetch_xor(operand, Ordering::AcqRel),
                 })
             };
-            // Half of the bits by its CPU, and the others through its VCQs, by turns.
+            // Its CPU changes half of the bits, and its VCQs change the others, by turns.
             for nth in 0..3 {
                 own_bits(ctx, 10 + nth, 0x00ff, cpu)?;
             }
@@ -118,7 +118,7 @@ fn half_bits(ctx: &Ctx) -> Verdict {
                     AND => half.fetch_and(operand, Ordering::AcqRel),
                     _ => half.fetch_xor(operand, Ordering::AcqRel),
                 };
-                // The neighbour is nobody else's.
+                // Only this rank writes the neighbouring half.
                 job.memory.half(64).fetch_add(1, Ordering::AcqRel);
                 Ok(old.into())
             })?;
@@ -135,7 +135,7 @@ fn half_bits(ctx: &Ctx) -> Verdict {
 fn tokens(ctx: &Ctx) -> Verdict {
     let count = rounds(ctx);
     with(ctx, 256, |job| {
-        // Everybody swaps its own values in; xor and sum of what was swapped out, and is left, are those of all.
+        // Each rank swaps its own values in. Xor and sum of the old values and the rest equal xor and sum of the input.
         let mine = |nth: u64| (u64::from(job.rank) + 1) << 20 | nth;
         let mut out = (0u64, 0u64);
         let mut got = |value: u64| {
@@ -173,7 +173,7 @@ fn tokens(ctx: &Ctx) -> Verdict {
                 all.0 ^= job.memory.get(128 + 16 * rank);
                 all.1 = all.1.wrapping_add(job.memory.get(136 + 16 * rank));
             }
-            // What went in: each value twice, so that the first sum is 0.
+            // The input: each value twice, so that the xor is 0.
             let sum: u64 = (1..=3u64)
                 .flat_map(|rank| (1..=count).map(move |nth| rank << 20 | nth))
                 .sum();

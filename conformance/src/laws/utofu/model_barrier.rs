@@ -1,4 +1,4 @@
-//! §2.3: what a gate waits for, circuits within one node, and sums that do not depend on the way.
+//! §2.3: the inputs of a gate, circuits within one node, and sums that do not depend on the order.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ laws! {
         "starting returns at once, and one-sided communication goes on while a barrier is under way";
 }
 
-/// Rank 0 has an end and a relay, which takes the packet of rank 1's end and tells both.
+/// Rank 0 has an end gate and a relay. The relay takes the packet of rank 1's end gate and releases both.
 fn both_inputs(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let mut ids = [0u64; 2];
@@ -64,7 +64,7 @@ fn both_inputs(ctx: &Ctx) -> Verdict {
             };
             if job.rank != late {
                 ensure_eq!(start(), SUCCESS, "starting");
-                // Half of what the relay waits for is there.
+                // The relay has one of its two inputs.
                 let begun = Instant::now();
                 let mut none = [7u64];
                 while begun.elapsed().as_millis() < 3 {
@@ -224,7 +224,7 @@ fn elements(ctx: &Ctx) -> Verdict {
         let end = circuit.ends()[0];
         let rank = u64::from(job.rank);
         for count in 1..=6usize {
-            // Each place has its own sum.
+            // Each element has a separate sum.
             let mut data: [u64; 6] = std::array::from_fn(|nth| rank << (8 * nth));
             ok!(utofu_reduce_uint64(
                 end,
@@ -242,7 +242,7 @@ fn elements(ctx: &Ctx) -> Verdict {
             }
         }
         for pairs in 1..=3usize {
-            // Each pair has another winner; the first pair's is rank 1.
+            // Each pair has a different winner; the first pair's is rank 1.
             let value = |pair: u64| 100 + u64::from(rank == pair + 1);
             let mut data: [u64; 6] = std::array::from_fn(|nth| match nth % 2 {
                 0 => value(nth as u64 / 2),
@@ -295,7 +295,7 @@ fn returns(ctx: &Ctx) -> Verdict {
         for round in 1..=20u64 {
             let late = round as u32 % 2;
             if job.rank != late {
-                // The other one starts when it has been told, by way of this process's own communication.
+                // The late rank starts after a word that this process's own communication sends.
                 if round % 4 < 2 {
                     ok!(utofu_barrier(end, 0));
                 } else {

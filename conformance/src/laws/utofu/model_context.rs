@@ -23,7 +23,7 @@ fn apart(ctx: &Ctx) -> Verdict {
             }
         };
         ensure_eq!(code, BUSY, "the code of a full TOQ");
-        // Nothing of that is the other one's.
+        // The full TOQ does not affect the other VCQ.
         let flags = TCQ | LOCAL;
         let nowhere = stadd_of(vcq, 99)?;
         for round in 1..=20 {
@@ -53,7 +53,7 @@ fn apart(ctx: &Ctx) -> Verdict {
 
 fn foreign(ctx: &Ctx) -> Verdict {
     with(ctx, 512, |job| {
-        // Rank 1 has things that rank 0 has not.
+        // Rank 1 has objects that rank 0 lacks.
         if job.rank == 1 {
             let queue = Queue::with_component(TNI, 6, 0)?;
             let stadd = queue.register(job.memory)?;
@@ -75,7 +75,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
                 dst_rmt_vbg_id: NULL,
                 dst_path_coords: [u8::MAX; 3],
             };
-            // Still its own, and as it was.
+            // The gate still belongs to this process, unchanged.
             ok!(utofu_set_vbg(
                 std::ptr::from_ref(&setting(vbg)).cast_mut(),
                 1
@@ -98,7 +98,7 @@ fn foreign(ctx: &Ctx) -> Verdict {
             utofu_put(theirs, job.vcq(0), stadd, to, 8, 0, LOCAL, null_mut());
             utofu_put_piggyback8(theirs, id, 1, to, 8, 0, LOCAL, null_mut());
         }
-        // Its memory is none that a put of this process's VCQ can read.
+        // A put of this process's VCQ cannot read the other's memory.
         post::put(job.hdl, job.vcq(0), stadd, to, 8).ok(0, 0, 3)?;
         let (code, cbdata) = job.queue.next_tcq()?;
         ensure!(code != SUCCESS && cbdata == 3, "a put from foreign memory");

@@ -1,4 +1,4 @@
-//! §2.2.10: transfers of several cache lines without strong order, whose lines are awaited one by one by polling memory.
+//! §2.2.10: transfers of several cache lines without strong order. The target awaits each line by polling memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ laws! {
 
 const LINE: usize = 256;
 
-/// Where transfers go, and their lengths: whole lines, parts at the ends, one line and a bit.
+/// Offsets and lengths of transfers: whole lines, partial lines at the ends, one line and a bit.
 const SHAPES: [(usize, usize); 6] = [
     (256, 4096),
     (264, 3000),
@@ -28,13 +28,13 @@ const SHAPES: [(usize, usize); 6] = [
     (1020, 4096 * 5),
 ];
 
-/// Polls the ends of the lines of `len` bytes at `at` until each of them is `value`; with the end, all of its line must be.
+/// Polls the end of each line of `len` bytes at `at` until it is `value`. As soon as it is, the whole line must be.
 fn lines_arrive(job: &Job<'_>, at: usize, len: usize, value: u8) -> Verdict {
     let ends = (at / LINE + 1..=(at + len).div_ceil(LINE)).map(|line| (line * LINE).min(at + len));
     let mut waiting: Vec<usize> = ends.collect();
     let mut broken = None;
     until("the ends of all lines", || {
-        // Many looks: a line is incomplete for a moment only.
+        // Many polls: a line is incomplete only for a moment.
         for _ in 0..200 {
             waiting.retain(|end| {
                 if job.memory.bytes()[end - 1].load(Ordering::Acquire) != value {
@@ -114,12 +114,12 @@ fn of_stride(ctx: &Ctx) -> Verdict {
 fn of_get(ctx: &Ctx) -> Verdict {
     let rounds = if ctx.is_quick() { 300 } else { 30 };
     with(ctx, 131_072, |job| {
-        // What is got, for each parity of the round.
+        // The source of the gets, for each parity of the round.
         job.memory.fill_range(65_536, 32_768, 1);
         job.memory.fill_range(98_304, 32_768, 2);
         job.meet();
         if job.rank == 1 {
-            // The cores are for the threads of the other one.
+            // Leaves the CPU cores to the threads of rank 0.
             return Ok(());
         }
         let posted = AtomicU64::new(0);
@@ -133,7 +133,7 @@ fn of_get(ctx: &Ctx) -> Verdict {
                         (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
                     })?;
                     let whole = lines_arrive(job, at, len, 1 + half as u8);
-                    // After a failure the other thread goes on alone.
+                    // After a failure the other thread continues alone.
                     let next = if whole.is_ok() { round } else { u64::MAX };
                     looked.store(next, Ordering::Release);
                     whole?;

@@ -1,4 +1,4 @@
-//! §2.2.3 to §2.2.6: which descriptors are written for a command, and what each of them tells.
+//! §2.2.3 to §2.2.6: the descriptors of each command, and their notices.
 
 use std::sync::atomic::Ordering;
 
@@ -80,7 +80,7 @@ fn chosen(ctx: &Ctx) -> Verdict {
                 let what = format!("{name} with flags {flags:#x}");
                 let cbdata = 100 * nth + choice as usize + 1;
                 ensure_eq!(post(job, flags, cbdata), SUCCESS, "{what}");
-                // The end of what was posted before: everything of it has come when this has.
+                // An end marker behind the posted command: when it has completed, the command has too.
                 let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 1536));
                 let end = STRONG_ORDER | TCQ | LOCAL | REMOTE;
                 post::put_piggyback8(job.hdl, vcq, 1, to, 8).ok(99, end, 99_999)?;
@@ -92,7 +92,7 @@ fn chosen(ctx: &Ctx) -> Verdict {
                     }
                     entries += 1;
                 }
-                // Of the local ones and of the remote ones the ends come last.
+                // The end marker comes last among the local and among the remote notices.
                 let (mut seen, mut ends) = ([0usize; 2], 0);
                 while ends < 2 {
                     let notice = job.queue.mrq()?;
@@ -131,7 +131,7 @@ fn nops(ctx: &Ctx) -> Verdict {
             };
             ensure_eq!(code, BUSY, "the code of a full TOQ");
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-            // No room for anything else.
+            // The queue is full.
             post::put_piggyback8(job.hdl, vcq, 1, to, 8).gives(UTOFU_ERR_BUSY, 0, LOCAL, 0)?;
             if flags == TCQ {
                 for nth in 1..=posted {
@@ -166,7 +166,7 @@ fn of_armw(ctx: &Ctx) -> Verdict {
                 }
                 let notice = job.queue.notice(LCL_ARMW)?;
                 ensure_eq!(notice.rmt_value, before, "the value before");
-                // It has been written: whoever reads it now sees it.
+                // The write is complete: each later read sees it.
                 post::get(hdl, vcq, job.stadd + 128, at, 8).ok(0, LOCAL, 0)?;
                 job.queue.notice(LCL_GET)?;
                 ensure_eq!(job.memory.get(128), round, "what is there by then");

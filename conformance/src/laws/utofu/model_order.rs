@@ -1,4 +1,4 @@
-//! §2.2.10: what may be concluded from memory and from notices.
+//! §2.2.10: conclusions from memory contents and from notices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +45,7 @@ fn line_of_get(ctx: &Ctx) -> Verdict {
 
 fn other_thread(ctx: &Ctx) -> Verdict {
     let rounds = if ctx.is_quick() { 1000 } else { 30 };
-    // Within a line, and longer ones that are strongly ordered.
+    // Within a line without strong order, and longer ones with it.
     let shapes = [
         (256, 256, 0),
         (512, 192, 0),
@@ -57,7 +57,7 @@ fn other_thread(ctx: &Ctx) -> Verdict {
         job.memory.fill_range(12_288, 4096, 2);
         job.meet();
         if job.rank == 1 {
-            // The cores are for the threads of the other one.
+            // Leaves the CPU cores to the threads of rank 0.
             return Ok(());
         }
         let posted = AtomicU64::new(0);
@@ -85,11 +85,11 @@ fn other_thread(ctx: &Ctx) -> Verdict {
                     (0..3000).any(|_| posted.load(Ordering::Acquire) >= round)
                 })?;
                 until("the end of the get", || {
-                    // Many looks: only few places in a copy are without this end and with its beginning.
+                    // Many polls: a copy has its beginning but not its end only for a moment.
                     (0..3000).any(|_| end.load(Ordering::Acquire) == value)
                 })?;
                 let whole = job.memory.all(to, len, value, "a get whose end was seen");
-                // After a failure the other thread goes on alone.
+                // After a failure the other thread continues alone.
                 let next = if whole.is_ok() { round } else { u64::MAX };
                 looked.store(next, Ordering::Release);
                 whole?;
@@ -107,7 +107,7 @@ fn with_errors(ctx: &Ctx) -> Verdict {
         let (nowhere, end) = (stadd_of(vcq, 99)?, job.at(job.right(), 4096));
         let (stadd, length) = (UTOFU_ERR_MRQ_RMT_STADD, UTOFU_ERR_MRQ_RMT_LENGTH);
         let no_source = stadd_of(vcq, 98)?;
-        // What is to come of each.
+        // The expected entries and notices.
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         for nth in 0..COUNT {
             let (hdl, cbdata) = (job.hdl, nth as usize + 1);
@@ -132,7 +132,7 @@ fn with_errors(ctx: &Ctx) -> Verdict {
                     post::armw8(hdl, vcq, ADD, 1, there).ok(nth, flags, cbdata)?
                 }
                 2 | 3 if random.below(2) == 0 => {
-                    // Not sent at all.
+                    // The put fails before it is sent.
                     post::put(hdl, vcq, no_source, there, len).ok(nth, LOCAL, cbdata)?;
                     entries.push((UTOFU_ERR_TCQ_STADD, nth as usize + 1));
                     continue;
@@ -194,7 +194,7 @@ fn unread(ctx: &Ctx) -> Verdict {
                 }
                 Ok::<_, String>(())
             };
-            // First all of it unread, then a part, then while more comes.
+            // First all entries unread, then a part, then while more arrive.
             send(part)?;
             job.meet();
             for _ in 0..random.below(part as u64) {
@@ -233,7 +233,7 @@ fn two_senders(ctx: &Ctx) -> Verdict {
         let there = [job.vcq(peer), vcq_of(peer, TNI + 1, 0)?];
         let here = [job.queue, other];
         let froms = [job.stadd, second];
-        // Both to both, in any order; EDATA counts each pair by itself.
+        // Both VCQs to both peers, in any order; EDATA counts each pair separately.
         let mut posted = [[0u64; 2]; 2];
         for _ in 0..2 * COUNT {
             let (from, to) = (random.below(2) as usize, random.below(2) as usize);

@@ -1,4 +1,4 @@
-//! §2.2.8 session mode: rings, crowds, and what is seen of relayed data.
+//! §2.2.8 session mode: rings, several starters of one queue, and the visibility of relayed data.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ fn round_and_round(ctx: &Ctx) -> Verdict {
     session(ctx, 1024, |job, session| {
         let next = job.right();
         job.memory.set(64, 1);
-        // Word 0 of each rank goes to word 0 of the next one; the last one ends it by a put without SPS.
+        // Word 0 of each rank goes to word 0 of the next one; a put without SPS ends the ring.
         for round in 0..ROUNDS {
             let last = job.rank == 2 && round + 1 == ROUNDS;
             let flags = if last { REMOTE } else { sps(1) };
@@ -51,7 +51,7 @@ fn round_and_round(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Ranks 1 to 3 let 0's commands start, which count up at 1.
+/// Ranks 1 to 3 start the commands of rank 0, which count up at rank 1.
 fn crowd(ctx: &Ctx) -> Verdict {
     const EACH: u64 = 40;
     session(ctx, 4096, |job, session| {
@@ -66,7 +66,7 @@ fn crowd(ctx: &Ctx) -> Verdict {
         job.meet();
         match job.rank {
             0 => {
-                // More than will start; all the while they arrive.
+                // Posts more commands than will start; starts arrive all the while.
                 for nth in 0..total + 10 {
                     let (hdl, cbdata) = (session.queue.hdl, nth as usize + 1);
                     if nth % 3 == 2 {

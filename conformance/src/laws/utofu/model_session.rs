@@ -1,4 +1,4 @@
-//! §2.2.8.1 session mode, in detail: what counts as an arrival, and what becomes of errors.
+//! §2.2.8.1 session mode: the events that count as an arrival, and errors.
 
 use super::kit::*;
 use super::session::{Session, session};
@@ -17,7 +17,7 @@ laws! {
         "a relayed put that fails gives its owner the MRQ error and starts nothing further on; the next one does";
 }
 
-/// A put to rank 1 that lets `steps` start, of which `told` come back here with a notice: the last of these.
+/// A put to rank 1 that starts `steps` commands. `told` of these send a notice to this rank; returns the last one.
 fn set_off(
     job: &Job<'_>,
     session: &Session,
@@ -28,7 +28,7 @@ fn set_off(
     let flags = LOCAL | sps(steps);
     post::put(job.hdl, vcq, job.stadd, to, 8).ok(0xee, flags, 0)?;
     let mut last = None;
-    // The local one may come before these, or behind.
+    // The local notice may come before or after these.
     for _ in 0..told + 1 {
         let notice = job.queue.mrq()?;
         if (notice.notice_type, notice.edata) != (LCL_PUT, 0xee) {
@@ -68,7 +68,7 @@ fn only_puts(ctx: &Ctx) -> Verdict {
             pause(2);
             job.queue.mrq_is_empty()?;
             ensure_eq!(job.memory.get(512), 0, "a put that nothing has started");
-            // In no order with the additions.
+            // Unordered with the additions.
             let got = job.memory.get(128);
             ensure!((7..=17).contains(&got), "{got} in what was got");
         } else {
@@ -96,7 +96,7 @@ fn every_put(ctx: &Ctx) -> Verdict {
     session(ctx, 2048, |job, session| {
         let flags = sps(2);
         for round in 0..7 {
-            // What each way starts, in pairs.
+            // The number of commands that each way starts, in pairs.
             let blocks = [1, 1, 3, 3, 3, 1, 2][round];
             if job.rank == 1 {
                 for _ in 0..2 * blocks + 1 {
@@ -136,7 +136,7 @@ fn every_put(ctx: &Ctx) -> Verdict {
                 }
                 pause(1);
                 job.queue.mrq_is_empty()?;
-                // The one that is left, for the next round.
+                // Starts the remaining command, which prepares the next round.
                 set_off(job, session, 1, 1)?;
             }
             job.meet();
@@ -219,7 +219,7 @@ fn bad_source(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// 0 begins, 1 relays to 2, whose command goes back to 0.
+/// 0 begins and 1 relays to 2. The command of 2 goes back to 0.
 fn bad_target(ctx: &Ctx) -> Verdict {
     session(ctx, 1024, |job, session| {
         let nowhere = stadd_of(session.ids[2], 99)?;

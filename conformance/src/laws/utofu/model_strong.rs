@@ -1,4 +1,4 @@
-//! §2.2.10: the strong order between commands of different kinds.
+//! §2.2.10: strong order between commands of different kinds.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ laws! {
         "of strongly ordered puts, posted one by one, as blocks and as a batch, whoever sees one sees all before it";
 }
 
-/// Tells the left rank that this round has been looked at.
+/// Reports to the left rank that this rank has checked the round.
 fn seen(job: &Job<'_>, round: u64) -> Verdict {
     post::put_piggyback8(
         job.hdl,
@@ -53,7 +53,7 @@ fn get_then_put(ctx: &Ctx) -> Verdict {
             } else {
                 job.await_word(0, round)?;
                 job.memory.fill_range(4096, LENGTH, 0xff);
-                // Where it was read to, all of it has been written.
+                // The put follows the get in strong order, so the get has written its whole target.
                 post::get(
                     job.hdl,
                     job.vcq(0),

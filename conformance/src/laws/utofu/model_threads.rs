@@ -1,4 +1,4 @@
-//! §2.1 and §2.5: what threads of a process may do at the same time, and for each other.
+//! §2.1 and §2.5: concurrent calls of a process's threads, and calls for other threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ fn for_another(ctx: &Ctx) -> Verdict {
         let circuit = Circuit::build(job, butterfly(2), TNI)?;
         let end = circuit.ends()[0];
         let (vcq, word) = (job.vcq(job.right()), TABLE.next_multiple_of(256));
-        // Each step by a thread of its own, which has ended before the next one begins.
+        // A separate thread makes each step, and ends before the next step.
         let apart = |work: &(dyn Fn() -> Verdict + Sync)| threads(1, |_| work());
         for round in 1..=20u64 {
             apart(&|| {
@@ -58,7 +58,7 @@ fn for_another(ctx: &Ctx) -> Verdict {
 fn several_cqs(ctx: &Ctx) -> Verdict {
     const EACH: u64 = 100;
     with(ctx, 256, |job| {
-        // Of the component 0 of a TNI each: CQs of their own, without a flag.
+        // Component 0 of different TNIs: separate CQs, without a flag.
         let queues: Vec<Queue> = (1..4)
             .map(|tni| Queue::with_component(tni, 0, 0))
             .collect::<Result<_, _>>()?;
@@ -123,7 +123,7 @@ fn managing(ctx: &Ctx) -> Verdict {
                 return result;
             }
             while !done.load(Ordering::Acquire) {
-                // The same CQ: the first one of the TNI has room for these.
+                // All are on one CQ: the first one of the TNI has room for these.
                 let queue = Queue::with_component(TNI, nth as u16, 0)?;
                 ensure_eq!(queue.id, vcq_of(job.rank, TNI, nth as u16)?, "the id");
                 let (mut at, mut tni, mut cq, mut extra) = ([0; 6], 9, 9, 0);
@@ -196,7 +196,7 @@ fn counting(ctx: &Ctx) -> Verdict {
             while !done.load(Ordering::Acquire) {
                 let mut count = usize::MAX;
                 ok!(utofu_query_num_unread_tcq(queue.hdl, &mut count));
-                // The other VCQ has posted up to two.
+                // The other VCQ has posted up to two commands.
                 ensure!((3..=5).contains(&count), "{count} unread entries");
             }
             return Ok(());
@@ -228,7 +228,7 @@ fn beside_a_safe_one(ctx: &Ctx) -> Verdict {
             let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
             for _ in 0..EACH {
                 post::armw8(queue.hdl, vcq, ADD, 1, to).ok(nth as u64, LOCAL | TCQ, nth + 1)?;
-                // Of the shared one, whose does not matter.
+                // Each user of the shared VCQ may take the entry of another one.
                 let cbdata = queue.tcq()?;
                 ensure!((cbdata == 3) == (nth == 2), "cbdata {cbdata} for {nth}");
                 let edata = queue.notice(LCL_ARMW)?.edata;

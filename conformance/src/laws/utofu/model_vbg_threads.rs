@@ -12,7 +12,7 @@ laws! {
         "threads use a VBG each at the same time, without a flag";
 }
 
-/// A VBG in a circuit of two: each tells itself by the signal, and the other one by the packet.
+/// A VBG in a circuit of two: each rank signals to itself, and sends a packet to the other.
 fn pair(job: &Job<'_>, tni: u16, flags: u64, at: usize) -> Result<u64, String> {
     let id = got!(utofu_alloc_vbg(tni, 1, flags));
     job.write(job.right(), at, id)?;
@@ -61,7 +61,7 @@ fn one_vbg(ctx: &Ctx) -> Verdict {
             };
             let mut failure: Verdict = Ok(());
             until(&what, || {
-                // Many times before others have the core: so they are stopped at any place.
+                // Repeats often before it yields: the scheduler may stop a thread at any instruction.
                 for _ in 0..500 {
                     match try_both() {
                         Ok(false) => {}

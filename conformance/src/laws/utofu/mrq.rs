@@ -54,7 +54,7 @@ fn fields(ctx: &Ctx) -> Verdict {
         for (name, remote, distance, post) in kinds {
             job.memory.set(8, 0xaaaa_bbbb_cccc_dddd);
             job.meet();
-            // With another path in the id: notices name the default one.
+            // With another path in the ID: notices contain the default one.
             let mut vcq = job.vcq(job.right());
             ok!(utofu_set_vcq_id_path(
                 &mut vcq,
@@ -198,7 +198,7 @@ fn edata(ctx: &Ctx) -> Verdict {
 fn wanted(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         let (vcq, to) = (job.vcq(job.right()), job.at(job.right(), 0));
-        // The same on all ranks: so the right rank's choices are known.
+        // The same on all ranks, so this rank knows the choices of the right one.
         let mut random = ctx.random(1);
         let mut expected = [Vec::new(), Vec::new()];
         for nth in 0..200u64 {
@@ -228,7 +228,7 @@ fn mixed(ctx: &Ctx) -> Verdict {
         let peers = job.size as usize - 1;
         let mut posted = [0usize; 6];
         let mut seen = [0usize; 6];
-        // Types that arrive here: the peers do the same.
+        // The types that arrive here: the peers make the same calls.
         let take = |seen: &mut [usize; 6]| -> Result<bool, String> {
             match job.queue.poll_mrq() {
                 (SUCCESS, notice) => {

@@ -13,7 +13,7 @@ fn too_early(ctx: &Ctx) -> Verdict {
     let own = Queue::with_component(TNI, 0, 0)?;
     let source = Memory::new(256);
     let from = own.register(source)?;
-    // The VCQ that all of it goes to, made by rank 1 only later.
+    // The VCQ that all commands target. Rank 1 creates it later.
     let target = vcq_of(1, TNI, 6)?;
     let to = stadd_of(target, 40)?;
     let memory = Memory::new(256);

@@ -15,7 +15,7 @@ laws! {
         "an overflow of a session mode VCQ, of as many entries as its variable says, is told with its own CQ";
 }
 
-/// Whether what was written to standard error is the message of chapter 7 for TNI 0, CQ 0, and the status one of failure.
+/// Fails unless the text on standard error is the message of chapter 7 for TNI 0, CQ 0, and the status is a failure.
 fn is_overflow(ended: &(i32, String)) -> Verdict {
     let (status, text) = ended;
     ensure_eq!(
@@ -31,7 +31,7 @@ fn is_overflow(ended: &(i32, String)) -> Verdict {
 }
 
 fn overflow(_ctx: &Ctx) -> Verdict {
-    // Exactly as many as there are entries are kept.
+    // The MRQ holds as many notices as it has entries.
     for (posted, overflows) in [(2048, false), (2100, true), (6000, true)] {
         for (flags, what) in [(LOCAL, "local"), (REMOTE, "remote")] {
             let ended = child(&[("UTOFU_NUM_MRQ_ENTRIES", "2Ki")], || {
@@ -73,7 +73,7 @@ fn overflow_of_session(_: &Ctx) -> Verdict {
             ensure_eq!((status, text), (0, String::new()), "{posted} notices");
             continue;
         }
-        // CQ 0 is the free mode one; which one is for session mode nobody says.
+        // CQ 0 is the free mode one; the number of the session mode CQ is open.
         let cq = text
             .strip_prefix("utofu: asynchronous error: MRQ Overflow on TNI 0 CQ ")
             .and_then(|rest| rest.trim_end().parse::<u16>().ok());
@@ -115,7 +115,7 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
             ensure_eq!(posted, SUCCESS, "posting");
             Ok(queue.next_mrq()?.0)
         };
-        // Until the peer is there.
+        // Waits for the peer.
         let mut looks = Looks::new();
         while send(0, 0)? != SUCCESS {
             looks.pause(Duration::from_millis(1));
@@ -129,7 +129,7 @@ fn overflow_by_others(ctx: &Ctx) -> Verdict {
             while queue.poll_tcq().0 == SUCCESS {}
         }
         ensure_eq!(send(8, 0)?, SUCCESS, "the last put");
-        // Its owner ends.
+        // The owner of the MRQ ends.
         let mut looks = Looks::new();
         while send(0, 0)? == SUCCESS {
             while queue.poll_tcq().0 == SUCCESS {}

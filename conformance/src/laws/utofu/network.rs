@@ -1,9 +1,9 @@
-//! The virtual network as its description has it, beside what the library says of it: axes of the lengths in UNIPGAS_TOFU_SHAPE, or else as many units of
-//! 2 x 3 x 2 nodes as the processes need, and UNIPGAS_TOFU_PPN processes on each node.
+//! The virtual network as its documentation describes it, independent of the library's answers. UNIPGAS_TOFU_SHAPE gives the axes; otherwise it has as many
+//! units of 2 x 3 x 2 nodes as the processes need. Each node has UNIPGAS_TOFU_PPN processes.
 
 use unipgas_core::rendezvous::JobName;
 
-/// Nodes of a network whose processes are started by hand, in units.
+/// Size of the network for processes without a launcher, in units.
 const BY_HAND: [u32; 3] = [8, 8, 8];
 /// The A, B and C axes of a unit.
 const UNIT: [u32; 3] = [2, 3, 2];
@@ -14,7 +14,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// That of this process's environment. Errors: a text.
+    /// The network of this process's environment. Errors: a text.
     pub(crate) fn from_env() -> Result<Network, String> {
         let get = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
         let number = |text: &str| {
@@ -57,7 +57,7 @@ impl Network {
     }
 }
 
-/// X, Y and Z of the units for so many nodes, as nearly a cube as possible.
+/// X, Y and Z of the units for this number of nodes, as nearly a cube as possible.
 fn units(nodes: u32) -> [u32; 3] {
     let units = nodes.max(1).div_ceil(12);
     let x = (1..).find(|x| x * x * x >= units).unwrap_or(1);

@@ -227,7 +227,7 @@ fn strong_armw(ctx: &Ctx) -> Verdict {
 fn one_line(ctx: &Ctx) -> Verdict {
     with(ctx, 1024, |job| {
         for round in 1..=60u64 {
-            // All of a line of 256 bytes, or a part of it.
+            // A whole line of 256 bytes, or a part of it.
             let (at, words) = [(256, 32), (264, 31), (256, 8), (448, 8)][round as usize % 4];
             if job.rank == 0 {
                 for word in 0..words {
@@ -243,7 +243,7 @@ fn one_line(ctx: &Ctx) -> Verdict {
                 .ok(0, 0, 0)?;
                 job.await_word(0, round)?;
             } else {
-                // Any word of it may be polled: the line is written as one.
+                // Any word may be polled: the line arrives in one write.
                 let last = at + 8 * (words - 1);
                 until("the last word", || job.memory.get(last) == round)?;
                 for word in 0..words {
@@ -306,7 +306,7 @@ fn hints(ctx: &Ctx) -> Verdict {
 fn strong_get(ctx: &Ctx) -> Verdict {
     with(ctx, 256, |job| {
         if job.rank == 1 {
-            // Counts up word 8, then word 0: who reads 0 first and 8 then must find 8 not behind.
+            // Counts up word 8, then word 0: a reader of 0, then 8, must not find 8 behind.
             let mut value = 1;
             until("the end", || {
                 job.memory.set(8, value);
@@ -323,7 +323,7 @@ fn strong_get(ctx: &Ctx) -> Verdict {
                     0,
                 )?;
                 job.queue.notice(LCL_GET)?;
-                // Its own write comes after that of the first one too.
+                // The write of the second get comes after that of the first one too.
                 let (first, second) = (job.memory.get(64), job.memory.get(72));
                 ensure!(second >= first, "{second} was read after {first}");
             }

@@ -1,4 +1,4 @@
-//! Processes of one job that have been told different backends.
+//! Processes of one job with different backends.
 
 use std::sync::atomic::Ordering;
 
@@ -10,10 +10,10 @@ laws! {
         "a process that maps its peers' memory, or does not, and finds a job at work that does it the other way, says so in one line and gets errors";
 }
 
-/// A backend, and how many hosts are played: with several, not all memory is mapped.
+/// A backend, and the number of played hosts: with several, not all memory is mapped.
 type Setting<'a> = [(&'a str, &'a str); 2];
 
-/// One that differs from this process's in what is mapped.
+/// A setting that maps other memory than this process's.
 fn other<'a>(backend: &str, hosts: &str) -> Setting<'a> {
     let name = match (backend, hosts) {
         ("shm", "1") => "opaque",

@@ -17,7 +17,7 @@ laws! {
         "a path in the flags and one in the id may be given together";
 }
 
-/// All paths to a VCQ that are not refused.
+/// All paths to a VCQ that the library accepts.
 fn paths(vcq: u64) -> Vec<([u8; 3], u8)> {
     let mut paths = Vec::new();
     for a in 0..2 {

@@ -1,8 +1,8 @@
-//! The one-sided commands, as laws post them.
+//! The one-sided commands in the form that laws post.
 
 use super::kit::*;
 
-/// A command, all of it but its edata, flags and cbdata. Each method posts it once, or prepares it.
+/// A command without its edata, flags and cbdata. Each method posts it once, or prepares it.
 pub(crate) struct Command<F, P> {
     name: &'static str,
     call: F,
@@ -32,7 +32,7 @@ where
         crate::kit::gives(self.name, (seen, code), code_name)
     }
 
-    /// Writes the descriptor and gives its size; fails unless the preparation succeeds.
+    /// Writes the descriptor and returns its size; fails unless the preparation succeeds.
     #[track_caller]
     pub(crate) fn prepare<T>(&self, edata: u64, flags: u64, desc: *mut T) -> Result<usize, String> {
         let mut size = 0;
@@ -45,7 +45,7 @@ where
 
 macro_rules! commands {
     ($($short:ident: $name:ident, $prepare:ident($($parameter:ident: $ty:ty),* $(; $($last:ident),*)?);)*) => {$(
-        // As many as the function takes.
+        // The wrapped function has this number of arguments.
         #[allow(clippy::too_many_arguments)]
         pub(crate) fn $short(
             hdl: usize, vcq: u64, $($parameter: $ty,)* $($($last: usize),*)?
@@ -85,7 +85,7 @@ commands! {
     cswap8: utofu_cswap8, utofu_prepare_cswap8(old: u64, new: u64, remote: u64);
 }
 
-/// The place of these bytes, as `put_piggyback` takes it.
+/// Pointer to these bytes, as `put_piggyback` takes it.
 pub(crate) fn bytes(data: &[u8]) -> *mut c_void {
     data.as_ptr().cast_mut().cast()
 }

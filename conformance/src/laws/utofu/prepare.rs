@@ -30,7 +30,7 @@ fn every_kind(ctx: &Ctx) -> Verdict {
     with(ctx, 8192, |job| {
         let peer = job.right();
         let (hdl, vcq) = (job.hdl, job.vcq(peer));
-        // What is read: bytes 0 to 1023, the same everywhere; what is written: from 1024 here by gets, from 4096 there.
+        // Sources: bytes 0 to 1023, the same on all ranks. Targets: gets write here at 1024 and up, puts write there at 4096 and up.
         let bytes = random_bytes(&mut ctx.random(1), 1024);
         job.memory.store(0, &bytes);
         job.meet();

@@ -44,7 +44,7 @@ fn sweep(
         for (round, length) in LENGTHS.into_iter().enumerate() {
             let (from, to) = (random.below(70) as usize, random.below(70) as usize);
             let bytes = random_bytes(&mut random, length);
-            // The first half is what is read, the second half what is written.
+            // The first half is the source, the second half the target.
             job.memory.fill(round as u8);
             job.memory.store(from, &bytes);
             job.meet();
@@ -151,7 +151,7 @@ fn longest(ctx: &Ctx) -> Verdict {
         if job.rank == 0 {
             let bytes = random_bytes(&mut ctx.random(2), MOST);
             job.memory.store(1, &bytes);
-            // There at an odd address, and back to another one.
+            // The put goes to an odd address, the get to another one.
             post::put(job.hdl, job.vcq(1), job.stadd + 1, job.at(1, 3), MOST).ok(0, LOCAL, 0)?;
             let notice = job.queue.notice(LCL_PUT)?;
             ensure_eq!(notice.rmt_stadd, job.at(1, 3 + MOST), "the end of the put");
@@ -302,7 +302,7 @@ fn overlapping_blocks(ctx: &Ctx) -> Verdict {
         job.memory.store(0, &bytes);
         job.meet();
         let peer = job.right();
-        // All blocks write what lies at the same distance: the order does not matter.
+        // All blocks write bytes of the same distance: the order does not matter.
         for (length, stride, blocks) in [(64, 0, 5), (64, 16, 9), (7, 1, 100)] {
             post::put_stride(
                 job.hdl,

@@ -1,4 +1,4 @@
-//! §2.3.4, §3.8.1: what reductions at barrier gates give.
+//! §2.3.4, §3.8.1: results of reductions at barrier gates.
 
 use super::barrier::shapes;
 use super::circuit::*;
@@ -16,10 +16,10 @@ laws! {
         "BFPSUM cancels exactly, keeps subnormal numbers, and gives infinities and NaN where they belong";
 }
 
-/// What a participant contributes in a round.
+/// The input of a participant in a round.
 fn contribution(ctx: &Ctx, round: u64, who: usize) -> Vec<u64> {
     let mut random = ctx.random(round << 8 | who as u64);
-    // Few values, so that maxima are equal often; now and then any.
+    // A few values, so that equal maxima are frequent, and some random ones.
     (0..6)
         .map(|_| match random.below(3) {
             0 => random.next(),
@@ -118,7 +118,7 @@ fn ties(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// A number of up to 53 bits somewhere in 2^0 to 2^93, as an integer.
+/// An integer of up to 53 significant bits, at a scale from 2^0 to 2^93.
 fn wide_integer(random: &mut Random) -> i128 {
     let bits = random.next() >> (11 + random.below(50));
     let value = i128::from(bits) << random.below(40);
@@ -187,10 +187,10 @@ fn special_doubles(ctx: &Ctx) -> Verdict {
         for plan in [butterfly(4), ring(4), tree(4)] {
             let circuit = Circuit::build(job, plan, TNI)?;
             for (nth, (terms, sum)) in cases.iter().enumerate() {
-                // Where each takes long, one rank has the first term; which one, the seed says.
+                // If rounds take long, only one rank has the first term; the seed selects it.
                 let turns = if ctx.is_quick() { 4 } else { 1 };
                 for turn in (nth + (ctx.seed % 4) as usize..).take(turns) {
-                    // A wide sum beside narrow ones.
+                    // A sum of very different magnitudes between simple ones.
                     let input = |who: usize| vec![1.5, terms[(who + turn) % 4], -0.25];
                     circuit
                         .doubles(3, input, &[6.0, *sum, -1.0])

@@ -1,4 +1,4 @@
-//! §4.3.2 and tables 6.2 and 6.3: how much there is of everything.
+//! §4.3.2 and tables 6.2 and 6.3: the number of each resource.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) fn whereabouts(id: u64) -> Result<(u16, u16, u16), String> {
     Ok((tni, cq, component))
 }
 
-/// Creates VCQs until there are no more; the code that ends it.
+/// Creates VCQs until no more are available; returns the last code too.
 pub(super) fn exhaust(tni: u16, flags: u64) -> Result<(Vec<Queue>, i32), String> {
     let mut all = Vec::new();
     loop {
@@ -59,7 +59,7 @@ fn free_all(queues: Vec<Queue>) -> Verdict {
     queues.into_iter().try_for_each(Queue::free)
 }
 
-/// Of the default: 9 CQs, of which 3 are for session mode.
+/// Default: 9 CQs, of which 3 are for session mode.
 fn vcqs_end(_ctx: &Ctx) -> Verdict {
     for round in 0..2 {
         let mut all = Vec::new();
@@ -71,7 +71,7 @@ fn vcqs_end(_ctx: &Ctx) -> Verdict {
                 6 * 8,
                 "free mode VCQs of TNI {tni}, round {round}"
             );
-            // One is freed and created again, with its place.
+            // Frees one and creates it again, with its component.
             let again = queues.swap_remove(round * 17 + usize::from(tni));
             again.free()?;
             gives!(UTOFU_ERR_INVALID_VCQ_HDL, utofu_free_vcq(again.hdl));
@@ -128,7 +128,7 @@ fn components_are_used(_ctx: &Ctx) -> Verdict {
         }
         Queue::with_component(0, component, THREAD_SAFE)?.free()?;
     }
-    // A VCQ that was created without a component id has one: never that of another.
+    // A VCQ created without a component ID gets an ID that no other VCQ has.
     let mut all: Vec<Queue> = (0..4)
         .map(|component| Queue::with_component(0, component, 0))
         .collect::<Result<_, _>>()?;
@@ -167,7 +167,7 @@ fn exclusive_ends(_ctx: &Ctx) -> Verdict {
             "an exclusive VCQ shares its CQ"
         );
     }
-    // A freed one can be shared again.
+    // A freed VCQ can be shared again.
     let count = exclusive.len();
     free_all(exclusive)?;
     let (more, _) = exhaust(0, 0)?;
@@ -213,7 +213,7 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
     for round in 0..2 {
         for tni in 0..6 {
             let mut ids = [u64::MAX; 64];
-            // One by one: those that start.
+            // One by one: start/end VBGs.
             for id in &mut ids[..16] {
                 ok!(utofu_alloc_vbg(tni, 1, 0, id));
             }
@@ -226,7 +226,7 @@ fn vbgs_end(_ctx: &Ctx) -> Verdict {
             ok!(utofu_free_vbg(std::ptr::from_ref(&ids[5]).cast_mut(), 1));
             ok!(utofu_alloc_vbg(tni, 33, round, ids[16..].as_mut_ptr()));
             ok!(utofu_free_vbg(std::ptr::from_ref(&ids[6]).cast_mut(), 1));
-            // A start is left, but no relay; nothing is kept of an allocation that fails.
+            // A start/end VBG is left, but no relay; a failed allocation keeps no VBG.
             for _ in 0..20 {
                 gives!(
                     UTOFU_ERR_FULL,
@@ -278,7 +278,7 @@ fn stags_are_used(_ctx: &Ctx) -> Verdict {
                 utofu_reg_mem_with_stag(one.hdl, memory.base.cast(), 256, stag, 0, &mut again)
             );
             ensure_eq!(again, 7, "the STADD after USED");
-            // Another VCQ has its own.
+            // Another VCQ has separate ones.
             let theirs = other.register_as(memory, stag)?;
             other.deregister(theirs)?;
         }

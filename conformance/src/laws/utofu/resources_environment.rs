@@ -1,4 +1,4 @@
-//! §4.3.2: what the environment changes.
+//! §4.3.2: effects of the environment.
 
 use std::collections::BTreeSet;
 
@@ -26,12 +26,12 @@ laws! {
         "with UNIPGAS_TOFU_PPN processes share a node: its coordinates, CQs and VBGs, no id twice; they reach each other";
 }
 
-/// A child that must succeed without a word.
+/// A child that must succeed without output.
 fn succeeds(environment: &[(&str, &str)], body: impl FnOnce() -> Verdict) -> Verdict {
     Child::start(environment, body)?.succeeds(&format!("with {environment:?}"))
 }
 
-/// Free mode, session mode and exclusive VCQs that TNI 2 has.
+/// The free mode, session mode and exclusive VCQs of TNI 2.
 fn kinds() -> Result<[usize; 3], String> {
     let (session, code) = exhaust(2, SESSION_MODE)?;
     ensure_eq!(code, UTOFU_ERR_NOT_AVAILABLE, "after the session mode VCQs");
@@ -68,7 +68,7 @@ fn environment(_ctx: &Ctx) -> Verdict {
     Ok(())
 }
 
-/// How many notices an MRQ takes before it overflows: the child ends there.
+/// The number of notices that an MRQ holds. The overflow ends the child.
 fn mrq_entries(ctx: &Ctx) -> Verdict {
     let values = [
         ("2048", 2048u64),
@@ -81,10 +81,10 @@ fn mrq_entries(ctx: &Ctx) -> Verdict {
         ("20480", 32768),
         ("32KI", 32768),
     ];
-    // Where it takes long to fill an MRQ, one value of each size but the greatest.
+    // If it takes long to fill an MRQ, one value of each size except the largest.
     let slow = |value: &str| !ctx.is_quick() && !["2048", "8Ki"].contains(&value);
     for (value, entries) in values.into_iter().filter(|(value, _)| !slow(value)) {
-        // There may be room for some more, but not for as many as the next number would give.
+        // There may be room for a few more, but not for the next size.
         for (posted, fits) in [(entries, true), (entries + entries / 2 + 1, false)] {
             let (status, text) = child(&[("UTOFU_NUM_MRQ_ENTRIES", value)], || {
                 Queue::with_component(TNI, 0, 0)?.fill_mrq(posted, REMOTE)
@@ -122,7 +122,7 @@ fn swap_protect(_ctx: &Ctx) -> Verdict {
             let more = |expected: u64, what: &str| -> Verdict {
                 let expected = if protects { expected } else { 0 };
                 let more = locked()?.saturating_sub(before);
-                // What is locked are pages; other mappings are none of this.
+                // Locks cover whole pages, hence the tolerance. The library locks no other mappings.
                 ensure!(
                     (expected..expected + 64).contains(&more),
                     "{more} KiB locked after {what}, not {expected}"
@@ -159,7 +159,7 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
         let queue = Queue::create(0, 0)?;
         let before = locked()?;
         let memory = Memory::pages(64 << 12)?;
-        // The program's: the second of four parts, and half of the third.
+        // The program locks the second of four parts, and half of the third.
         let part = |from: usize, pages: usize| Memory {
             // In bounds.
             base: memory.base.wrapping_add(from << 12),
@@ -208,7 +208,7 @@ fn own_locks(_ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Takes from this process the right to lock memory.
+/// Removes this process's right to lock memory.
 fn forbid_locks() -> Verdict {
     const CAP_IPC_LOCK: u32 = 14;
     #[repr(C)]
@@ -220,7 +220,7 @@ fn forbid_locks() -> Verdict {
     let mut header = Header(0x2008_0522, 0);
     let mut sets = [[0u32; 3]; 2];
     // SAFETY:
-    // - the structures are those of capget(2) and setrlimit(2), version 3 of the former with two sets.
+    // - the structures have the layout of capget(2) and setrlimit(2); version 3 of capget has two sets.
     unsafe {
         ensure_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &none), 0, "setrlimit");
         let (get, set) = (libc::SYS_capget, libc::SYS_capset);
@@ -314,7 +314,7 @@ fn shape(ctx: &Ctx) -> Verdict {
     }
     ensure_eq!(at[..6], coords(ctx.rank)?, "coordinates of the rank");
     ctx.sync();
-    // By trying all coordinates there are, everybody is found where he says he is.
+    // Tries all coordinates: each process has the coordinates that it reports.
     let mut found = 0;
     for node in 0..36u8 {
         let at = [node / 18, 0, node / 6 % 3, 0, node / 2 % 3, node % 2];
@@ -363,11 +363,11 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         coords((ctx.rank + 2) % 4)? != at,
         "both nodes are at {at:?}"
     );
-    // CQs are dealt to the processes of a node.
+    // The processes of a node share its CQs.
     let memory = Memory::new(4096);
     let mut mine = BTreeSet::new();
     let mut all = Vec::new();
-    // Two TNIs are enough to see it.
+    // Two TNIs are enough.
     for tni in 0..2 {
         let (queues, code) = exhaust(tni, 0)?;
         ensure_eq!(code, UTOFU_ERR_FULL, "after the last VCQ");
@@ -382,7 +382,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         queue.register_as(memory, STAG)?;
     }
     ctx.sync();
-    // Every VCQ of every process is found by its coordinates; a node's are those of its two processes, and no more.
+    // A peer finds each VCQ by its coordinates; a node has only the VCQs of its two processes.
     for node in 0..2 {
         let at = coords(2 * node)?;
         let mut reached = 0;
@@ -417,7 +417,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         );
     }
     ctx.sync();
-    // Each VCQ of this process has taken one from everybody, so no id leads to two processes.
+    // Each VCQ of this process got one addition from each rank, so no ID leads to two processes.
     for rank in 0..4 {
         ensure_eq!(
             memory.get(8 * rank),
@@ -426,7 +426,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         );
     }
     ctx.sync();
-    // The VBGs of a TNI go to whoever comes first: 16 for both processes.
+    // The two processes share the 16 VBGs of a TNI, first come, first served.
     let mut ids = Vec::new();
     loop {
         let mut id = 0;
@@ -440,7 +440,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
         ensure!(ids.len() <= 16, "more than 16 VBGs start");
     }
     ctx.sync();
-    // How many each one has: to the other one of the node.
+    // Sends the number of own VBGs to the other process of the node.
     let peer = ctx.rank ^ 1;
     let count = ids.len() as u64;
     ensure!(count <= 16, "{count} VBGs of one process");
@@ -448,7 +448,7 @@ fn shared_node(ctx: &Ctx) -> Verdict {
     memory.set(1024, count);
     ctx.sync();
     let stadd = stadd_of(queue.id, STAG)?;
-    // Any VCQ of the other one: the first that answers and is not own.
+    // A VCQ of the other process: the first that answers and is not own.
     let mut theirs = None;
     for place in 0..2 * 9 * 8u16 {
         let (tni, cq, component) = (place / 72, place / 8 % 9, place % 8);

@@ -29,14 +29,14 @@ laws! {
 
 const STAG_S: u32 = 3;
 
-/// A session mode VCQ beside the free mode one, with the same memory; everybody's id.
+/// A session mode VCQ beside the free mode one, with the same memory; the IDs of all ranks.
 pub(super) struct Session {
     pub(super) queue: Queue,
     pub(super) stadd: u64,
     pub(super) ids: Vec<u64>,
 }
 
-/// The last words of the memory are where the ids are exchanged.
+/// The ranks exchange the IDs in the last words of the memory.
 pub(super) fn session(
     ctx: &Ctx,
     len: usize,
@@ -79,7 +79,7 @@ impl Session {
         Ok(())
     }
 
-    /// A put from the free mode VCQ to a rank's session mode VCQ; waits until it is there.
+    /// A put from the free mode VCQ to a rank's session mode VCQ; waits for completion.
     pub(super) fn begin(
         &self,
         job: &Job<'_>,
@@ -98,7 +98,7 @@ impl Session {
 fn waits(ctx: &Ctx) -> Verdict {
     session(ctx, 1024, |job, session| {
         if job.rank == 1 {
-            // Five puts back to rank 0, of which 3 and then 2 are to start.
+            // Five puts back to rank 0; starts 3 of them, then 2.
             for i in 0..5 {
                 job.memory.set(256 + 8 * i, i as u64 + 1);
             }
@@ -150,7 +150,7 @@ fn steps(ctx: &Ctx) -> Verdict {
         job.meet();
         if job.rank == 0 {
             for steps in 0..16u64 {
-                // With an SPS of 0 in the flags, and with none at all, it is the same.
+                // An SPS of 0 in the flags has the same effect as no SPS.
                 session.begin(job, 1, (0, 8), 8, sps(steps))?;
                 for _ in 0..steps {
                     job.queue.notice(RMT_PUT)?;
@@ -183,7 +183,7 @@ fn forks(ctx: &Ctx) -> Verdict {
                     }
                     session.begin(job, 1, (1024, 0), LENGTH, sps(2))?;
                 }
-                // The relay only waits, and not by calling the library.
+                // The relay only waits, without library calls.
                 1 => {}
                 _ => {
                     let notice = job.queue.notice(RMT_PUT)?;
@@ -193,7 +193,7 @@ fn forks(ctx: &Ctx) -> Verdict {
             }
             job.meet();
             if job.rank == 1 {
-                // For room in its queue.
+                // Makes room in its queue.
                 session.queue.tcq_is_empty()?;
             }
         }
@@ -250,7 +250,7 @@ fn pipeline(ctx: &Ctx) -> Verdict {
             if job.rank == 1 || job.rank == 2 {
                 let next = job.rank + 1;
                 let to = session.at(next, 0)?;
-                // To a terminal process the SPS is 0.
+                // The SPS to a terminal process is 0.
                 let flags = if next == 3 { REMOTE } else { sps(1) };
                 post::put_stride(
                     session.queue.hdl,
@@ -306,7 +306,7 @@ fn afterwards(ctx: &Ctx) -> Verdict {
             job.meet();
             if job.rank == 1 {
                 job.memory.set(256, round);
-                // One, then three at once, then two: one of them is too many.
+                // One command, then three at once, then two: one more than can start.
                 session.relay(job.vcq(0), 256, job.at(0, 512), 8, REMOTE)?;
                 let mut desc = [0u64; 8 * 3];
                 let size = post::put_stride(

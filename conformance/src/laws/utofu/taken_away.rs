@@ -11,7 +11,7 @@ laws! {
         "memory is deregistered and registered while threads of both sides use it: each command is refused, fails or is done, and each has one entry of the TCQ";
 }
 
-/// What is taken away.
+/// The STag of the memory that is deregistered.
 const TAKEN: u32 = 33;
 
 fn deregistered(ctx: &Ctx) -> Verdict {

@@ -150,7 +150,7 @@ fn overwritable(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Posts without polling until BUSY; gives the number posted.
+/// Posts without polling until BUSY; returns the number posted.
 fn fill(mut post: impl FnMut(usize) -> i32) -> Result<usize, String> {
     for nth in 1..=1_000_000 {
         match post(nth) {
@@ -170,7 +170,7 @@ fn busy(ctx: &Ctx) -> Verdict {
             let posted = fill(|nth| post::armw8(job.hdl, vcq, ADD, 1, to).code(0, TCQ, nth))?;
             ensure!(posted > 0, "BUSY with an empty queue");
             pause(2);
-            // Still so: what has been carried out makes no room by itself.
+            // Still full: completed commands make no room without a poll.
             let code = post::put_piggyback8(job.hdl, vcq, 0, to, 8).code(0, TCQ, posted + 1);
             ensure_eq!(code, BUSY, "the code when nothing was polled");
             gives!(UTOFU_ERR_BUSY, utofu_nop(job.hdl, TCQ, cb(posted + 1)));
@@ -203,7 +203,7 @@ fn busy_and_quiet(ctx: &Ctx) -> Verdict {
                     code == SUCCESS
                 }
             })?;
-            // As §3.7 says: until nothing is found.
+            // §3.7: poll until no entry is left.
             job.queue.tcq_is_empty()?;
         }
         job.write(job.right(), 8, total)?;

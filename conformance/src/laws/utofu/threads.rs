@@ -63,7 +63,7 @@ fn one_vcq(ctx: &Ctx) -> Verdict {
     })
 }
 
-/// Each thread adds through a VCQ of its own to the word of the right rank.
+/// Each thread uses a separate VCQ to add to the word of the right rank.
 fn each_its_own(ctx: &Ctx, flags: u64) -> Verdict {
     const EACH: u64 = 200;
     with(ctx, 256, |job| {
@@ -115,7 +115,7 @@ fn registering(ctx: &Ctx) -> Verdict {
                     job.queue.register_as(memory, 10 + thread as u32)?
                 };
                 memory.set(0, round);
-                // To the own board: the memory that was registered just now is the source.
+                // To the own memory; the memory registered just above is the source.
                 let to = job.stadd + 8 * thread as u64;
                 post::put(job.hdl, job.queue.id, stadd, to, 8).ok(0, 0, 0)?;
                 until("the put", || job.memory.get(8 * thread) == round)?;

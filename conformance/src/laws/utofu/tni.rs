@@ -19,7 +19,7 @@ laws! {
         "each process is at coordinates of its own, which the ids of its VCQs name";
 }
 
-/// The TNIs, with the array given back.
+/// The TNIs. Frees the array.
 fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     let (mut ids, mut number) = (null_mut(), usize::MAX);
     if barrier {
@@ -29,10 +29,10 @@ fn tnis(barrier: bool) -> Result<Vec<u16>, String> {
     }
     ensure!(!ids.is_null() && number > 0, "no TNI: {number}");
     // SAFETY:
-    // - the function says that there are so many.
+    // - the function returned this number of elements.
     let tnis = unsafe { std::slice::from_raw_parts(ids, number) }.to_vec();
     // SAFETY:
-    // - the array is the caller's (§3.2.1.1), and nobody uses it any more.
+    // - §3.2.1.1: the caller frees the array; it is not used after this.
     unsafe { libc::free(ids.cast()) };
     let mut different = tnis.clone();
     different.sort();
@@ -67,7 +67,7 @@ fn onesided_caps(_: &Ctx) -> Verdict {
         let mut caps = null_mut();
         ok!(utofu_query_onesided_caps(tni, &mut caps));
         // SAFETY:
-        // - memory of the implementation, as `managed` says.
+        // - memory that the implementation manages and keeps (see `managed`).
         let caps = unsafe { &*caps };
         ensure_eq!(caps.flags, 0b11, "flags: session mode and ARMW");
         ensure_eq!(caps.armw_ops, 0b11_1111, "ARMW operations");
@@ -90,7 +90,7 @@ fn barrier_caps(_: &Ctx) -> Verdict {
         let mut caps = null_mut();
         ok!(utofu_query_barrier_caps(tni, &mut caps));
         // SAFETY:
-        // - memory of the implementation, as `managed` says.
+        // - memory that the implementation manages and keeps (see `managed`).
         let caps = unsafe { &*caps };
         ensure_eq!(caps.flags, 0, "flags");
         ensure_eq!(caps.reduce_ops, 0b1_1111_1110, "reductions");

@@ -33,7 +33,7 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
                 "id on TNI {tni}"
             );
             ctx.sync();
-            // The peers' exist at the same time, under ids that are computed here.
+            // The peers' VCQs exist at the same time; this rank computes their IDs.
             for rank in 0..ctx.size {
                 let id = vcq_of(rank, tni, component)?;
                 ensure!(
@@ -46,7 +46,7 @@ fn first_is_computable(ctx: &Ctx) -> Verdict {
                     0,
                 )?;
             }
-            // Nothing is registered: the answers tell that the VCQs are there.
+            // No memory is registered: the error codes show that the VCQs exist.
             for _ in 0..ctx.size {
                 let (code, notice) = queue.next_mrq()?;
                 let code_expected = UTOFU_ERR_MRQ_RMT_STADD;
@@ -161,7 +161,7 @@ fn path_is_local(ctx: &Ctx) -> Verdict {
         ));
         ensure_eq!(two, last, "an id whose path was set four times");
         ensure_eq!(one, id, "the other variable");
-        // The node's own coordinates are what it began with.
+        // The node's own coordinates are the ID's original path.
         let at = info(id)?.0;
         ok!(utofu_set_vcq_id_path(&mut two, at[3..].as_ptr().cast_mut()));
         ensure_eq!(two, id, "the id with the path that it was made with");
@@ -189,7 +189,7 @@ fn contexts(ctx: &Ctx) -> Verdict {
         let second = Queue::with_component(TNI, 1, 0)?;
         let memory = second.register_as(job.memory, 0)?;
         job.meet();
-        // From the first here to the second there, and the other way round.
+        // Both ways between the first VCQ and the peer's second one.
         let to = vcq_of(job.right(), TNI, 1)?;
         post::put_piggyback8(job.hdl, to, 0, stadd_of(to, 0)?, 0).ok(1, TCQ, 0)?;
         post::put_piggyback8(

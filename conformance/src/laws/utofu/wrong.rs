@@ -1,11 +1,11 @@
-//! Arguments that are wrong, for many functions.
+//! Wrong arguments for many functions.
 
 use super::circuit::NULL;
 use super::kit::*;
 
 pub(super) const TOO_LONG: usize = 1 << 24;
 
-/// Flag bits that have no meaning.
+/// Flag bits without meaning.
 pub(super) fn unassigned() -> impl Iterator<Item = u64> {
     [4, 6, 7, 9, 10, 11, 12, 13]
         .into_iter()
@@ -14,7 +14,7 @@ pub(super) fn unassigned() -> impl Iterator<Item = u64> {
         .map(|bit| 1u64 << bit)
 }
 
-/// Numbers that are no VCQ id.
+/// Numbers that are not VCQ IDs.
 pub(super) fn wrong_vcq_ids(right: u64) -> Vec<u64> {
     vec![
         0,
@@ -45,7 +45,7 @@ pub(super) fn wrong_handles(freed: usize) -> [usize; 7] {
     ]
 }
 
-/// The handle of a VCQ that has been freed.
+/// The handle of a freed VCQ.
 pub(super) fn freed() -> Result<usize, String> {
     let queue = Queue::with_component(TNI, 7, 0)?;
     queue.free()?;

@@ -5,7 +5,7 @@ use super::{Sentence, by, test, unseen};
 const HEADERS: &str = "api-utofu/tests/headers.rs";
 const NO_PACKETS: &str = "memory knows no packets: there is nothing between them";
 
-/// Every function with a queue that is full, and with wrong arguments.
+/// Each function with a full queue, and with wrong arguments.
 const BUSY: &[&str] = &["utofu.toq.full"];
 const ARGUMENTS: &[&str] = &["utofu.bad.start", "utofu.notices.each-flag"];
 
