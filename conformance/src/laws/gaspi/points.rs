@@ -46,11 +46,11 @@ points! {
         "a process is killed while all notify all; another one takes its place, and all goes on";
     reads: "killed.read", "§8.2.2, §5.5", [gaspi_read, gaspi_wait],
         "a process is killed while all read from their neighbours; another one takes its place, and all goes on";
-    lists_written: "killed.write_list", "§8.2.4, §5.5", [gaspi_write_list],
+    lists_written: "killed.write_list", "§8.4.2, §5.5", [gaspi_write_list],
         "a process is killed while all write lists; another one takes its place, and all goes on";
-    lists_read: "killed.read_list", "§8.2.5, §5.5", [gaspi_read_list],
+    lists_read: "killed.read_list", "§8.4.5, §5.5", [gaspi_read_list],
         "a process is killed while all read lists; another one takes its place, and all goes on";
-    lists_notified: "killed.write_list_notify", "§8.3.5, §5.5", [gaspi_write_list_notify],
+    lists_notified: "killed.write_list_notify", "§8.4.3, §5.5", [gaspi_write_list_notify],
         "a process is killed while all write lists with a notification; another one takes its place, and all goes on";
     fetch_adds: "killed.atomic_fetch_add", "§10.2.1, §5.5", [gaspi_atomic_fetch_add],
         "a process is killed while all add to a value of each rank; another one takes its place, and all goes on";
@@ -58,13 +58,13 @@ points! {
         "a process is killed while all take and give back a lock; another one takes its place, and all goes on";
     passive: "killed.passive", "§9.2, §5.5", [gaspi_passive_send, gaspi_passive_receive],
         "a process is killed while all send passive messages to one; another one takes its place, and all goes on";
-    queues: "killed.queue", "§8.4, §5.5", [gaspi_queue_create, gaspi_queue_delete],
+    queues: "killed.queue", "§8.5, §5.5", [gaspi_queue_create, gaspi_queue_delete],
         "a process is killed while all use queues that they create; another one takes its place, and all goes on";
     connections: "killed.connect", "§5.4, §5.5", [gaspi_connect, gaspi_disconnect],
         "a process is killed while all close connections and open them again; another one takes its place, and all goes on";
     group_delete: "killed.group_delete", "§6.4.1, §5.5", [gaspi_group_delete],
         "a process is killed while all delete a group; another one takes its place, and all goes on";
-    segment_delete: "killed.segment_delete", "§7.4.1, §5.5", [gaspi_segment_delete],
+    segment_delete: "killed.segment_delete", "§7.3.1, §5.5", [gaspi_segment_delete],
         "a process is killed while all delete a segment; another one takes its place, and all goes on";
 }
 
