@@ -46,16 +46,24 @@ impl Ue {
     pub fn acquire_lock(&self, id: u32) -> Result<()> {
         self.exists(id)?;
         let me = self.id();
+        // `None`: the word has the bit of this UE, so the release of the lock wakes it.
         let attempt = || -> Result<Option<()>> {
-            let word = self.lock_word(id)?;
-            if word & HOLDER == 0 {
-                let mine = (word & !waiting(me)) | u64::from(me + 1);
-                return Ok(self.swap_lock_word(id, word, mine)?.then_some(()));
+            loop {
+                let word = self.lock_word(id)?;
+                let waits = word & waiting(me) != 0;
+                if word & HOLDER == 0 {
+                    let mine = (word & !waiting(me)) | u64::from(me + 1);
+                    if self.swap_lock_word(id, word, mine)? {
+                        if waits {
+                            // Other threads of this UE may sleep and rely on the bit.
+                            self.world().engine().ring();
+                        }
+                        return Ok(Some(()));
+                    }
+                } else if waits || self.swap_lock_word(id, word, word | waiting(me))? {
+                    return Ok(None);
+                }
             }
-            if word & waiting(me) == 0 {
-                self.swap_lock_word(id, word, word | waiting(me))?;
-            }
-            Ok(None)
         };
         let mut since = None;
         let mut check = || {

@@ -2,6 +2,8 @@
 
 mod get_notify;
 mod tagged;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -262,7 +264,14 @@ impl Endpoint {
         if let Some(drained) = self.try_drain(engine) {
             return drained;
         }
-        engine.wait(deadline, check, || Ok(self.posted.close().then_some(())))?;
+        engine.wait(deadline, check, || {
+            let closed = self.posted.close();
+            if !closed {
+                // The thread that drains may sleep. An unsignaled operation that this thread has posted meanwhile needs a poll.
+                self.progress();
+            }
+            Ok(closed.then_some(()))
+        })?;
         let covered = self.posted();
         let mut check = || {
             waits::pending(self.pending());
