@@ -94,6 +94,25 @@ fn word(id: VbgId) -> u32 {
     u32::from(id.tni() * VBGS + id.bg())
 }
 
+/// The owner of a VBG among the `number` processes of a node, in a job with several hosts. Claims on other hosts are not visible, so the index decides.
+/// Up to 16 processes have VBGs on each TNI. Up to 48 have them on the TNIs of both usual choices: cyclic (process % TNIs) and in blocks of processes.
+fn dealt(word: u32, number: u32) -> u32 {
+    let starts = u32::from(START_VBGS);
+    let (tni, bg) = (word / u32::from(VBGS), word % u32::from(VBGS));
+    if number <= starts {
+        return bg % starts % number;
+    }
+    // A process needs relay VBGs on the TNI of its start/end VBG.
+    let start = bg % starts;
+    let (tnis, nth) = (u32::from(TNIS), start / 2);
+    let owner = match start % 2 {
+        _ if number > tnis * starts / 2 => tni * starts + start,
+        0 => nth * tnis + tni,
+        _ => tni * number.div_ceil(tnis) + nth,
+    };
+    owner % number
+}
+
 impl Vbgs {
     /// In the child of a fork: makes all VBGs invalid.
     pub(crate) fn disinherit(&self) {
@@ -462,11 +481,10 @@ impl Process {
         dealt.or_else(|| self.network().job().here().owner(node, word))
     }
 
-    /// The process of a node that owns one of its VBGs, in a job with several hosts. Claims on other hosts are not visible here, so the VBG's index
-    /// decides. `None`: all processes are on this host.
+    /// The process of a node that owns one of its VBGs, in a job with several hosts. `None`: all processes are on this host.
     fn dealt_vbg(&self, word: u32) -> Option<u32> {
         let job = self.network().job();
-        (!job.are_all_here()).then(|| word % self.processes_per_node())
+        (!job.are_all_here()).then(|| dealt(word, self.processes_per_node()))
     }
 
     /// The configured sources and destinations of a VBG.
@@ -580,4 +598,33 @@ pub fn doubles(op: u32, data: &[f64]) -> Result<Payload> {
         return Err(Code::InvalidNumber);
     }
     Payload::doubles(Operation::Bfpsum, data, 0).map_err(from_gate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_of_a_node_has_start_and_relay_vbgs() {
+        let (tnis, vbgs, starts) = (TNIS.into(), VBGS.into(), START_VBGS.into());
+        for number in 1..=u32::from(TNIS * START_VBGS) {
+            let owned = |process, tni: u32| {
+                let all = (0..vbgs).filter(move |bg| dealt(tni * vbgs + bg, number) == process);
+                let (start, relays): (Vec<u32>, Vec<u32>) = all.partition(|bg| *bg < starts);
+                (start.len(), relays.len())
+            };
+            for process in 0..number {
+                let chosen: Vec<u32> = match number {
+                    ..=16 => (0..tnis).collect(),
+                    ..=48 => vec![process % tnis, process / number.div_ceil(tnis)],
+                    _ => (0..tnis).filter(|tni| owned(process, *tni).0 > 0).collect(),
+                };
+                assert!(!chosen.is_empty(), "process {process} of {number}");
+                for tni in chosen {
+                    let (start, relays) = owned(process, tni);
+                    assert!(start >= 1 && relays >= 2, "{process} of {number} on {tni}");
+                }
+            }
+        }
+    }
 }

@@ -75,12 +75,11 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// The queue of a connection that is not open yet.
+    /// The queue of a connection that is not open yet, for `depth` work requests, a power of two.
     pub fn new(depth: u32, staging: Staging) -> Self {
+        debug_assert!(depth.is_power_of_two());
         SendQueue {
-            ends: (0..depth.next_power_of_two())
-                .map(|_| Ends::Nothing)
-                .collect(),
+            ends: (0..depth).map(|_| Ends::Nothing).collect(),
             posted: 0,
             ended: 0,
             told: 0,

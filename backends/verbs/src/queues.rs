@@ -114,14 +114,14 @@ impl Cq {
         // SAFETY:
         // - the context and the channel are open. A context holds its device's function table.
         unsafe {
-            let create = channel.device.library().create_cq;
-            let raw = create(context, entries, null_mut(), channel.raw.as_ptr(), 0);
-            let raw =
-                NonNull::new(raw).ok_or_else(|| lacks("completion queues", "ibv_create_cq"))?;
             let ops = &(*context).ops;
             let (Some(poll), Some(arm)) = (ops.poll_cq, ops.req_notify_cq) else {
                 return Err(Error::Unreachable("the device cannot be polled".into()));
             };
+            let create = channel.device.library().create_cq;
+            let raw = create(context, entries, null_mut(), channel.raw.as_ptr(), 0);
+            let raw =
+                NonNull::new(raw).ok_or_else(|| lacks("completion queues", "ibv_create_cq"))?;
             Ok(Arc::new(Cq {
                 raw,
                 poll,

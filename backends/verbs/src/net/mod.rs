@@ -143,7 +143,8 @@ impl Net {
         let processes = job.unwrap_or(0).max(PROCESSES);
         let peers = job.unwrap_or(PEERS).max(1);
         let wanted = (PROMISED_TO_ALL / peers).clamp(PROMISED_OF_MANY, *PROMISED.end());
-        let depth = at_most(DEPTH, limits.max_qp_wr);
+        // Places of a connection are a power of two.
+        let depth = 1 << at_most(DEPTH, limits.max_qp_wr).ilog2();
         let needed = 2 * processes.saturating_mul(wanted + RESERVE);
         let places = at_most(
             at_most(needed.min(RECEIVES), limits.max_srq_wr),
