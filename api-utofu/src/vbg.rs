@@ -616,7 +616,7 @@ mod tests {
             for process in 0..number {
                 let chosen: Vec<u32> = match number {
                     ..=16 => (0..tnis).collect(),
-                    ..=48 => vec![process % tnis, process / number.div_ceil(tnis)],
+                    17..=48 => vec![process % tnis, process / number.div_ceil(tnis)],
                     _ => (0..tnis).filter(|tni| owned(process, *tni).0 > 0).collect(),
                 };
                 assert!(!chosen.is_empty(), "process {process} of {number}");
