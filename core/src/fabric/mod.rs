@@ -4,6 +4,8 @@ pub mod agent;
 pub mod awaited;
 pub mod bundle;
 pub mod circuit;
+#[cfg(all(test, not(loom)))]
+mod doubles;
 pub mod driver;
 pub mod endpoint;
 pub mod engine;

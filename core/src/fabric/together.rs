@@ -100,12 +100,9 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::inbox::Record;
-    use crate::op::{
-        AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
-    };
+    use crate::fabric::doubles::unsupported_operations;
+    use crate::op::Completion;
     use crate::region::{RemoteParts, Rights};
-    use crate::{Error, Result};
 
     /// Notes each call, and its peer.
     struct Told(Arc<Mutex<Vec<(u32, &'static str)>>>);
@@ -125,69 +122,7 @@ mod tests {
             self.say(to, if more { "stays" } else { "leaves" });
         }
 
-        unsafe fn put(
-            &self,
-            _: Local,
-            _: Remote<'_>,
-            _: usize,
-            _: Flags,
-            _: u64,
-        ) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        unsafe fn get(
-            &self,
-            _: Local,
-            _: Remote<'_>,
-            _: usize,
-            _: Flags,
-            _: u64,
-        ) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        fn notify(&self, _: Notice<'_>, _: Flags, _: u64) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        unsafe fn put_notify(
-            &self,
-            _: Local,
-            _: Remote<'_>,
-            _: usize,
-            _: Notice<'_>,
-            _: Flags,
-            _: u64,
-        ) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        unsafe fn atomic(
-            &self,
-            _: Remote<'_>,
-            _: &AtomicRequest,
-            _: u64,
-            _: Flags,
-            _: u64,
-        ) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        fn deliver(&self, _: Inbox<'_>, _: Record, _: Flags, _: u64) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
-
-        fn active_message(
-            &self,
-            _: Remote<'_>,
-            _: &[u8],
-            _: Reply,
-            _: Flags,
-            _: u64,
-        ) -> Result<Outcome> {
-            Err(Error::Unsupported)
-        }
+        unsupported_operations!();
 
         fn poll(&self, _: &mut dyn FnMut(Completion)) {}
 

@@ -512,7 +512,7 @@ mod tests {
             let mut wait = Telling::default();
             wait.check(Duration::ZERO, || needs(&[6]));
             let seen = told().unwrap();
-            assert_eq!(seen.ranks, [6], "who knows better");
+            assert_eq!(seen.ranks, [6], "ranks that the check names");
             assert!(seen.lasted >= LONG);
         }
         let mut wait = Telling::default();

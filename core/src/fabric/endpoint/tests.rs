@@ -1,6 +1,7 @@
 use std::thread::{self, ThreadId};
 
 use super::*;
+use crate::fabric::doubles::unsupported_operations;
 use crate::loopback::{Loopback, LoopbackNet};
 
 /// A channel with one operation, which ends at a poll by any thread but `asleep`.
@@ -20,60 +21,12 @@ impl Channel for OneOperation {
         usize::from(!self.ended.load(Ordering::Acquire))
     }
 
-    unsafe fn put(&self, _: Local, _: Remote<'_>, _: usize, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    unsafe fn get(&self, _: Local, _: Remote<'_>, _: usize, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    fn notify(&self, _: Notice<'_>, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    unsafe fn put_notify(
-        &self,
-        _: Local,
-        _: Remote<'_>,
-        _: usize,
-        _: Notice<'_>,
-        _: Flags,
-        _: u64,
-    ) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    unsafe fn atomic(
-        &self,
-        _: Remote<'_>,
-        _: &AtomicRequest,
-        _: u64,
-        _: Flags,
-        _: u64,
-    ) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    fn deliver(&self, _: Inbox<'_>, _: Record, _: Flags, _: u64) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
-
-    fn active_message(
-        &self,
-        _: Remote<'_>,
-        _: &[u8],
-        _: Reply,
-        _: Flags,
-        _: u64,
-    ) -> Result<Outcome> {
-        Err(Error::Unsupported)
-    }
+    unsupported_operations!();
 }
 
-/// The thread that drains may sleep, so a second one that drains makes progress.
+/// The first thread may sleep, so the second makes progress.
 #[test]
-fn both_of_two_threads_that_drain_make_progress() {
+fn a_second_draining_thread_makes_progress() {
     let asleep = Arc::new(OnceLock::new());
     let channel = OneOperation {
         asleep: asleep.clone(),
