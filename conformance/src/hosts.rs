@@ -37,7 +37,7 @@ const LINK: &str = "HOSTS_LINK";
 const MOST: usize = 200;
 
 /// The mark of a live rank, in the parent's seats.
-pub(crate) const LIVES: u32 = 1;
+pub(crate) const LIVES: u32 = u32::MAX;
 const ENDED: u32 = 2;
 
 // Message kinds of a part.

@@ -1,12 +1,13 @@
 //! Detection of laws that hang. A law hangs if each rank has waited for the limit since a rank has last moved.
 //!
 //! The loops of the laws and the library add up the time that they intend to wait, in one place ([`Watch`]). So a slow or loaded machine causes no hang,
-//! and a rank that computes prevents one. A long silence ends jobs that do not even wait: see [`SILENCE`].
+//! and a rank that computes prevents one. A long silence ends jobs that do not even wait: see [`SILENCE`]. Silence is CPU time of the ranks, or looks at
+//! ranks that all sleep, and not time of a clock.
 
 use std::fs::File;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use unipgas_core::wait::Watch;
@@ -28,6 +29,9 @@ pub(crate) enum Hang {
 
 /// Time between two polls of the ranks' seats.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Polls between two that read the CPU time of the ranks.
+const READS: u32 = 50;
 
 /// Timeout of a call that a law expects to succeed: longer than any machine needs.
 pub(crate) const LONG: Duration = Duration::from_secs(200);
@@ -206,8 +210,32 @@ pub(crate) struct Stall {
     seats: Seats,
     limit: Duration,
     moves: u64,
-    moved: Instant,
+    looks: u32,
+    /// CPU time of the ranks at the last reading.
+    used: Duration,
+    silence: Duration,
     since: Vec<u64>,
+}
+
+/// CPU time of the process's threads, and whether a thread is runnable.
+fn usage(pid: u32) -> Option<(Duration, bool)> {
+    let (mut ticks, mut runnable) = (0, false);
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let Ok(text) = std::fs::read_to_string(task.ok()?.path().join("stat")) else {
+            continue;
+        };
+        // The name before the parenthesis can contain spaces. The state is field 3 of proc_pid_stat(5), user and system time are 14 and 15.
+        let (_, rest) = text.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        runnable |= fields.next()? == "R";
+        ticks += fields
+            .skip(10)
+            .take(2)
+            .filter_map(|n| n.parse::<u64>().ok())
+            .sum::<u64>();
+    }
+    let of_a_second = rustix::param::clock_ticks_per_second();
+    Some((Duration::from_millis(ticks * 1000 / of_a_second), runnable))
 }
 
 impl Stall {
@@ -216,7 +244,9 @@ impl Stall {
         Stall {
             since: vec![0; seats.count],
             moves: 0,
-            moved: Instant::now(),
+            looks: 0,
+            used: Duration::ZERO,
+            silence: Duration::ZERO,
             seats,
             limit,
         }
@@ -230,13 +260,25 @@ impl Stall {
         let moves = told + seats.iter().map(ended).sum::<u64>();
         if moves != self.moves {
             self.moves = moves;
-            self.moved = Instant::now();
+            self.silence = Duration::ZERO;
             self.since = seats.iter().map(in_vain).collect();
             return None;
         }
-        if self.moved.elapsed() >= self.limit.max(Duration::from_secs(1)) * SILENCE {
-            return Some(Hang::Silence);
+        self.looks += 1;
+        if self.looks.is_multiple_of(READS) {
+            let (used, runnable) = self.usage();
+            // A starved rank is runnable, and adds little.
+            self.silence += if runnable || used > self.used {
+                used.saturating_sub(self.used)
+            } else {
+                LOOK * READS
+            };
+            self.used = used;
+            if self.silence >= self.limit.max(Duration::from_secs(1)) * SILENCE {
+                return Some(Hang::Silence);
+            }
         }
+        let seats = self.seats.all();
         let limit = self.limit.as_micros() as u64;
         let mut waiting = 0;
         for (seat, since) in seats.iter().zip(&self.since) {
@@ -252,6 +294,16 @@ impl Stall {
             }
         }
         (waiting > 0).then_some(Hang::Standstill)
+    }
+
+    /// CPU time of all ranks of this host, and whether one is runnable.
+    fn usage(&self) -> (Duration, bool) {
+        let pids = self.seats.all().iter();
+        let pids = pids.map(|seat| seat.pid.load(Ordering::Acquire));
+        pids.filter_map(usage)
+            .fold((Duration::ZERO, false), |all, one| {
+                (all.0 + one.0, all.1 | one.1)
+            })
     }
 
     /// Ends the live processes with SIGALRM, like the clock.
