@@ -86,7 +86,7 @@ impl Endpoint {
         } else {
             Mode::Buffered
         };
-        let held = (parts.len() > 1 || inline && synchronous).then(|| gathered(parts, len));
+        let mut held = (parts.len() > 1 || inline && synchronous).then(|| gathered(parts, len));
         let data = match (&held, parts.first()) {
             (Some(held), _) => held.as_ptr(),
             (None, Some(part)) => part.ptr.cast_const(),
@@ -106,7 +106,7 @@ impl Endpoint {
         let engine = self.domain().engine();
         // SAFETY:
         // - contract of this call: the bytes are readable until the operation is complete. `Sent` keeps `held` until the send has ended.
-        // - without `held`, an inject send that has not ended is cancelled below, before the call returns.
+        // - without `held`, the payload of an inject send has left, or is copied below, before the call returns.
         let outcome = unsafe {
             messages
                 .mailbox
@@ -120,20 +120,14 @@ impl Endpoint {
                 reports.succeed(&report);
                 Ok(())
             }
-            Ok(Some(ticket)) if inline && held.is_none() => {
-                // Room may just have become free. Otherwise the payload cannot wait.
-                match messages.mailbox.test_send(ticket) {
-                    Some(Ok(())) => reports.succeed(&report),
-                    Some(Err(error)) => return reports.fail(&report, errno(error)),
-                    None => {
-                        messages.mailbox.cancel_send(ticket);
-                        messages.move_on(engine);
-                        return Err(Errno::AGAIN);
-                    }
-                }
-                Ok(())
-            }
             Ok(Some(ticket)) => {
+                if inline && held.is_none() {
+                    // The caller's memory may change after this call: a copy waits for room.
+                    let copy = held.insert(gathered(parts, len)).as_ptr();
+                    // SAFETY:
+                    // - the copy has the same length, and `Sent` keeps it until the send has ended.
+                    unsafe { messages.mailbox.move_payload(ticket, copy) };
+                }
                 messages.own += 1;
                 messages.sent.push(Sent {
                     to: number,

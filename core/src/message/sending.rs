@@ -261,6 +261,19 @@ impl Mailbox {
         true
     }
 
+    /// A send that still waits for room reads its payload from `data` from now on.
+    ///
+    /// # Safety
+    /// As [`Mailbox::send`], with the same number of bytes.
+    pub unsafe fn move_payload(&mut self, ticket: SendTicket, data: *const u8) {
+        if let Some(sending) = self.sends.get_mut(ticket.0 as usize)
+            && sending.stage == SendStage::Waiting
+            && let Some(letter) = &mut sending.letter
+        {
+            letter.data = data;
+        }
+    }
+
     /// The peer has received a message.
     pub(super) fn done(&mut self, peer: u32, ticket: u32) {
         if ticket & WAITED != 0 {

@@ -15,6 +15,8 @@ laws! {
         "messages are collected from and spread over up to iov_limit pieces, divided differently on both sides; more pieces are refused";
     injected: "msg.inject", "fi_msg(3)", 2, [inject, injectdata, sendmsg, recv] + ordering,
         "after an inject call, or with FI_INJECT, the buffer may be used again at once; the calls tell nothing, the flag's completion comes";
+    waiting: "msg.inject.waiting", "fi_msg(3), fi_inject; fi_domain(3), Tx Ctx", 2, [inject, tinject, recv, trecv],
+        "inject calls find room while the target makes no call, as many as the transmit context has, and arrive in order";
     data: "msg.data", "fi_msg(3), fi_cq(3)", 2, [senddata, injectdata, sendmsg, recv, cq_read],
         "64 bits of data come with the receive's completion, and FI_REMOTE_CQ_DATA only with them";
     wrong: "msg.bad", "fi_msg(3)", 1, [send, inject, recvmsg, sendmsg],
@@ -289,6 +291,56 @@ fn injected(ctx: &Ctx) -> Verdict {
             job.tx.is_empty()?;
         }
         Ok(())
+    })
+}
+
+fn waiting(ctx: &Ctx) -> Verdict {
+    const LENGTHS: [usize; 3] = [8, 400, 4096];
+    const EACH: usize = 150;
+    let plan = Plan {
+        order: FI_ORDER_SAS,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let to = job.peer(job.right()).address;
+        let none = null_mut();
+        let tagged = |nth: usize| nth % 2 == 1;
+        if job.rank == 0 {
+            let mut bytes = [0; 4096];
+            for (len, nth) in LENGTHS
+                .iter()
+                .flat_map(|len| (0..EACH).map(move |nth| (*len, nth)))
+            {
+                bytes[..len].copy_from_slice(&pattern(nth, len));
+                let from = bytes.as_ptr().cast();
+                match tagged(nth) {
+                    true => ok!(tagged job.ep, inject(from, len, to, 7)),
+                    false => ok!(msg job.ep, inject(from, len, to)),
+                }
+            }
+            bytes.fill(0xff);
+            std::hint::black_box(&bytes);
+            job.meet();
+            let mut last = [0; 1];
+            receive(job, &mut last, 0)?;
+            return job.rx.of(0).map(|_| ());
+        }
+        job.meet();
+        let room = Memory::new(4096);
+        for (len, nth) in LENGTHS
+            .iter()
+            .flat_map(|len| (0..EACH).map(move |nth| (*len, nth)))
+        {
+            let place = room.at(0).cast();
+            match tagged(nth) {
+                true => ok!(tagged job.ep, recv(place, len, none, FI_ADDR_UNSPEC, 7, 0, cx(nth))),
+                false => ok!(msg job.ep, recv(place, len, none, FI_ADDR_UNSPEC, cx(nth))),
+            }
+            job.rx.of(nth)?;
+            room.holds(0, &pattern(nth, len), "an injected message")?;
+        }
+        send(job, 0, &[1], 0)?;
+        job.tx.of(0).map(|_| ())
     })
 }
 

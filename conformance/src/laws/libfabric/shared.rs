@@ -396,6 +396,7 @@ fn raced(ctx: &Ctx) -> Verdict {
                     job.post(|| call!(msg job.ep, inject(word.as_ptr().cast(), 8, *address)))?;
                 }
             }
+            job.meet_and_progress();
             return Ok(());
         };
         let words = Memory::new(8 * COUNT * each);
@@ -420,6 +421,7 @@ fn raced(ctx: &Ctx) -> Verdict {
         seen.sort_unstable();
         let expected = (0..COUNT * each).map(|nth| (nth / COUNT) as u64 + 1);
         ensure!(expected.eq(seen), "each message once");
+        job.meet();
         words.free();
         Ok(())
     })
