@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use unipgas_core::{Error, Flags, Region, Rights};
+use unipgas_core::{Deadline, Error, Flags, Region, Rights};
 
 use crate::av::AddressVector;
 use crate::completion::CompletionQueue;
@@ -40,6 +41,8 @@ pub const RECEIVES: usize = 1 << 16;
 pub const IOV_LIMIT: usize = 8;
 /// Capacity for unread notices of remote writes. Further notices wait at their senders.
 const NOTICES: usize = 4096;
+/// Longest wait of a close for peers that take no messages.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Capabilities that report the names of unknown senders.
 const SENDERS: u64 = FI_SOURCE | FI_SOURCE_ERR;
@@ -361,6 +364,10 @@ impl Endpoint {
         }
         let mut state = bindings.state.take().ok_or(Errno::OPBADSTATE)?;
         state.av = Some(av);
+        if let Some(messages) = &mut state.messages {
+            let watched: Arc<dyn Watched> = self.clone();
+            messages.endpoint = Arc::downgrade(&watched);
+        }
         state.tells_sources = self.options.caps & FI_SOURCE != 0;
         let reports = Reports {
             transmit: bindings.transmit.clone(),
@@ -440,6 +447,34 @@ impl Endpoint {
     pub(crate) fn tell_failure(&self, report: &Report, errno: Errno) {
         if let Ok((reports, _state)) = self.live() {
             let _ = reports.fail(report, errno);
+        }
+    }
+
+    /// Before the close: answers to peers, and injected messages, leave when there is room. The wait ends after [`PATIENCE`].
+    pub(crate) fn settle(&self) {
+        let engine = self.domain.engine();
+        let settled = || {
+            self.progress();
+            let messages = |state: &mut State| match &mut state.messages {
+                Some(messages) => messages.settle(engine),
+                None => true,
+            };
+            self.live()
+                .map_or(true, |(_, mut state)| messages(&mut state))
+        };
+        if settled() {
+            return;
+        }
+        let mut check = || {
+            self.look_at_peers();
+            Ok(())
+        };
+        let deadline = Deadline::after(PATIENCE);
+        let waited = engine.wait_for(deadline, &mut check, || settled().then_some(()));
+        if waited.is_err() {
+            unipgas_core::tell(
+                "messages to a peer that makes no progress are lost: their endpoint is closed",
+            );
         }
     }
 

@@ -1,12 +1,13 @@
 //! Objects that the progress thread drives: queues and counters with awaited descriptors, endpoints and deferred work with automatic progress.
-//! The thread drives them when the engine's bell rings. It listens only if an object is watched.
+//! The thread drives them when the engine's bell rings. It listens only if an object is watched. An endpoint with injected messages that wait for room is
+//! driven in beats.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::Engine;
-use unipgas_core::driver::{AtBell, Driven, Waits};
+use unipgas_core::driver::{AtBell, Driven, Driver, Waits};
 
 use crate::status::Result;
 
@@ -22,6 +23,14 @@ struct Shared {
     /// `looking`: held while the progress thread uses watched objects. `wanted`: number of threads that wait for it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
+}
+
+impl Shared {
+    fn add(&self, what: Weak<dyn Watched>) {
+        let mut watched = self.watched.lock();
+        watched.retain(|known| known.strong_count() > 0);
+        watched.push(what);
+    }
 }
 
 impl Driven for Shared {
@@ -49,6 +58,23 @@ pub(crate) struct Watcher {
     shared: Arc<Shared>,
     /// Set once an object is watched.
     at_bell: Mutex<Option<AtBell>>,
+    in_beats: AtomicBool,
+}
+
+/// The progress thread drives the watched objects in beats while this exists.
+pub(crate) struct Beats(Arc<Driver>);
+
+impl Beats {
+    pub fn of(driver: &Arc<Driver>) -> Self {
+        driver.more_in_time();
+        Beats(driver.clone())
+    }
+}
+
+impl Drop for Beats {
+    fn drop(&mut self) {
+        self.0.fewer(1);
+    }
 }
 
 impl Watcher {
@@ -57,16 +83,25 @@ impl Watcher {
             engine: engine.clone(),
             shared: Arc::default(),
             at_bell: Mutex::new(None),
+            in_beats: AtomicBool::new(false),
         }
+    }
+
+    /// Drives `what` while it exists and [`Beats`] of the result exist. Errors: [`Error::Os`](unipgas_core::Error::Os).
+    pub fn watch_in_beats(&self, what: Weak<dyn Watched>) -> Result<Arc<Driver>> {
+        let driver = Driver::of_this_process()?;
+        self.shared.add(what);
+        if !self.in_beats.swap(true, Ordering::AcqRel) {
+            let driven = Arc::downgrade(&self.shared) as Weak<dyn Driven>;
+            driver.enrol(driven, Waits::Maybe);
+        }
+        Ok(driver)
     }
 
     /// Drives `what` while it exists.
     pub fn watch(&self, what: Weak<dyn Watched>) -> Result<()> {
         let mut at_bell = self.at_bell.lock();
-        let mut watched = self.shared.watched.lock();
-        watched.retain(|known| known.strong_count() > 0);
-        watched.push(what);
-        drop(watched);
+        self.shared.add(what);
         if at_bell.is_none() {
             let driven = Arc::downgrade(&self.shared) as Weak<dyn Driven>;
             // An endpoint may look for a peer and wait for its answer.

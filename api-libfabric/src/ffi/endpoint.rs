@@ -161,6 +161,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         unsafe {
             let part = &EndpointObject::at(fid)?.inner;
             if !part.alias {
+                part.endpoint.settle();
                 part.endpoint.detach();
                 if let Some(events) = &*part.events.lock() {
                     events.detach(&part.endpoint);

@@ -206,6 +206,9 @@ impl State {
             if new {
                 self.make_room(reports);
             }
+            if let Some(messages) = &mut self.messages {
+                messages.keep_going();
+            }
         }
     }
 

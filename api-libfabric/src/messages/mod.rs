@@ -6,11 +6,12 @@ mod post;
 mod shared;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::bundle::BUNDLE_LEN;
+use unipgas_core::driver::Driver;
 use unipgas_core::message::{
     Mailbox, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket, SendTicket,
 };
@@ -28,12 +29,14 @@ use crate::av::AddressVector;
 use crate::collectives::Collectives;
 use crate::completion::Entry;
 use crate::domain::Domain;
+use crate::endpoint::Endpoint;
 use crate::name::Name;
 use crate::operation::{Report, Reports};
 use crate::rma::Part;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
 use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
+use crate::watcher::{Beats, Watched};
 
 /// The numbers of known peers, and their directories.
 struct Acquaintances {
@@ -215,6 +218,12 @@ pub(crate) struct Messages {
     pub(crate) mailbox: Mailbox,
     acquaintances: Arc<Acquaintances>,
     pub(crate) sent: Vec<Sent>,
+    /// The endpoint, from its enabling on.
+    pub(crate) endpoint: Weak<dyn Watched>,
+    /// Set once the mailbox has owed something.
+    driver: Option<Arc<Driver>>,
+    /// Present while the mailbox owes something: the program may make no further call.
+    beats: Option<Beats>,
     /// Number of sends that the program posted. The other sends answer peers.
     own: usize,
     /// Indexed by the ticket's index.
@@ -315,6 +324,9 @@ impl Messages {
             unanswered: 0,
             collectives: Collectives::default(),
             shared: None,
+            endpoint: Weak::<Endpoint>::new(),
+            driver: None,
+            beats: None,
         })
     }
 
@@ -367,6 +379,26 @@ impl Messages {
             self.sources.clear();
             self.numbers.clear();
         }
+    }
+
+    /// Lets the progress thread send answers and injected messages that wait for room. Without a thread, later calls send them.
+    fn keep_going(&mut self) {
+        if self.mailbox.owes() == self.beats.is_some() {
+            return;
+        }
+        if self.driver.is_none() {
+            let watcher = self.acquaintances.domain.watcher();
+            self.driver = watcher.watch_in_beats(self.endpoint.clone()).ok();
+        }
+        self.beats = match self.beats {
+            None => self.driver.as_ref().map(Beats::of),
+            Some(_) => None,
+        };
+    }
+
+    /// See [`Mailbox::settle`](unipgas_core::message::Mailbox::settle).
+    pub fn settle(&mut self, engine: &Engine) -> bool {
+        self.mailbox.settle(engine)
     }
 
     /// Makes progress. The next poll reports the operations that end here.

@@ -126,7 +126,7 @@ impl Endpoint {
                     let copy = held.insert(gathered(parts, len)).as_ptr();
                     // SAFETY:
                     // - the copy has the same length, and `Sent` keeps it until the send has ended.
-                    unsafe { messages.mailbox.move_payload(ticket, copy) };
+                    unsafe { messages.mailbox.move_payload(ticket, copy, posting.quiet) };
                 }
                 messages.own += 1;
                 messages.sent.push(Sent {
@@ -136,6 +136,9 @@ impl Endpoint {
                     _held: held,
                 });
                 messages.stale = true;
+                if posting.quiet {
+                    messages.keep_going();
+                }
                 Ok(())
             }
             Err(error) => reports.fail(&report, errno(error)),

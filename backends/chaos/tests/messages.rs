@@ -418,7 +418,7 @@ fn what_needs_a_lost_peer_ends() {
             .borrow_mut()
             .receive(from(source), buffer.as_mut_ptr(), 8)
     });
-    mailbox.borrow_mut().forget(1, &Error::PeerDead);
+    mailbox.borrow_mut().bury(1);
     let mut mine = mailbox.borrow_mut();
     assert_eq!(mine.test_send(long), Some(Err(Error::PeerDead)));
     assert_eq!(mine.test_receive(gone), Some(Err(Error::PeerDead)));

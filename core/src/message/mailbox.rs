@@ -279,7 +279,7 @@ impl Mailbox {
     }
 
     /// Ends all sends to `peer`, and the receives from it that have no message.
-    pub fn forget(&mut self, peer: u32, why: &Error) {
+    fn forget(&mut self, peer: u32, why: &Error) {
         for (_, sending) in &mut self.sends {
             if sending.to == peer {
                 sending.end(Err(why.clone()));
@@ -324,8 +324,14 @@ impl Mailbox {
         self.window.greetings()
     }
 
-    /// Takes the last lines of a peer that has gone, and then [forgets](Mailbox::forget) it.
+    /// Takes the last lines of a peer that has gone. Then ends all sends to it, and the receives from it that have no message.
     pub fn bury(&mut self, peer: u32) {
+        self.lose(peer, &Error::PeerDead);
+    }
+
+    /// As [`bury`](Self::bury), with the error of these sends and receives.
+    #[cold]
+    pub(super) fn lose(&mut self, peer: u32, why: &Error) {
         // SAFETY:
         // - as in `progress`.
         let window = unsafe { &*Arc::as_ptr(&self.window) };
@@ -334,7 +340,7 @@ impl Mailbox {
         {
             self.take(window, peer, &line);
         }
-        self.forget(peer, &Error::PeerDead);
+        self.forget(peer, why);
     }
 
     /// Frees the number of a peer that has been [buried](Mailbox::bury) and never writes here again. False: one of its messages waits for its receive, or is being
@@ -394,9 +400,29 @@ impl Mailbox {
             } else if let Err(error) = result
                 && context == self.context(context as u32)
             {
-                self.forget(context as u32, &error);
+                self.lose(context as u32, &error);
             }
         }
+    }
+
+    /// Before the end of the mailbox: makes progress, and returns whether all lines that no caller awaits have reached their peers.
+    #[cold]
+    pub fn settle(&mut self, engine: &Engine) -> bool {
+        self.progress(engine);
+        if self.owes() {
+            return false;
+        }
+        let mut fetched = Vec::new();
+        // Unlike reports, a poll asks for the ends of unsignaled writes. Their failures concern peers that have gone.
+        self.endpoint.poll(&mut |Completion { context, result }| {
+            if context & GET != 0 {
+                fetched.push((context, result));
+            }
+        });
+        for (context, result) in fetched {
+            self.fetched((context & !GET) as usize, result);
+        }
+        self.endpoint.pending() == 0
     }
 
     /// Whether a write to `peer` has arrived when the call returns. False before the first contact.

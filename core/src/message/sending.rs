@@ -261,17 +261,35 @@ impl Mailbox {
         true
     }
 
-    /// A send that still waits for room reads its payload from `data` from now on.
+    /// A send that still waits for room reads its payload from `data` from now on. `quiet`: its caller does not wait for its end.
     ///
     /// # Safety
     /// As [`Mailbox::send`], with the same number of bytes.
-    pub unsafe fn move_payload(&mut self, ticket: SendTicket, data: *const u8) {
+    pub unsafe fn move_payload(&mut self, ticket: SendTicket, data: *const u8, quiet: bool) {
         if let Some(sending) = self.sends.get_mut(ticket.0 as usize)
             && sending.stage == SendStage::Waiting
             && let Some(letter) = &mut sending.letter
         {
             letter.data = data;
+            letter.quiet = quiet;
         }
+    }
+
+    /// Whether an answer, or a send without a waiting caller, waits for room.
+    pub fn owes(&self) -> bool {
+        let busy = self
+            .busy
+            .iter()
+            .filter_map(|to| self.outgoing[*to as usize].as_ref());
+        busy.flat_map(|outgoing| &outgoing.waiting)
+            .any(|waiting| match waiting {
+                Waiting::Answer(_) => true,
+                Waiting::Send(ticket) => {
+                    let sending = self.sends.get(*ticket as usize);
+                    let letter = sending.and_then(|sending| sending.letter.as_ref());
+                    letter.is_some_and(|letter| letter.quiet || letter.detached)
+                }
+            })
     }
 
     /// The peer has received a message.
@@ -408,7 +426,7 @@ impl Mailbox {
             }
         }
         for (peer, why) in lost {
-            self.forget(peer, &why);
+            self.lose(peer, &why);
         }
         if !self.sought.is_empty() {
             self.seek();

@@ -122,6 +122,8 @@ pub(super) struct Letter {
     pub data: *const u8,
     /// The sender waits inside the library, so it can stream.
     pub attentive: bool,
+    /// The caller does not wait for the end.
+    pub quiet: bool,
     /// The region in which peers can fetch the payload.
     pub exposed: Option<Arc<Region>>,
     /// Offset of the payload in it.
@@ -271,6 +273,7 @@ impl Letter {
             head,
             data,
             attentive: false,
+            quiet: false,
             exposed: None,
             offset: 0,
             detached: false,

@@ -4,6 +4,7 @@ use super::kit::*;
 use super::message::{receive, send};
 use super::more::Piece;
 use super::station::{Plan, close, name_of};
+use super::told::hear;
 
 laws! {
     closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
@@ -12,6 +13,8 @@ laws! {
         "an endpoint can be closed while its messages are in progress: each comes whole, fails or is lost; its memory is the program's again";
     receiving: "msg.close.receive", "fi_msg(3), fi_endpoint(3)", 2, [close, recv, send],
         "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
+    settled: "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
+        "an endpoint is closed after its receives: the sends of these messages succeed, and injected messages arrive, though the peer takes nothing before";
 }
 
 fn closed(ctx: &Ctx) -> Verdict {
@@ -144,6 +147,69 @@ fn receiving(ctx: &Ctx) -> Verdict {
                 empty(job.rx);
             }
         }
+        Ok(())
+    })
+}
+
+fn settled(ctx: &Ctx) -> Verdict {
+    const LONG: usize = 20_000;
+    const LONGS: usize = 20;
+    /// More than a process takes that makes no call.
+    const SHORTS: usize = 70;
+    let plan = Plan {
+        order: FI_ORDER_SAS,
+        ..Plan::default()
+    };
+    with(ctx, &plan, 256, |job| {
+        let payload = vec![0x22u8; LONG];
+        let (other, none) = (job.peer(job.right()).address, null_mut());
+        if job.rank == 1 {
+            let ep = job.station.endpoint(&plan)?;
+            ok!(fid ep, control(FI_ENABLE, null_mut()));
+            ctx.tell(&name_of(ep)?);
+            job.meet();
+            for nth in 0..SHORTS as u64 {
+                let base = (&raw const nth).cast();
+                job.post(|| call!(msg ep, inject(base, 8, other)))?;
+            }
+            let mut into = vec![0u8; LONG * LONGS];
+            for (nth, buffer) in into.chunks_mut(LONG).enumerate() {
+                let base = buffer.as_mut_ptr().cast();
+                ok!(msg ep, recv(base, LONG, none, FI_ADDR_UNSPEC, cx(nth)));
+            }
+            for _ in 0..LONGS {
+                job.rx.next()?;
+            }
+            ctx.tell(b"received");
+            close(ep)?;
+            let wrong = into.iter().position(|byte| *byte != 0x22);
+            crate::ensure_eq!(wrong, None, "wrong byte of the received messages");
+            return Ok(());
+        }
+        let mut words = [0u64; SHORTS];
+        for (nth, word) in words.iter_mut().enumerate() {
+            let base = (&raw mut *word).cast();
+            ok!(msg job.ep, recv(base, 8, none, FI_ADDR_UNSPEC, cx(nth)));
+        }
+        job.meet();
+        let to = job.station.insert(&ctx.told(1).unwrap_or_default())?;
+        for nth in 0..LONGS {
+            let base = payload.as_ptr().cast();
+            job.post(|| call!(msg job.ep, send(base, LONG, none, to, cx(nth))))?;
+        }
+        hear(ctx, 1, b"received")?;
+        for _ in 0..LONGS {
+            job.tx.next()?;
+        }
+        for _ in 0..SHORTS {
+            job.rx.next()?;
+        }
+        let base = words.as_ptr();
+        // SAFETY:
+        // - words of the array; their receives have completed.
+        let seen = |nth: usize| unsafe { base.add(nth).read_volatile() };
+        let right = (0..SHORTS).all(|nth| seen(nth) == nth as u64);
+        crate::ensure!(right, "an injected message is wrong");
         Ok(())
     })
 }

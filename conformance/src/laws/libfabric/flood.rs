@@ -223,6 +223,8 @@ fn stopped(ctx: &Ctx) -> Verdict {
 
 /// Operations that fill any transmit context. Each fourth is a message.
 const ENOUGH: usize = 1 << 15;
+/// Messages that find room at a process that makes no call.
+const LANE: usize = 64;
 /// Operations that are always posted.
 const FEWEST: usize = 9;
 
@@ -334,8 +336,9 @@ fn counted(ctx: &Ctx) -> Verdict {
         waited.map_err(|text| format!("{text}: {seen:?} of {expected}"))?;
         ensure_eq!((seen.0 + seen.1) as usize, expected, "what was counted");
     }
+    // The lane of the dead takes some messages. The operations before them may have filled another queue.
     ensure!(
-        call!(obj job.station.counters[0], readerr()) > 0,
+        messages <= LANE || call!(obj job.station.counters[0], readerr()) > 0,
         "no message to the dead has failed"
     );
     ended(job)

@@ -172,7 +172,7 @@ fn receive_queue(
             job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
             job.post(|| call!(tagged job.ep, inject(base, 8, to, 5)))?;
         }
-        job.meet_and_progress();
+        job.meet();
         return Ok(());
     }
     let (room, none) = (Memory::new(8 * TOO_MANY), null_mut());
@@ -253,7 +253,7 @@ fn completions(ctx: &Ctx) -> Verdict {
                 let base = (&raw const nth).cast();
                 job.post(|| call!(msg job.ep, inject(base, 8, to)))?;
             }
-            job.meet_and_progress();
+            job.meet();
             return job.tx.is_empty();
         }
         let room = Memory::new(8 * COUNT);

@@ -396,7 +396,7 @@ fn raced(ctx: &Ctx) -> Verdict {
                     job.post(|| call!(msg job.ep, inject(word.as_ptr().cast(), 8, *address)))?;
                 }
             }
-            job.meet_and_progress();
+            job.meet();
             return Ok(());
         };
         let words = Memory::new(8 * COUNT * each);
