@@ -624,6 +624,7 @@ impl State {
             }
         }
         if let Some(messages) = &mut self.messages {
+            messages.forget_busy();
             messages.forget_the_dead(&self.domain, reports);
         }
         self.make_room(reports);

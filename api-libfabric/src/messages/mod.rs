@@ -412,6 +412,15 @@ impl Messages {
         self.stale = true;
     }
 
+    /// Forgets peers that have ended, or are closed, to which messages or answers wait for room.
+    pub fn forget_busy(&mut self) {
+        for number in self.mailbox.busy().to_vec() {
+            if self.acquaintances.has_gone(number) {
+                self.forget(number);
+            }
+        }
+    }
+
     /// Forgets dead peers from which receives or collective operations await messages. Such peers may have no lane.
     pub fn forget_the_dead(&mut self, domain: &Domain, reports: &Reports) {
         let awaited = self.awaited.iter().flatten();

@@ -292,6 +292,11 @@ impl Mailbox {
             })
     }
 
+    /// Peers to which something waits for room.
+    pub fn busy(&self) -> &[u32] {
+        &self.busy
+    }
+
     /// The peer has received a message.
     pub(super) fn done(&mut self, peer: u32, ticket: u32) {
         if ticket & WAITED != 0 {
