@@ -1,7 +1,7 @@
 //! The ends of messages: results of sends and receives, and numbers of peers.
 
-use unipgas_core::Engine;
 use unipgas_core::message::{APART, MARK, ReceiveTicket, Received, Share};
+use unipgas_core::{Deadline, Engine};
 
 use super::shared::{Several, Taken};
 use super::{After, Awaited, Messages, errno};
@@ -140,7 +140,7 @@ impl State {
         };
         let peers = 0..SHAPE.numbers() as u32;
         let gone: Vec<u32> = peers
-            .filter(|number| messages.acquaintances.has_gone(*number))
+            .filter(|number| messages.acquaintances.has_gone(*number, Deadline::Never))
             .collect();
         for number in &gone {
             messages.mailbox.bury(*number);

@@ -17,7 +17,7 @@ use unipgas_core::message::{
 };
 use unipgas_core::peer_numbers::{PeerNumbers, number_there};
 use unipgas_core::transport::Life;
-use unipgas_core::{Engine, Error, RegionKey, Remote, RemoteRegion};
+use unipgas_core::{Deadline, Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
 /// Maximum peers with which an endpoint exchanges messages at a time.
@@ -105,14 +105,16 @@ impl Acquaintances {
         }
     }
 
-    /// Whether the peer with this number is known to have ended, or to be closed.
-    fn has_gone(&self, number: u32) -> bool {
+    /// Whether the peer with this number is known to have ended, or to be closed. A peer that does not answer before `deadline` has not.
+    fn has_gone(&self, number: u32, deadline: Deadline) -> bool {
         let Ok(name) = self.name_of(number) else {
             return false;
         };
         let reached = self.domain.engine().connect(&name.address());
         let open = reached.and_then(|connection| match connection.life() {
-            Life::Alive => self.is_open(number, || connection.import(&name.directory())),
+            Life::Alive => self.is_open(number, || {
+                connection.import_within(&name.directory(), deadline)
+            }),
             _ => Err(Error::PeerDead),
         });
         matches!(open, Ok(false) | Err(Error::PeerDead | Error::StaleRegion))
@@ -415,7 +417,11 @@ impl Messages {
     /// Forgets peers that have ended, or are closed, to which messages or answers wait for room.
     pub fn forget_busy(&mut self) {
         for number in self.mailbox.busy().to_vec() {
-            if self.acquaintances.has_gone(number) {
+            // A stopped process does not answer.
+            if self
+                .acquaintances
+                .has_gone(number, Deadline::after(FULL / 50))
+            {
                 self.forget(number);
             }
         }
