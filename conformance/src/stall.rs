@@ -268,11 +268,12 @@ impl Stall {
         if self.looks.is_multiple_of(READS) {
             let (used, runnable) = self.usage();
             // A starved rank is runnable, and adds little.
-            self.silence += if runnable || used > self.used {
-                used.saturating_sub(self.used)
+            let idle = if runnable {
+                Duration::ZERO
             } else {
                 LOOK * READS
             };
+            self.silence += idle.max(used.saturating_sub(self.used));
             self.used = used;
             if self.silence >= self.limit.max(Duration::from_secs(1)) * SILENCE {
                 return Some(Hang::Silence);
