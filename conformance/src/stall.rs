@@ -234,8 +234,8 @@ fn usage(pid: u32) -> Option<(Duration, bool)> {
             .filter_map(|n| n.parse::<u64>().ok())
             .sum::<u64>();
     }
-    let of_a_second = rustix::param::clock_ticks_per_second();
-    Some((Duration::from_millis(ticks * 1000 / of_a_second), runnable))
+    let millis = ticks * 1000 / rustix::param::clock_ticks_per_second();
+    Some((Duration::from_millis(millis), runnable))
 }
 
 impl Stall {

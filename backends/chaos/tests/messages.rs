@@ -16,7 +16,7 @@ use unipgas_core::port::Service;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Address, Engine, Error, RegionKey, Result};
 
-/// Where everybody is, by number.
+/// Addresses, indexed by number.
 type Book = Arc<Mutex<Vec<(Address, RegionKey)>>>;
 
 struct Known {
@@ -449,11 +449,11 @@ fn traffic_at_random_arrives_once_whole_and_in_order() {
         let mut dice = Dice(seed + 1);
         let mut sends = Vec::new();
         let mut receives: Vec<(usize, ReceiveTicket, u64, Vec<u8>, u64)> = Vec::new();
-        // By source, target and tag: how many were sent, and how many received.
+        // Numbers of sent and received messages for each source, target and tag.
         let mut counts: HashMap<(u32, u32, u64), (u64, u64)> = HashMap::new();
         let mut pending = [0u64; 4];
         let mut to_go = 400;
-        // Which message each receive got, in the order in which the receives were posted.
+        // The message of each receive, in posting order.
         let mut posted = 0u64;
         let mut got: HashMap<(u32, u32, u64), BTreeMap<u64, u64>> = HashMap::new();
         let begin = Instant::now();
@@ -650,7 +650,7 @@ fn lanes_are_made_when_peers_come() {
             assert_ne!(
                 receiver.greetings(),
                 greetings,
-                "nothing tells of peer {peer}"
+                "no report names peer {peer}"
             );
             receiver.grow(&there).unwrap();
             sender.progress(&engine);

@@ -6,7 +6,7 @@ use super::told::*;
 
 laws! {
     messages: "account.messages", "fi_cq(3), fi_cntr(3)", 2, [send, sendmsg, inject, recvmsg, cq_read, cntr_read] + ordering,
-        "each message is told and counted once on both sides, injected ones are counted alone, though queues and lanes are full and calls are repeated";
+        "each message is reported and counted once on both sides, and injected ones are only counted, though queues and lanes are full and calls are repeated";
     tagged: "account.tagged", "fi_cq(3), fi_cntr(3)", 2, [tsend, tsendmsg, tinject, trecvmsg, cq_read, cntr_read] + ordering,
         "so is each tagged message";
     several: "account.multi", "fi_cq(3), fi_cntr(3)", 3, [inject, send, recvmsg, cq_read, cntr_read] + ordering,
@@ -16,17 +16,15 @@ laws! {
     many_peers: "account.peers", "fi_cq(3), fi_cntr(3)", 5, [send, inject, tsend, recv, trecv],
         "so is each between one endpoint and as many peers as it can have at a time";
     remote: "account.remote", "fi_cq(3), fi_cntr(3)", 3, [write, writedata, inject_write, read, atomic, fetch_atomic, inject_atomic, cntr_read] + ordering,
-        "each access to remote memory is told and counted once by who makes it, and counted once by whose memory it is, though queues are full";
+        "each access to remote memory is reported and counted once at its initiator, and counted once at its target, though queues are full";
     answers: "account.answers", "fi_cq(3), fi_cntr(3)", 2, [atomicmsg, fetch_atomicmsg, trecv, cq_read, cntr_read] + ordering,
-        "each atomic operation on tagged buffers is told and counted once on both sides, though the lanes are full in both directions";
+        "each atomic operation on tagged buffers is reported and counted once on both sides, though the lanes are full in both directions";
 }
 
 /// Queue entries. With this few, a queue is full most of the time.
 const FEW: usize = 4;
 /// Messages: more than the lines of a lane.
 const COUNT: usize = 120;
-/// Messages that find room at a target that makes no call. Later ones wait at the sender.
-const LANE: usize = 64;
 
 /// Every third message is injected. With selective completion, only the first of three requests a completion.
 fn is_injected(nth: usize) -> bool {
@@ -92,7 +90,7 @@ fn one_way(ctx: &Ctx, way: Way) -> Verdict {
 
 fn send_all(job: &Job<'_>, way: Way) -> Verdict {
     let (to, ep) = (job.peer(0).address, job.ep);
-    let (mut told, mut full) = (Told::of(COUNT), false);
+    let mut told = Told::of(COUNT);
     let payloads: Vec<[u8; 16]> = (0..COUNT).map(|nth| [nth as u8; 16]).collect();
     for (nth, bytes) in payloads.iter().enumerate() {
         let part = piece(bytes);
@@ -114,15 +112,10 @@ fn send_all(job: &Job<'_>, way: Way) -> Verdict {
                 call!(tagged ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, 5, cx(nth)))
             }
         };
-        post(call, || {
-            if nth > LANE && !std::mem::replace(&mut full, true) {
-                job.ctx.tell(b"full");
-            }
-            told.look(job.tx).map(drop)
-        })?;
-    }
-    if !full {
-        job.ctx.tell(b"full");
+        if nth == LANE + 1 {
+            job.ctx.tell(b"full");
+        }
+        post(call, || told.look(job.tx).map(drop))?;
     }
     let all = (0..COUNT)
         .filter(|nth| is_told(*nth, way.selective))
@@ -187,7 +180,6 @@ fn several(ctx: &Ctx) -> Verdict {
             if job.rank > 0 {
                 let to = job.peer(0).address;
                 let mut told = Told::of(COUNT);
-                let mut full = false;
                 for nth in 0..COUNT {
                     let call = || match is_injected(nth) {
                         true => call!(msg job.ep, inject(bytes.as_ptr().cast(), 16, to)),
@@ -195,15 +187,10 @@ fn several(ctx: &Ctx) -> Verdict {
                             call!(msg job.ep, send(bytes.as_ptr().cast(), 16, null_mut(), to, cx(nth)))
                         }
                     };
-                    post(call, || {
-                        if nth > LANE && !std::mem::replace(&mut full, true) {
-                            ctx.tell(b"full");
-                        }
-                        told.look(job.tx).map(drop)
-                    })?;
-                }
-                if !full {
-                    ctx.tell(b"full");
+                    if nth == LANE + 1 {
+                        ctx.tell(b"full");
+                    }
+                    post(call, || told.look(job.tx).map(drop))?;
                 }
                 let is_told = |nth: usize| !selective && !is_injected(nth);
                 let all = (0..COUNT).filter(|nth| is_told(*nth)).count();
@@ -357,22 +344,17 @@ fn many_peers(ctx: &Ctx) -> Verdict {
         }
         names.free();
         let all = peers * EACH;
-        let (mut sent, mut full) = (Told::of(all), false);
+        let mut sent = Told::of(all);
         for nth in 0..all {
             let to = addresses[nth % peers];
             let call = || match is_injected(nth / peers) {
                 true => call!(msg job.ep, inject(base, 8, to)),
                 false => call!(msg job.ep, send(base, 8, null_mut(), to, cx(nth))),
             };
-            post(call, || {
-                if nth / peers > LANE && !std::mem::replace(&mut full, true) {
-                    ctx.tell(b"full");
-                }
-                sent.look(job.tx).map(drop)
-            })?;
-        }
-        if !full {
-            ctx.tell(b"full");
+            if nth == peers * (LANE + 1) {
+                ctx.tell(b"full");
+            }
+            post(call, || sent.look(job.tx).map(drop))?;
         }
         let is_told = |nth: usize| !is_injected(nth / peers);
         let told = (0..all).filter(|nth| is_told(*nth)).count();
@@ -528,7 +510,7 @@ fn answers(ctx: &Ctx) -> Verdict {
             // - a word that the provider writes through a pointer.
             let seen = unsafe { (&raw const *result).read_volatile() };
             let expected = if nth % 2 == 0 { 0 } else { nth as u64 };
-            ensure_eq!(seen, expected, "what was fetched from word {nth}");
+            ensure_eq!(seen, expected, "value fetched from word {nth}");
         }
         job.meet();
         words.free();

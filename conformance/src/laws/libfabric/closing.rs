@@ -4,7 +4,7 @@ use super::kit::*;
 use super::message::{receive, send};
 use super::more::Piece;
 use super::station::{Plan, close, name_of};
-use super::told::hear;
+use super::told::{LANE, hear};
 
 laws! {
     closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
@@ -154,8 +154,7 @@ fn receiving(ctx: &Ctx) -> Verdict {
 fn settled(ctx: &Ctx) -> Verdict {
     const LONG: usize = 20_000;
     const LONGS: usize = 20;
-    /// More than a process takes that makes no call.
-    const SHORTS: usize = 70;
+    const SHORTS: usize = LANE + 6;
     let plan = Plan {
         order: FI_ORDER_SAS,
         ..Plan::default()

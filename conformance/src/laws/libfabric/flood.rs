@@ -13,11 +13,11 @@ laws! {
         "processes that flood each other by operations of all kinds, and repeat what gives -FI_EAGAIN, have each done once, messages in order";
     stopped: "full-queue.stopped", "fi_domain(3), Resource Management; fi_msg(3), FI_EAGAIN", 3,
         [send, tsend, inject, write, writedata, atomic, fetch_atomic, recv, trecv, cq_read],
-        "so do those of which one is stopped meanwhile";
+        "the same holds if one process is stopped meanwhile";
     death: "full-queue.death", "fi_domain(3), Tx Ctx; fi_cq(3)", 3, [send, write, writedata, atomic, fetch_atomic, cq_read, cq_readerr] + needs_kill,
         "a process dies to which the transmit context is full: each operation ends once, and others find room";
     counted: "full-queue.death.counted", "fi_domain(3), Tx Ctx; fi_cntr(3)", 3, [send, write, cntr_read, cntr_readerr] + needs_kill,
-        "who reads nothing but counters learns of that, too";
+        "the same holds if the process reads only counters";
 }
 
 /// Operations of each process on each other process.
@@ -223,8 +223,6 @@ fn stopped(ctx: &Ctx) -> Verdict {
 
 /// Operations that fill any transmit context. Each fourth is a message.
 const ENOUGH: usize = 1 << 15;
-/// Messages that find room at a process that makes no call.
-const LANE: usize = 64;
 /// Operations that are always posted.
 const FEWEST: usize = 9;
 

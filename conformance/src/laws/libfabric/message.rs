@@ -305,12 +305,11 @@ fn waiting(ctx: &Ctx) -> Verdict {
         let to = job.peer(job.right()).address;
         let none = null_mut();
         let tagged = |nth: usize| nth % 2 == 1;
+        let each = |len| (0..EACH).map(move |nth| (len, nth));
+        let all = || LENGTHS.into_iter().flat_map(each);
         if job.rank == 0 {
             let mut bytes = [0; 4096];
-            for (len, nth) in LENGTHS
-                .iter()
-                .flat_map(|len| (0..EACH).map(move |nth| (*len, nth)))
-            {
+            for (len, nth) in all() {
                 bytes[..len].copy_from_slice(&pattern(nth, len));
                 let from = bytes.as_ptr().cast();
                 match tagged(nth) {
@@ -327,10 +326,7 @@ fn waiting(ctx: &Ctx) -> Verdict {
         }
         job.meet();
         let room = Memory::new(4096);
-        for (len, nth) in LENGTHS
-            .iter()
-            .flat_map(|len| (0..EACH).map(move |nth| (*len, nth)))
-        {
+        for (len, nth) in all() {
             let place = room.at(0).cast();
             match tagged(nth) {
                 true => ok!(tagged job.ep, recv(place, len, none, FI_ADDR_UNSPEC, 7, 0, cx(nth))),

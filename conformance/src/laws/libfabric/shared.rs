@@ -11,7 +11,7 @@ laws! {
     messages: "srx.messages", "fi_endpoint(3)", 4, [srx_context, ep_bind, recv, send, cntr_read],
         "messages of several peers to several endpoints take the receives of the shared context, each once, in order, and end at their endpoint's queue and counter";
     tagged: "srx.tagged", "fi_endpoint(3), fi_tagged(3)", 2, [srx_context, trecv, tsend],
-        "tagged messages take the first shared receive that fits, whichever endpoint they are for, and whether it is posted before or after they come";
+        "tagged messages take the first shared receive that fits, at any endpoint, posted before or after they come";
     looked: "srx.peek", "fi_tagged(3)", 2, [srx_context, trecvmsg, tsend],
         "FI_PEEK, FI_CLAIM and FI_DISCARD find what has come to any of the endpoints";
     several: "srx.multi", "fi_msg(3)", 2, [srx_context, recvmsg, send, setopt, getopt],
@@ -79,7 +79,7 @@ fn messages(ctx: &Ctx) -> Verdict {
                 let which = entry.op_context.addr();
                 ensure!(which < posted, "a receive that was not posted");
                 let word = |at: usize| buffers[which].get(8 * at) as usize;
-                ensure_eq!(word(1), nth, "the endpoint that tells of receive {which}");
+                ensure_eq!(word(1), nth, "the endpoint that reports receive {which}");
                 ensure!(seen[which].is_none(), "receive {which} ends twice");
                 buffers[which].holds(24, &pattern(word(2), entry.len)[24..], "a message")?;
                 seen[which] = Some((word(0), word(1), word(2)));
@@ -93,7 +93,7 @@ fn messages(ctx: &Ctx) -> Verdict {
             ensure_eq!(
                 serial,
                 next[sender][nth],
-                "what receive {which} took of sender {sender} at endpoint {nth}"
+                "message in receive {which} from sender {sender} at endpoint {nth}"
             );
             next[sender][nth] += 1;
         }
@@ -156,9 +156,9 @@ fn tagged(ctx: &Ctx) -> Verdict {
             let fives = match first.as_slice() {
                 [1, 2, 4] => [0, 3],
                 [1, 3, 4] => [0, 2],
-                other => return Err(format!("endpoint 0 tells of {other:?}")),
+                other => return Err(format!("endpoint 0 reports {other:?}")),
             };
-            ensure_eq!(second, fives, "what endpoint 1 tells of");
+            ensure_eq!(second, fives, "reports of endpoint 1");
             let expected = [[0x17; 8], [6; 8], [5; 8], [5; 8], [9; 8]].concat();
             buffer.holds(0, &expected, "the messages")?;
             buffer.free();

@@ -2,6 +2,9 @@
 
 use super::kit::*;
 
+/// Short messages that find room at a process that makes no call. Later ones wait at the sender.
+pub(super) const LANE: usize = 64;
+
 /// Number of completions of each context, and their sum.
 pub(super) struct Told(Vec<u8>, usize);
 
