@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
+use crate::memory::pages::Pages;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
+use crate::registration::COPIED;
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
 
 /// Marks contexts that are a [`Landing`]. The alignment of a landing leaves this bit free.
@@ -17,15 +19,42 @@ const MARK: u64 = 1;
 /// Memory for the result, and the outcome.
 struct Landing {
     words: Box<[UnsafeCell<u64>]>,
+    /// Instead of words, for a length that a device may register.
+    pages: Option<Pages>,
+    len: usize,
     ended: Mutex<Option<Result<()>>>,
 }
 
 // SAFETY:
-// - only the operation writes the words. They are read after its end, and the lock orders both.
+// - only the operation writes the words or pages. They are read after its end, and the lock orders both.
 unsafe impl Send for Landing {}
 // SAFETY:
 // - as for Send.
 unsafe impl Sync for Landing {}
+
+impl Landing {
+    /// Errors: as [`Pages::new`].
+    fn new(len: usize) -> Result<Self> {
+        let pages = (len > COPIED).then(|| Pages::new(len)).transpose()?;
+        let words = match pages {
+            Some(_) => 0,
+            None => len.div_ceil(8),
+        };
+        Ok(Landing {
+            words: (0..words).map(|_| UnsafeCell::new(0)).collect(),
+            pages,
+            len,
+            ended: Mutex::new(None),
+        })
+    }
+
+    fn base(&self) -> *mut u8 {
+        match &self.pages {
+            Some(pages) => pages.base(),
+            None => self.words.as_ptr().cast::<u8>().cast_mut(),
+        }
+    }
+}
 
 /// A posted operation. The caller may wait for it repeatedly.
 pub struct Awaited(Arc<Landing>);
@@ -51,12 +80,8 @@ pub(crate) unsafe fn ended(completion: Completion) {
 impl Awaited {
     /// Posts an operation by `post`, which gets the address of `len` bytes for the result, and the context. Errors: as `post`.
     fn post(len: usize, post: impl FnOnce(*mut u8, u64) -> Result<Outcome>) -> Result<Self> {
-        let words = (0..len.div_ceil(8)).map(|_| UnsafeCell::new(0)).collect();
-        let landing = Arc::new(Landing {
-            words,
-            ended: Mutex::new(None),
-        });
-        let at = landing.words.as_ptr().cast::<u8>().cast_mut();
+        let landing = Arc::new(Landing::new(len)?);
+        let at = landing.base();
         let shared = Arc::into_raw(landing.clone());
         let outcome = post(at, shared as u64 | MARK);
         if !matches!(outcome, Ok(Outcome::Pending)) {
@@ -145,7 +170,7 @@ impl Endpoint {
             return unsafe { self.get(Local { ptr, desc }, src, len, Flags::empty(), 0) }.map(drop);
         }
         let read = match open.take() {
-            Some(read) if read.0.words.len() == len.div_ceil(8) => read,
+            Some(read) if read.0.len == len => read,
             _ => Awaited::post(len, |at, context| {
                 let local = Local { ptr: at, desc: 0 };
                 // SAFETY:
@@ -160,7 +185,7 @@ impl Endpoint {
         // SAFETY:
         // - the operation has ended, and only it writes there. The landing has `len` bytes.
         unsafe {
-            let from = read.0.words.as_ptr().cast::<u8>();
+            let from = read.0.base();
             std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), len);
         }
         Ok(())
