@@ -87,7 +87,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only address vectors have this table.
-        let object = unsafe { AvObject::at(fid) }?;
+        let Some(object) = (unsafe { AvObject::to_close(fid) })? else {
+            return Ok(());
+        };
         if !is_free(&object.inner.av) {
             return Err(Errno::BUSY);
         }

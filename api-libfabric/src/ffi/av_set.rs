@@ -105,8 +105,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - only sets have this table, and the caller gives the set up.
         unsafe {
-            SetObject::at(fid)?;
-            SetObject::destroy(fid);
+            if SetObject::to_close(fid)?.is_some() {
+                SetObject::destroy(fid);
+            }
         }
         Ok(())
     })

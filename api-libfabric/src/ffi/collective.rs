@@ -107,7 +107,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - only memberships have this table, and the caller gives the membership up.
         unsafe {
-            let membership = &MembershipObject::at(fid)?.inner;
+            let Some(object) = MembershipObject::to_close(fid)? else {
+                return Ok(());
+            };
+            let membership = &object.inner;
             if let Some(endpoint) = membership.endpoint.upgrade() {
                 endpoint.leave(membership.group)?;
             }

@@ -159,7 +159,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // SAFETY:
         // - only endpoints have this table, and the caller gives the endpoint up.
         unsafe {
-            let part = &EndpointObject::at(fid)?.inner;
+            let Some(object) = EndpointObject::to_close(fid)? else {
+                return Ok(());
+            };
+            let part = &object.inner;
             if !part.alias {
                 part.endpoint.settle();
                 part.endpoint.detach();

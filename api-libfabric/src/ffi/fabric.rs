@@ -59,7 +59,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only fabrics have this table.
-        let object = unsafe { FabricObject::at(fid) }?;
+        let Some(object) = (unsafe { FabricObject::to_close(fid) })? else {
+            return Ok(());
+        };
         if !is_free(&object.inner) {
             return Err(Errno::BUSY);
         }

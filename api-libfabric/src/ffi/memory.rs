@@ -143,10 +143,13 @@ pub(super) unsafe extern "C" fn register_by_attributes(
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
-        given(fid)?;
         // SAFETY:
         // - only memory regions have this table, and the caller gives the region up.
-        unsafe { MemoryObject::destroy(fid) };
+        unsafe {
+            if MemoryObject::to_close(fid)?.is_some() {
+                MemoryObject::destroy(fid);
+            }
+        }
         Ok(())
     })
 }

@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use unipgas_core::Deadline;
 use unipgas_core::biased::Reentered;
+use unipgas_core::{Deadline, process};
 
 use crate::status::{Errno, Result};
 use crate::sys::{fi_ops, fid};
@@ -115,11 +115,19 @@ const fn fid_ops(
 struct Object<Raw, T> {
     raw: Raw,
     inner: T,
+    /// The process that opened it.
+    process: u32,
 }
 
 impl<Raw, T> Object<Raw, T> {
     fn create(raw: Raw, inner: T) -> *mut Raw {
-        Box::into_raw(Box::new(Object { raw, inner })).cast()
+        let process = process::id();
+        Box::into_raw(Box::new(Object {
+            raw,
+            inner,
+            process,
+        }))
+        .cast()
     }
 
     /// The object behind a pointer to its `raw` member. Errors: [`Errno::INVAL`] for null.
@@ -131,6 +139,18 @@ impl<Raw, T> Object<Raw, T> {
         // SAFETY:
         // - contract of this call: null, or a result of `create`.
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)
+    }
+
+    /// As `at`, for the close of the object. None in the child of a fork, where a close has no effect: peers, registrations and locks of the progress thread
+    /// are the parent's.
+    ///
+    /// # Safety
+    /// As for `at`.
+    unsafe fn to_close<'a, Any>(pointer: *const Any) -> Result<Option<&'a Self>> {
+        // SAFETY:
+        // - contract of this call.
+        let object = unsafe { Self::at(pointer) }?;
+        Ok((object.process == process::id()).then_some(object))
     }
 
     /// Drops and frees the object.

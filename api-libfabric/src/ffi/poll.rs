@@ -95,12 +95,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only poll sets have this table.
-        if !unsafe { PollObject::at(fid) }?
-            .inner
-            .members
-            .lock()
-            .is_empty()
-        {
+        let Some(object) = (unsafe { PollObject::to_close(fid) })? else {
+            return Ok(());
+        };
+        if !object.inner.members.lock().is_empty() {
             return Err(Errno::BUSY);
         }
         // SAFETY:

@@ -132,7 +132,10 @@ unsafe extern "C" fn close_transmits(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only shared transmit contexts have this table.
-        if !is_free(&unsafe { TransmitsObject::at(fid) }?.inner) {
+        let Some(object) = (unsafe { TransmitsObject::to_close(fid) })? else {
+            return Ok(());
+        };
+        if !is_free(&object.inner) {
             return Err(Errno::BUSY);
         }
         // SAFETY:
@@ -146,7 +149,10 @@ unsafe extern "C" fn close_receives(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only shared receive contexts have this table.
-        let shared = &unsafe { ReceivesObject::at(fid) }?.inner.shared;
+        let Some(object) = (unsafe { ReceivesObject::to_close(fid) })? else {
+            return Ok(());
+        };
+        let shared = &object.inner.shared;
         let domain = shared.domain().clone();
         domain.watcher().apart(|| {
             if !is_free(shared) {

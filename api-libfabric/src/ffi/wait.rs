@@ -195,7 +195,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     code(|| {
         // SAFETY:
         // - only wait sets have this table.
-        let set = &unsafe { WaitObject::at(fid) }?.inner;
+        let Some(object) = (unsafe { WaitObject::to_close(fid) })? else {
+            return Ok(());
+        };
+        let set = &object.inner;
         if set.members.lock().iter().any(Member::is_there) {
             return Err(Errno::BUSY);
         }

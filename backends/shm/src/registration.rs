@@ -275,6 +275,10 @@ impl Memory for Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         let home = &self.home;
+        // The slot and the memory are the parent's.
+        if !home.is_here() {
+            return;
+        }
         home.pool.view().control().slots[self.slot as usize].close(self.generation);
         home.handlers.remove(self.slot);
         match self.backing {

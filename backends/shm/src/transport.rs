@@ -302,12 +302,10 @@ impl Transport for Shm {
     }
 
     fn leave(&self) {
-        self.home
-            .pool
-            .view()
-            .control()
-            .state
-            .store(LEFT, Ordering::Release);
+        if self.home.is_here() {
+            let control = self.home.pool.view().control();
+            control.state.store(LEFT, Ordering::Release);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use super::message::{receive, send};
 use super::more::Piece;
 use super::station::{Plan, close, name_of};
 use super::told::{LANE, hear};
+use crate::kit::Child;
 
 laws! {
     closed: "rma.more.close", "fi_rma(3), fi_endpoint(3)", 2, [writemsg, readmsg, close, write, read] + ordering,
@@ -15,6 +16,8 @@ laws! {
         "an endpoint can be closed while messages come: the buffers are the program's again, and each send ends";
     settled: "msg.close.received", "fi_msg(3), fi_endpoint(3)", 2, [send, recv, inject, close],
         "an endpoint is closed after its receives: the sends of these messages succeed, and injected messages arrive, though the peer takes nothing before";
+    forked: "msg.close.fork", "fi_endpoint(3), fi_mr(3)", 2, [inject, recv, close, write],
+        "the child of a fork can close inherited objects: messages that wait, and registrations, remain with the parent";
 }
 
 fn closed(ctx: &Ctx) -> Verdict {
@@ -211,4 +214,46 @@ fn settled(ctx: &Ctx) -> Verdict {
         crate::ensure!(right, "an injected message is wrong");
         Ok(())
     })
+}
+
+fn forked(ctx: &Ctx) -> Verdict {
+    for mr_mode in [BASIC, 0] {
+        let plan = Plan {
+            mr_mode,
+            order: FI_ORDER_SAS,
+            ..Plan::default()
+        };
+        // The child does not inherit pages of registered memory.
+        let job = opened_in(ctx, &plan, Memory::pages(4096)?)?;
+        let (other, none) = (job.peer(job.right()).address, null_mut());
+        if job.rank == 0 {
+            for nth in 0..LANE as u64 + 6 {
+                let base = (&raw const nth).cast();
+                job.post(|| call!(msg job.ep, inject(base, 8, other)))?;
+            }
+            let child = Child::start(&[], || {
+                close(job.registered.mr)?;
+                close(job.ep)
+            })?;
+            child.succeeds("the child")?;
+            ctx.sync();
+            ctx.sync();
+            ensure_eq!(job.memory.get(8), 5, "the word that the peer has written");
+        } else {
+            ctx.sync();
+            let word = Memory::new(8);
+            for nth in 0..LANE + 6 {
+                ok!(msg job.ep, recv(word.at(0).cast(), 8, none, FI_ADDR_UNSPEC, cx(nth)));
+                job.rx.of(nth)?;
+                ensure_eq!(word.get(0), nth as u64, "the message");
+            }
+            word.free();
+            job.write(0, 8, &5u64.to_ne_bytes())?;
+            ctx.sync();
+        }
+        close(job.registered.mr)?;
+        job.station.close()?;
+        ctx.sync();
+    }
+    Ok(())
 }

@@ -175,8 +175,16 @@ pub(crate) fn in_modes(ctx: &Ctx, len: usize, body: impl Fn(&Job<'_>) -> Verdict
 
 /// Opens a [`Job`] without closing it, for laws in which some ranks die.
 pub(crate) fn opened<'a>(ctx: &'a Ctx, plan: &Plan<'_>, len: usize) -> Result<Job<'a>, String> {
+    opened_in(ctx, plan, Memory::new(len.next_multiple_of(256)))
+}
+
+/// As [`opened`], with this memory.
+pub(crate) fn opened_in<'a>(
+    ctx: &'a Ctx,
+    plan: &Plan<'_>,
+    memory: Memory,
+) -> Result<Job<'a>, String> {
     let station = Station::open(plan)?;
-    let memory = Memory::new(len.next_multiple_of(256));
     let registered = station.register(memory, 7 + u64::from(ctx.rank))?;
     let mut told = station.name()?.to_vec();
     told.extend(registered.key.to_le_bytes());
