@@ -131,14 +131,20 @@ impl Ue {
     }
 
     pub(crate) fn finish(&self) -> Result<()> {
-        let waited = self.barrier(&self.comm_world());
         let ended = |error: &Failure| match error {
             Failure::Engine(Error::RankDead(id)) => self.world.life(*id) == Life::Left,
             _ => false,
         };
+        let waited = match self.barrier(&self.comm_world()) {
+            Err(error) if !ended(&error) => Err(error),
+            _ => Ok(()),
+        };
         self.world.engine().end_waits(true);
-        let _ = self.world.leave();
-        waited.or_else(|error| if ended(&error) { Ok(()) } else { Err(error) })
+        // A UE that leaves after a death would look to the others as if all had met.
+        if waited.is_ok() {
+            let _ = self.world.leave();
+        }
+        waited
     }
 
     /// Checks that UE `id` exists. Errors: [`Code::Id`].
