@@ -496,6 +496,9 @@ fn against_pins(cell: &Cell) -> Option<String> {
     }
 }
 
+/// Most lives of a process of RCCE. It keeps the engine of each finished UE, which the progress thread still drives.
+const FINISHED: u64 = 40;
+
 /// Groups laws that can share a job: the same interface and number of processes. A bare law has a separate job. A law that loses processes or
 /// links has one job for each seed. So has a uTofu or libfabric law if the column depends on the seed: its processes open the
 /// backend only once.
@@ -523,9 +526,11 @@ fn batches(laws: &[&'static Law], column: &Column, plan: &Plan) -> Vec<Vec<Item>
         } else {
             let shared = batches.iter_mut().find(|batch| {
                 let first = batch[0].law;
+                let lives: u64 = batch.iter().map(|item| item.count).sum();
                 (first.api, first.processes) == (law.api, law.processes)
                     && !first.bare
                     && !alone(first)
+                    && (law.api != Api::Rcce || lives + item.count <= FINISHED)
             });
             match shared {
                 Some(batch) => batch.push(item),
