@@ -1,6 +1,6 @@
 //! Endpoints (fi_endpoint(3)): reliable, connectionless.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -106,6 +106,7 @@ pub struct Endpoint {
     bindings: Mutex<Bindings>,
     live: OnceLock<Live>,
     _served: Option<Served>,
+    is_watched: AtomicBool,
     /// Registered while the endpoint is open. Dropped last: no operation of the endpoint is in flight any more.
     directory: Region,
 }
@@ -187,6 +188,7 @@ impl Endpoint {
                 false => options.caps & (FI_MSG | FI_TAGGED),
             },
             _served: served,
+            is_watched: AtomicBool::new(false),
             directory,
             bindings: Mutex::new(Bindings {
                 state: Some(state),
@@ -398,6 +400,14 @@ impl Endpoint {
         };
         self.live.set(live).map_err(|_| Errno::OPBADSTATE)?;
         if automatic {
+            self.watch()?;
+        }
+        Ok(())
+    }
+
+    /// The progress thread drives the endpoint from now on. Errors: [`Error::Os`].
+    pub(crate) fn watch(self: &Arc<Self>) -> Result<()> {
+        if !self.is_watched.swap(true, Ordering::AcqRel) {
             let watched: Arc<dyn Watched> = self.clone();
             self.domain.watcher().watch(Arc::downgrade(&watched))?;
         }

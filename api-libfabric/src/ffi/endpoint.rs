@@ -192,6 +192,10 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
                     if endpoint.options().caps & FI_COLLECTIVE != 0 {
                         before.inspect(|before| before.detach(endpoint));
                         events.attach(endpoint);
+                        // A program that sleeps at the descriptor makes no calls that progress joins.
+                        if events.has_descriptor() {
+                            endpoint.watch()?;
+                        }
                     }
                     Ok(())
                 }

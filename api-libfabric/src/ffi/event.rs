@@ -5,11 +5,11 @@ use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use unipgas_core::pace::Pace;
-use unipgas_core::{Error, waits};
+use unipgas_core::{Deadline, Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
 use super::{Object, code, deadline, fid_of, fid_ops, given, is_free, no_bind, number, put};
@@ -176,6 +176,14 @@ impl EventQueue {
     pub fn attach(&self, endpoint: &Arc<Endpoint>) {
         self.attached.add(endpoint);
         self.has_endpoints.store(true, Ordering::Release);
+        // A waiting `sread` progresses joins, too, from now on.
+        drop(self.lock());
+        self.more.notify_all();
+    }
+
+    /// FI_WAIT_FD.
+    pub fn has_descriptor(&self) -> bool {
+        self.descriptor.is_some()
     }
 
     /// Ends the effect of [`EventQueue::attach`].
@@ -194,16 +202,15 @@ impl EventQueue {
         }
     }
 
-    /// Waits for an entry, and progresses joins. Errors: [`Errno::AGAIN`] after `timeout` milliseconds; [`Errno::CANCELED`] if another thread
-    /// closes the queue.
-    fn wait_for_joins(&self, timeout: c_int) -> Result<()> {
+    /// Waits for an entry, and progresses joins. Errors: [`Errno::AGAIN`] at the deadline; [`Errno::CANCELED`] if another thread closes the queue.
+    fn wait_for_joins(&self, deadline: Deadline) -> Result<()> {
         let mut check = || {
             waits::call("fi_eq_sread");
             self.attached.look();
             self.waiters.check()
         };
         let something = || (!self.lock().is_empty()).then_some(());
-        let waited = crate::process::engine()?.wait_for(deadline(timeout), &mut check, || {
+        let waited = crate::process::engine()?.wait_for(deadline, &mut check, || {
             self.attached.progress_until(something)
         });
         waited.map_err(|error| match error {
@@ -286,20 +293,16 @@ unsafe extern "C" fn sread(
         if matches!(queue.wait, FI_WAIT_NONE | FI_WAIT_SET) {
             return Err(Errno::INVAL);
         }
-        let end = u64::try_from(timeout)
-            .ok()
-            .map(|millis| Instant::now() + Duration::from_millis(millis));
+        let deadline = deadline(timeout);
         let _inside = queue.waiters.enter();
-        if queue.has_endpoints.load(Ordering::Acquire) {
-            queue.wait_for_joins(timeout)?;
-        }
         let mut events = queue.lock();
         while events.is_empty() {
             queue.waiters.check()?;
-            let left = match end {
-                None => Duration::from_secs(1),
-                Some(end) => end.saturating_duration_since(Instant::now()),
-            };
+            if queue.has_endpoints.load(Ordering::Acquire) {
+                MutexGuard::unlocked(&mut events, || queue.wait_for_joins(deadline))?;
+                continue;
+            }
+            let left = deadline.remaining().unwrap_or(Duration::from_secs(1));
             if left.is_zero() {
                 return Err(Errno::AGAIN);
             }

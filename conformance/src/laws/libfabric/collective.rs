@@ -1,5 +1,6 @@
 //! Groups of endpoints: sets of addresses, joins, and barriers (fi_av_set(3), fi_collective(3)).
 
+use super::event::readable_within;
 use super::kit::*;
 use super::station::{Plan, Station, close, name_of};
 
@@ -13,6 +14,8 @@ laws! {
         "a join ends by an event with the group and the context, when all members have joined, and not before";
     managed: "collective.join.managed", "fi_collective(3)", 2, [join_collective, allreduce],
         "where the program manages the membership, a join ends without the other members";
+    asleep: "collective.join.asleep", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_sread, control],
+        "a join ends while its members only sleep: at the descriptor of the event queue, or in fi_eq_sread that began before";
     join_arguments: "collective.join.arguments", "fi_collective(3); fi_cm(3)", 2, [join_collective],
         "joins without an event queue, membership, capability or address, and with unknown flags, are refused";
     subgroups: "collective.join.subgroup", "fi_collective(3)", 3, [join_collective, barrier],
@@ -67,6 +70,11 @@ impl<'a> Club<'a> {
     pub(super) fn open(job: &'a Job<'a>, plan: &Plan<'_>) -> Result<Club<'a>, String> {
         let mut eq = null_mut();
         ok!(obj job.station.fabric, eq_open(null_mut(), &mut eq, null_mut()));
+        Club::open_with(job, plan, eq)
+    }
+
+    /// As [`open`](Club::open), with this event queue.
+    fn open_with(job: &'a Job<'a>, plan: &Plan<'_>, eq: *mut fid_eq) -> Result<Club<'a>, String> {
         let ep = job.station.endpoint(plan)?;
         ok!(fid ep, bind(eq.cast(), 0));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
@@ -369,6 +377,50 @@ fn joins(ctx: &Ctx) -> Verdict {
             close(set)?;
         }
         Ok(())
+    })
+}
+
+fn asleep(ctx: &Ctx) -> Verdict {
+    with(ctx, &COLLECTIVE, 256, |job| {
+        let ranks: Vec<u32> = (0..job.size).collect();
+        let begin = |club: &Club<'_>| {
+            let (set, mut at) = (club.set(&ranks)?, 0);
+            ok!(obj set, addr(&mut at));
+            let group = club.begin(set, at, 5)?;
+            close(set)?;
+            Ok::<_, String>(group)
+        };
+        let end = |club: Club<'_>, group: *mut fid_mc| {
+            job.meet();
+            close(group)?;
+            club.close()
+        };
+
+        let club = Club::open_with(job, &COLLECTIVE, super::event::open(job, FI_WAIT_FD)?)?;
+        let mut descriptor = -1;
+        ok!(fid club.eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
+        let group = begin(&club)?;
+        ensure!(readable_within(descriptor, -1), "poll(2)");
+        club.joined(group, 5)?;
+        end(club, group)?;
+
+        let eq = super::event::open(job, FI_WAIT_UNSPEC)?;
+        let at = eq.addr();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || {
+                let (mut event, mut entry) = (0, [0u8; size_of::<fi_eq_entry>()]);
+                let (queue, place) = (at as *mut fid_eq, entry.as_mut_ptr().cast());
+                let code = call!(obj queue, sread(&mut event, place, entry.len(), -1, 0));
+                (code, event)
+            });
+            pause(30);
+            let club = Club::open_with(job, &COLLECTIVE, eq)?;
+            let group = begin(&club)?;
+            let read = waits.join().map_err(|_| "the thread has panicked")?;
+            let expected = (size_of::<fi_eq_entry>() as isize, FI_JOIN_COMPLETE);
+            ensure_eq!(read, expected, "the read that began before");
+            end(club, group)
+        })
     })
 }
 

@@ -60,7 +60,7 @@ fn queues(ctx: &Ctx) -> Verdict {
     })
 }
 
-fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
+pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String> {
     let mut eq: *mut fid_eq = null_mut();
     let mut attr = fi_eq_attr {
         size: 0,
@@ -75,14 +75,19 @@ fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_eq, String>
 
 /// Whether the descriptor is readable at this moment.
 fn readable(descriptor: i32) -> bool {
+    readable_within(descriptor, 0)
+}
+
+/// Sleeps until the descriptor is readable, for at most `limit` milliseconds (-1: no limit).
+pub(super) fn readable_within(descriptor: i32, limit: i32) -> bool {
     let mut poll = libc::pollfd {
         fd: descriptor,
         events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY:
-    // - one valid structure; the timeout is 0.
-    (unsafe { libc::poll(&mut poll, 1, 0) }) == 1
+    // - one valid structure.
+    (unsafe { libc::poll(&mut poll, 1, limit) }) == 1
 }
 
 fn descriptors(ctx: &Ctx) -> Verdict {
@@ -120,21 +125,14 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         }
         // The event wakes another thread.
         let (at, fd) = (eq.addr(), descriptor);
-        let code = std::thread::scope(|scope| {
+        let woken = std::thread::scope(|scope| {
             scope.spawn(move || {
                 let eq = at as *mut fid_eq;
                 let _ = call!(obj eq, write(9, [7u8; 4].as_ptr().cast(), 4, 0));
             });
-            let mut poll = libc::pollfd {
-                fd,
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            // SAFETY:
-            // - one valid structure.
-            unsafe { libc::poll(&mut poll, 1, -1) }
+            readable_within(fd, -1)
         });
-        ensure_eq!(code, 1, "poll(2)");
+        ensure!(woken, "poll(2)");
         close(eq)
     })
 }
