@@ -82,7 +82,10 @@ impl World {
             (Life::Left, _) | (_, Some(RankState::Finalized)) => LEFT,
             _ => HEALTHY,
         };
-        if place.swap(life, Ordering::AcqRel) != DEAD && life == DEAD {
+        // Another thread may have seen the death meanwhile. It is counted once, and stays.
+        let alive = |before| (before != DEAD).then_some(life);
+        let changed = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, alive);
+        if changed.is_ok() && life == DEAD {
             self.deaths.fetch_add(1, Ordering::AcqRel);
             tracing::warn!(rank, "a rank has died");
             trace::happened("a rank has died", json!({ "rank": rank }));
