@@ -125,7 +125,8 @@ impl Ue {
         &self.world
     }
 
-    /// `RCCE_finalize`: waits for the other UEs, then leaves the job. It does not wait for UEs that have left without it.
+    /// `RCCE_finalize`: waits for the other UEs, then leaves the job. It does not wait for UEs that have left without it. After an error the UE has not left:
+    /// when its process ends, the others see a death.
     pub fn finalize(self) -> Result<()> {
         self.finish()
     }

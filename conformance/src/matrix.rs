@@ -261,7 +261,7 @@ impl Column {
             } if !self.hosts => Some("there is no link between hosts"),
             Law {
                 needs_cut: true, ..
-            } if !plan.cuts => Some("nobody can take the link down (HOSTS_LINK is not set)"),
+            } if !plan.cuts => Some("no command takes the link down (HOSTS_LINK is not set)"),
             Law {
                 kills_launcher: true,
                 ..
@@ -485,7 +485,7 @@ fn against_pins(cell: &Cell) -> Option<String> {
     match (&cell.ran.verdict, pin) {
         (Verdict::NotOffered(_), Some(pin)) if pin.why == Why::Absent => None,
         (Verdict::NotOffered(reason), _) if cell.ran.seeds > 0 => {
-            Some(format!("not offered ({reason}), which nobody has pinned"))
+            Some(format!("not offered ({reason}), but not pinned"))
         }
         (Verdict::Pass, Some(pin)) => Some(format!(
             "an unexpected pass: it is pinned as {} ({})",

@@ -20,25 +20,25 @@ use crate::mirror::Mirror;
 use crate::peer::ShmKey;
 use crate::pool::Pool;
 
-/// What the registrations of a process share.
+/// State that all registrations of a process share.
 pub struct Home {
     /// The pool.
     pub pool: Pool,
-    /// Adopted memory; `None` until there is some.
+    /// Adopted memory. `None` before the first adoption.
     mirror: Mutex<Option<Mirror>>,
-    /// Whether memory of the user may be adopted at all.
+    /// UNIPGAS_SHM_ADOPT: whether user memory may be adopted.
     may_adopt: bool,
     free_slots: Mutex<Vec<u32>>,
-    /// Those of active messages.
+    /// Handlers of active messages.
     pub handlers: Handlers,
-    /// Who serves the agent, if there is one.
+    /// The driver that serves the agent. Empty without an agent.
     pub agent_driver: OnceCell<Weak<Driver>>,
-    /// What the control block said of requests when a thread that waits last looked at them.
+    /// The count of requests in the control block at the last look of a waiting thread.
     pub looked_at: AtomicU32,
     process: u32,
 }
 
-/// Those of regions, by slot, with the generation that each is for.
+/// Handlers of regions, by slot, with the generation of the region.
 #[derive(Default)]
 pub struct Handlers(RwLock<HashMap<u32, Handled>>);
 
@@ -85,7 +85,7 @@ impl Handlers {
         drop(before);
     }
 
-    /// None is called any more once this returns.
+    /// After the return, no thread calls the handler.
     fn remove(&self, slot: u32) {
         if self.0.read().contains_key(&slot) {
             let handler = self.0.write().remove(&slot);
@@ -108,7 +108,7 @@ impl Home {
         }
     }
 
-    /// False in the child of a fork, whose memory is not that of the regions.
+    /// False in the child of a fork: slots, pool and regions belong to the parent.
     pub fn is_here(&self) -> bool {
         self.process == process::id()
     }
@@ -131,7 +131,7 @@ impl Home {
             }
             match &mut *mirror {
                 // SAFETY:
-                // - the caller's word.
+                // - contract of this call: the memory stays valid until its registration is dropped.
                 Some(mirror) => unsafe { mirror.adopt(base, len) },
                 None => unreachable!("just made"),
             }
@@ -150,7 +150,7 @@ impl Home {
     /// Peers that ring a bell of this process wake its progress thread by this end of a pipe.
     pub fn show_alarm(&self, alarm: RawFd) -> Result<()> {
         // SAFETY:
-        // - the driver's, which whoever listens keeps.
+        // - the descriptor belongs to a driver, which the caller keeps during this call.
         let alarm = unsafe { BorrowedFd::borrow_raw(alarm) };
         let stat = rustix::fs::fstat(alarm).map_err(|e| Error::os("fstat of a pipe", e))?;
         let control = self.pool.view().control();
@@ -183,7 +183,7 @@ impl Home {
     }
 }
 
-/// What ends with the registration, after the slot is closed.
+/// Memory behind a registration. It is released after the slot is closed.
 pub enum Backing {
     /// An extent of the pool at this offset.
     Extent(u64),

@@ -1,4 +1,4 @@
-//! The backend's transport: this process among those of its node.
+//! The transport between the processes of a node.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,18 +24,17 @@ use crate::peer::{NOT_DUMPABLE, PeerProcess, ShmAddress, ShmPeer};
 use crate::pool::Pool;
 use crate::registration::{Backing, Home, Registration};
 
-/// The peers that a process is connected to, by the index that remote regions carry. Connections and regions keep them: those that are
-/// not used any more take no memory and no descriptors.
+/// Connected peers, by the index in remote regions. Connections and regions own a peer. A peer without an owner has no memory and no descriptors.
 #[derive(Default)]
 pub struct Peers {
     by_address: DashMap<ShmAddress, Weak<PeerProcess>>,
     by_index: DashMap<u32, Weak<PeerProcess>>,
     next: AtomicU32,
-    /// So many entries are looked through for those that are not used any more.
+    /// Number of entries at which peers without an owner are removed.
     many: AtomicUsize,
 }
 
-/// Entries that are not worth a look.
+/// Least number of entries for such a removal.
 const FEW: usize = 16;
 
 impl Peers {
@@ -47,9 +46,9 @@ impl Peers {
             .ok_or(Error::PeerDead)
     }
 
-    /// Enters a process that has been connected to, unless another thread has done so: both views are good, the first one is kept.
+    /// Enters a connected peer. If another thread has entered it, that entry stays: both views are valid.
     fn enter(&self, address: ShmAddress, process: Arc<PeerProcess>) -> Arc<PeerProcess> {
-        // Whenever there are twice as many as were used last time, so that all of it takes no longer than the connecting.
+        // At twice the number of used entries, so the cost for each connection is constant.
         if self.by_index.len() >= self.many.load(Ordering::Relaxed).max(FEW) {
             let is_used = |peer: &Weak<PeerProcess>| peer.strong_count() > 0;
             self.by_address.retain(|_, peer| is_used(peer));
@@ -76,7 +75,7 @@ pub struct Shm {
 }
 
 impl Shm {
-    /// Sets up this process's pool; about `peers` other processes of the machine will be connected to.
+    /// Creates the pool of this process. `peers`: expected number of connected processes.
     pub fn open(peers: usize) -> Result<Self> {
         if peers > 1 {
             look_dumpable()?;
@@ -116,14 +115,14 @@ impl Shm {
     }
 }
 
-/// Refuses a process whose files its peers could not open.
+/// Errors: peers cannot open the files of this process in /proc.
 fn look_dumpable() -> Result<()> {
     use rustix::process::{DumpableBehavior, dumpable_behavior};
     use rustix::thread::{CapabilitySet, capabilities};
     if matches!(dumpable_behavior(), Ok(DumpableBehavior::Dumpable) | Err(_)) {
         return Ok(());
     }
-    // Peers have the rights that this process has, most probably.
+    // Peers most probably have the same rights.
     match capabilities(None) {
         Ok(own) if own.effective.contains(CapabilitySet::SYS_PTRACE) => Ok(()),
         _ => Err(Error::Os(format!("this process is {NOT_DUMPABLE}"))),
@@ -137,8 +136,7 @@ pub fn probe() -> std::result::Result<(), String> {
     barriers_available()
 }
 
-/// Where Yama restricts who may look into whose memory (ptrace_scope 1, as on many laptops), peers are allowed to: for memory that is
-/// not shared with them.
+/// Allows peers to copy from and to memory that is not shared, if Yama forbids it (ptrace_scope 1, as on many laptops).
 fn allow_kernel_copies() {
     static ASKS: OnceLock<bool> = OnceLock::new();
     let pid = std::process::id();
@@ -153,11 +151,11 @@ fn allow_kernel_copies() {
     adopt::ANYBODY_MAY_TRACE.store(pid, Ordering::Relaxed);
 }
 
-/// How memory that a program with several threads registers itself is shared in place here, for people.
+/// Text for people: the way in which registered memory of a program with several threads is shared in place here.
 ///
 /// # Errors
-/// Why the kernel copies it instead, which takes 10 to 1,000 times as long, and the remedy. A program of one thread may have its memory
-/// shared all the same.
+/// The reason that the kernel copies it instead, which takes 10 to 1,000 times as long, and the remedy. The memory of a program of one thread may be shared
+/// nevertheless.
 pub fn adoption() -> std::result::Result<&'static str, String> {
     if !variables::switch("UNIPGAS_SHM_ADOPT", true).unwrap_or(true) {
         return Err("UNIPGAS_SHM_ADOPT=0".into());
@@ -171,7 +169,7 @@ pub fn adoption() -> std::result::Result<&'static str, String> {
     adopt::way().map(|way| match way {
         adopt::Way::Userfaultfd => "by userfaultfd",
         adopt::Way::Halt => {
-            "while it is registered, other threads are stopped by ptrace, for want of userfaultfd"
+            "ptrace stops other threads during the registration, because userfaultfd is not available"
         }
     })
 }
@@ -249,7 +247,7 @@ impl Transport for Shm {
             allow_kernel_copies();
             Backing::Private
         // SAFETY:
-        // - the caller's word.
+        // - contract of this call: the memory stays valid until its registration is dropped.
         } else if unsafe { self.home.adopt(base, len) } {
             Backing::Adopted
         } else {
