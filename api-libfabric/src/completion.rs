@@ -523,8 +523,14 @@ impl CompletionQueue {
 }
 
 impl Watched for CompletionQueue {
-    fn look(&self) {
-        if self.armed.load(Ordering::Acquire) && self.look_for_entries() {
+    fn look(&self, at_peers: bool) {
+        if !self.armed.load(Ordering::Acquire) {
+            return;
+        }
+        if at_peers {
+            self.attached.look();
+        }
+        if self.look_for_entries() {
             self.signal_descriptor();
         }
     }

@@ -259,9 +259,14 @@ impl Counter {
 }
 
 impl Watched for Counter {
-    fn look(&self) {
-        if self.armed.load(Ordering::Acquire)
-            && self.has_changed()
+    fn look(&self, at_peers: bool) {
+        if !self.armed.load(Ordering::Acquire) {
+            return;
+        }
+        if at_peers {
+            self.attached.look();
+        }
+        if self.has_changed()
             && self.armed.swap(false, Ordering::AcqRel)
             && let Some(descriptor) = &self.descriptor
         {

@@ -567,8 +567,11 @@ pub(crate) struct Admitted {
 }
 
 impl Watched for Endpoint {
-    fn look(&self) {
-        self.progress();
+    fn look(&self, at_peers: bool) {
+        match at_peers {
+            true => self.look_at_peers(),
+            false => self.progress(),
+        }
     }
 }
 

@@ -8,13 +8,14 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use unipgas_core::Engine;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits};
+use unipgas_core::pace::Pace;
 
 use crate::status::Result;
 
 /// An object that the progress thread drives.
 pub(crate) trait Watched: Send + Sync {
-    /// Makes progress without waiting for it. Only a search for a peer may wait for the peer's answer.
-    fn look(&self);
+    /// Makes progress without waiting for it. Only a search for a peer may wait for the peer's answer. `at_peers`: a check of their liveness is due.
+    fn look(&self, at_peers: bool);
 }
 
 #[derive(Default)]
@@ -23,6 +24,7 @@ struct Shared {
     /// `looking`: held while the progress thread uses watched objects. `wanted`: number of threads that wait for it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
+    lives: Pace,
 }
 
 impl Shared {
@@ -46,8 +48,10 @@ impl Driven for Shared {
             let watched = self.watched.lock();
             watched.iter().filter_map(Weak::upgrade).collect()
         };
+        // A program that sleeps at a descriptor makes no calls that find a death.
+        let at_peers = self.lives.is_due();
         for what in watched {
-            what.look();
+            what.look(at_peers);
         }
     }
 }

@@ -283,7 +283,7 @@ impl Deferred {
 }
 
 impl Watched for Deferred {
-    fn look(&self) {
+    fn look(&self, _at_peers: bool) {
         self.progress();
     }
 }

@@ -1,8 +1,8 @@
 //! Groups of endpoints: sets of addresses, joins, and barriers (fi_av_set(3), fi_collective(3)).
 
-use super::event::readable_within;
 use super::kit::*;
 use super::station::{Plan, Station, close, name_of};
+use super::waiting::readable;
 
 laws! {
     sets: "collective.set", "fi_av_set(3)", 1,
@@ -74,7 +74,11 @@ impl<'a> Club<'a> {
     }
 
     /// As [`open`](Club::open), with this event queue.
-    fn open_with(job: &'a Job<'a>, plan: &Plan<'_>, eq: *mut fid_eq) -> Result<Club<'a>, String> {
+    pub(super) fn open_with(
+        job: &'a Job<'a>,
+        plan: &Plan<'_>,
+        eq: *mut fid_eq,
+    ) -> Result<Club<'a>, String> {
         let ep = job.station.endpoint(plan)?;
         ok!(fid ep, bind(eq.cast(), 0));
         ok!(fid ep, control(FI_ENABLE, null_mut()));
@@ -400,7 +404,7 @@ fn asleep(ctx: &Ctx) -> Verdict {
         let mut descriptor = -1;
         ok!(fid club.eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
         let group = begin(&club)?;
-        ensure!(readable_within(descriptor, -1), "poll(2)");
+        ensure!(readable(descriptor, -1), "poll(2)");
         club.joined(group, 5)?;
         end(club, group)?;
 

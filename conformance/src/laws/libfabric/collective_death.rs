@@ -5,13 +5,14 @@ use super::collective_data::{Deed, KINDS, NAMES};
 use super::death::{ended, reset, victim};
 use super::kit::*;
 use super::station::{Plan, close};
+use super::waiting::readable;
 
 laws! {
     waits: "collective.death", "fi_collective(3)", 4,
         [barrier, broadcast, alltoall, allreduce, allgather, reduce_scatter, reduce, scatter, gather, cq_readerr] + needs_kill,
         "operations that wait for a member that is killed end with a failure at all others, and so do later ones; groups without it go on";
     join: "collective.death.join", "fi_collective(3); fi_eq(3)", 3, [join_collective, eq_read, eq_sread, eq_readerr] + needs_kill,
-        "a join that waits for a member that is killed ends with a failure in the event queue";
+        "a join that waits for a member that is killed ends with a failure in the event queue, and wakes a member at the queue's descriptor";
     meanwhile: "collective.death.meanwhile", "fi_collective(3)", 4, [allreduce, broadcast, cq_readerr] + needs_kill,
         "a member is killed in the middle of operations: each ends once, as a success with the right result or as a failure";
     sleeping: "collective.death.wait", "fi_collective(3); fi_cq(3)", 3, [barrier, cq_sread, cq_readerr] + needs_kill,
@@ -88,7 +89,10 @@ fn waits(ctx: &Ctx) -> Verdict {
 
 fn join(ctx: &Ctx) -> Verdict {
     let job = opened(ctx, &COLLECTIVE, 256)?;
-    let club = Club::open(&job, &COLLECTIVE)?;
+    let eq = super::event::open(&job, FI_WAIT_FD)?;
+    let club = Club::open_with(&job, &COLLECTIVE, eq)?;
+    let mut descriptor = -1;
+    ok!(fid eq, control(FI_GETWAIT, (&raw mut descriptor).cast()));
     if job.rank == victim(&job) {
         job.meet();
         ctx.dies();
@@ -100,6 +104,9 @@ fn join(ctx: &Ctx) -> Verdict {
         let group = club.begin(set, at, 8)?;
         if turn == 0 {
             job.meet();
+        }
+        if job.rank == 1 {
+            ensure!(readable(descriptor, -1), "poll(2)");
         }
         let (code, ..) = club.event()?;
         ensure_eq!(code, AVAIL, "a join with a dead member");

@@ -13,6 +13,8 @@ laws! {
         "a receive whose sender is killed in the middle of a long message ends with a failure";
     polling: "death.poll", "fi_msg(3)", 3, [sendmsg, cq_read, cq_readerr] + needs_kill,
         "one who polls the queue learns of it as well as one who waits";
+    asleep: "death.descriptor", "fi_poll(3), fi_msg(3)", 3, [sendmsg, trywait, control, cq_readerr, cntr_readerr] + needs_kill,
+        "the death of the receiver wakes a sender that sleeps at the descriptor of its queue or counter";
     closing: "death.close", "fi_endpoint(3)", 3, [close, recv, send] + needs_kill,
         "with operations under way to a dead peer everything can be closed";
 }
@@ -125,6 +127,35 @@ fn polling(ctx: &Ctx) -> Verdict {
     }
     synchronous(&job, victim(&job), &[3; 16])?;
     reset(&job, "a send that nobody receives", job.tx)?;
+    ended(job)
+}
+
+fn asleep(ctx: &Ctx) -> Verdict {
+    let plan = Plan {
+        counters: &[FI_SEND],
+        wait: FI_WAIT_FD,
+        ..Plan::default()
+    };
+    let job = opened(ctx, &plan, 256)?;
+    if job.rank == victim(&job) {
+        pause(150);
+        ctx.dies();
+    }
+    synchronous(&job, victim(&job), &[3; 16])?;
+    let (queue, counter, mut descriptor) = (job.tx.0, job.station.counters[0], -1);
+    let place = (&raw mut descriptor).cast();
+    let slept_at: *mut fid = if job.rank == 0 {
+        ok!(fid queue, control(FI_GETWAIT, place));
+        queue.cast()
+    } else {
+        ok!(fid counter, control(FI_GETWAIT, place));
+        counter.cast()
+    };
+    if call!(obj job.station.fabric, trywait([slept_at].as_mut_ptr(), 1)) == 0 {
+        ensure!(super::waiting::readable(descriptor, -1), "poll(2)");
+    }
+    ensure_eq!(call!(obj counter, readerr()), 1, "the counted failures");
+    reset(&job, "a send that no process receives", job.tx)?;
     ended(job)
 }
 

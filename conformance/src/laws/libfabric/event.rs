@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::kit::*;
 use super::station::{Plan, close};
+use super::waiting::readable;
 
 laws! {
     queues: "eq.events", "fi_eq(3)", 1, [eq_open, eq_write, eq_read, eq_sread, eq_strerror],
@@ -73,23 +74,6 @@ pub(super) fn open(job: &Job<'_>, wait_obj: std::ffi::c_int) -> Result<*mut fid_
     Ok(eq)
 }
 
-/// Whether the descriptor is readable at this moment.
-fn readable(descriptor: i32) -> bool {
-    readable_within(descriptor, 0)
-}
-
-/// Sleeps until the descriptor is readable, for at most `limit` milliseconds (-1: no limit).
-pub(super) fn readable_within(descriptor: i32, limit: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY:
-    // - one valid structure.
-    (unsafe { libc::poll(&mut poll, 1, limit) }) == 1
-}
-
 fn descriptors(ctx: &Ctx) -> Verdict {
     with(ctx, &Plan::default(), 256, |job| {
         let eq = open(job, FI_WAIT_FD)?;
@@ -99,13 +83,13 @@ fn descriptors(ctx: &Ctx) -> Verdict {
         let mut fids: [*mut fid; 1] = [eq.cast()];
         let (mut event, mut buffer) = (0, [0u8; 16]);
         for round in 0..3 {
-            ensure!(!readable(descriptor), "an empty queue is readable");
+            ensure!(!readable(descriptor, 0), "an empty queue is readable");
             ok!(obj job.station.fabric, trywait(fids.as_mut_ptr(), 1));
             for nth in 1..4 {
                 let written = call!(obj eq, write(nth, [7u8; 4].as_ptr().cast(), 4, 0));
                 ensure_eq!(written, 4, "fi_eq_write");
                 ensure!(
-                    readable(descriptor),
+                    readable(descriptor, 0),
                     "a queue with {nth} events is not readable"
                 );
             }
@@ -117,7 +101,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                 };
                 ensure_eq!(code, 4, "a read");
                 ensure_eq!(
-                    readable(descriptor),
+                    readable(descriptor, 0),
                     left > 0,
                     "readable with {left} events"
                 );
@@ -130,7 +114,7 @@ fn descriptors(ctx: &Ctx) -> Verdict {
                 let eq = at as *mut fid_eq;
                 let _ = call!(obj eq, write(9, [7u8; 4].as_ptr().cast(), 4, 0));
             });
-            readable_within(fd, -1)
+            readable(fd, -1)
         });
         ensure!(woken, "poll(2)");
         close(eq)

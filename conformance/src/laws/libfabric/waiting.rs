@@ -28,6 +28,7 @@ fn add(job: &Job<'_>, context: usize, wrong: u64) -> Verdict {
 /// An operand that outlives every operation.
 static ONE: u64 = 1;
 
+/// Sleeps until the descriptor is readable, for at most `ms` milliseconds (-1: no limit).
 pub(super) fn readable(descriptor: i32, ms: i32) -> bool {
     let mut wanted = libc::pollfd {
         fd: descriptor,
