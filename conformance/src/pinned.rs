@@ -82,7 +82,7 @@ const ONE_TOQ: &str = "VCQs that share a CQ share its TOQ, and polls on any of t
 /// All of them.
 pub const PINS: &[Pin] = &[
     absent("shm", "selftest.not-offered", "nobody has it"),
-    absent("hosts", "rcce.shared.memory", SEVERAL_HOSTS),
+    absent("mixed", "rcce.shared.memory", SEVERAL_HOSTS),
     absent("poor", "core.transport.atomic.distinct", NO_ATOMICS),
     absent("ofi", "core.transport.atomic.distinct", NO_ATOMICS),
     inapplicable(
