@@ -34,70 +34,51 @@ compile_error!(
     "unipgas runs on Linux: use a container, such as docker run -it -v \"$PWD\":/unipgas -w /unipgas rust"
 );
 
-pub mod descriptor;
-pub mod dynamic;
-pub mod error;
-pub mod exit;
 mod fabric;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod held;
 mod launch;
-pub mod log;
-mod memory;
 #[cfg(not(loom))]
 pub mod message;
-pub mod panics;
-pub mod process;
 mod queues;
 mod ranked;
-pub mod refused;
-pub mod stop;
-mod sync;
-mod tell;
-pub mod trace;
-pub mod variables;
 
 pub use fabric::registration::LISTENER;
 #[cfg(not(loom))]
 pub use fabric::streams;
 pub use fabric::{
-    agent, awaited, bundle, circuit, driver, endpoint, engine, fast_path, host, inbox, issued,
-    kept, kernel_copy, loopback, mapped, notification, op, own_thread, region, registry, together,
-    transport,
+    agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept, kernel_copy,
+    loopback, mapped, notification, op, region, registry, together, transport,
 };
 pub(crate) use fabric::{executor, limited, operands, registration};
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa};
-pub use memory::{
-    announced, atomic, cache, combine, lines, pages, user_memory, userfaultfd, words,
-};
-pub(crate) use memory::{copy, exclusive, prefetch};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
-pub use ranked::{central, directory, group, host_memory, imports, schedule, world};
-#[cfg(not(loom))]
-pub(crate) use sync::posted;
+pub use ranked::{central, directory, group, host_memory, imports, published, schedule, world};
+pub use unipgas_base::copy::copy;
 #[cfg(loom)]
-pub use sync::posted;
-pub use sync::{
-    alarm, bell, biased, calls, deadline, limbo, nap, pace, published, tally, wait, waits,
+pub use unipgas_base::posted;
+#[cfg(not(loom))]
+pub(crate) use unipgas_base::posted;
+pub use unipgas_base::{
+    AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
+    cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
+    functions_of_library, held, issued, leave_unfinished, limbo, lines, log, nap, on_line, on_pair,
+    own_thread, pace, pages, panics, print, process, prototype, refused, stop, tally, tell,
+    tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits, words,
 };
+pub(crate) use unipgas_base::{copy, exclusive, prefetch, sync};
 
-pub use atomic::{AtomicOp, AtomicType};
 pub use bundle::{Address, RegionKey};
-pub use copy::copy;
-pub use deadline::Deadline;
 pub use endpoint::Endpoint;
 pub use engine::{Connection, Engine};
-pub use error::{Error, Result};
 pub use fast_path::{FastPath, Posting};
 pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
-pub use region::{Region, RemoteRegion, Rights};
-pub use tell::{leave_unfinished, print, tell, tell_lines, tell_refusal};
+pub use region::{Region, RemoteRegion};
 pub use together::{Staying, Together};
 pub use world::World;

@@ -7,9 +7,9 @@ use unipgas_core::atomic::ElementLocks;
 use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
-use unipgas_core::region::{Memory, Rights};
+use unipgas_core::region::Memory;
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use unipgas_core::{Deadline, Result};
+use unipgas_core::{Deadline, Result, Rights};
 
 use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;

@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use crossbeam::queue::ArrayQueue;
-use unipgas_core::Result;
-use unipgas_core::region::Rights;
+use unipgas_core::{Result, Rights};
 
 use crate::fabric::{Fabric, Registration};
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
-use unipgas_core::region::Rights;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 
 use crate::fabric::{Far, How};
 use crate::gathered::{self, Acknowledge};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use unipgas_core::region::Rights;
 use unipgas_core::streams::{Own, Ticket};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 
 use crate::fabric::{Fabric, How, Registration};
 use crate::net::Net;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
-use unipgas_core::region::Rights;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
@@ -13,7 +12,7 @@ use unipgas_core::streams::{
     Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 
 use crate::address::Address;
 use crate::choice::{Info, Wish, choose};

@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
 };
-use unipgas_core::region::Rights;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
 use crate::armw::{Atomic, command};

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use unipgas_core::op::{Notice, QuickPut};
-use unipgas_core::region::Rights;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
 use crate::endpoint::PIGGYBACK;

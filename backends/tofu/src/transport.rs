@@ -7,7 +7,6 @@ use unipgas_core::agent::Registered;
 use unipgas_core::bundle::Tag;
 use unipgas_core::circuit::Gates;
 use unipgas_core::op::Local;
-use unipgas_core::region::Rights;
 use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
@@ -16,7 +15,7 @@ use unipgas_core::streams::{
     Streams,
 };
 use unipgas_core::transport::{Channel, Limits};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::Functions;
 
 use crate::address::Address;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use unipgas_core::Result;
-use unipgas_core::region::Rights;
+use unipgas_core::{Result, Rights};
 
 use crate::device::{Device, Mr};
 use unipgas_core::pages::Pages;

@@ -6,8 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use unipgas_core::region::Rights;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::choice::name;

@@ -7,10 +7,10 @@ use unipgas_core::lines::last_word;
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
 };
-use unipgas_core::region::{RemoteRegion, Rights};
+use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::{Connection, INLINE};

@@ -1,14 +1,13 @@
 //! Atomic operations that the device carries out: addition, read, and compare-and-swap of 8 bytes. If they are atomic with processors (IBV_ATOMIC_GLOB),
 //! the owner's agent carries out other operations by its processor. A device with IBV_ATOMIC_HCA is atomic only with itself. It is the only executor for
-//! regions with [`Rights::DEVICE`](unipgas_core::region::Rights::DEVICE), and is not used for other regions. So all operations on a word are atomic with
+//! regions with [`Rights::DEVICE`](unipgas_core::Rights::DEVICE), and is not used for other regions. So all operations on a word are atomic with
 //! each other, also between peers.
 
 use std::sync::Arc;
 
 use unipgas_core::op::AtomicRequest;
-use unipgas_core::region::Rights;
 use unipgas_core::streams::{Own, Ticket};
-use unipgas_core::{AtomicOp, AtomicType, Result};
+use unipgas_core::{AtomicOp, AtomicType, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;

@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use unipgas_core::op::{Notice, QuickPut, Remote};
-use unipgas_core::region::Rights;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::Connection;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use unipgas_core::region::{RemoteRegion, Rights};
+use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::{Link, OwnPart};
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 
 use crate::connection::Connection;
 use crate::net::Net;

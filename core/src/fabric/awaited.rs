@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
-use crate::memory::pages::Pages;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Outcome, Remote, Reply};
+use crate::pages::Pages;
 use crate::registration::COPIED;
 use crate::{AtomicOp, AtomicType, Deadline, Error, Result};
 

@@ -20,7 +20,7 @@ use crate::cache::OwnPair;
 use crate::engine::Engine;
 use crate::fast_path::{FastPath, Posting};
 use crate::inbox::Record;
-use crate::issued::{self, Issued, Issues, Listing};
+use crate::issued::{Issued, Issues, Listing};
 use crate::mapped::{self, MappedChannel};
 use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
@@ -408,7 +408,8 @@ impl Endpoint {
 
     /// Number of operations in flight.
     pub fn pending(&self) -> usize {
-        issued::pending(&self.channels)
+        let of_one = |channel: &dyn Channel| channel.pending() + channel.quick_pending();
+        self.channels.iter().map(|channel| of_one(&**channel)).sum()
     }
 
     /// See [`Channel::put`].

@@ -12,12 +12,12 @@ use crate::endpoint::Endpoint;
 use crate::executor::{Detour, Executor};
 use crate::limited::Limited;
 use crate::operands::Operands;
-use crate::region::{Memory, Region, RemoteRegion, Rights};
+use crate::region::{Memory, Region, RemoteRegion};
 use crate::registration::Registrations;
 use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};
 use crate::wait::{BURST, Patience, SHORT_BURST};
-use crate::{Deadline, Error, Result, log, user_memory};
+use crate::{Deadline, Error, Result, Rights, log, user_memory};
 
 /// See [`Engine::patience`].
 const PATIENCE: u32 = 1021;

@@ -7,8 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use crate::atomic::apply_by_copies;
 use crate::lines::{IN_ORDER, last_word, rest_of_line};
 use crate::op::{AtomicRequest, Flags, Local, Remote};
-use crate::region::Rights;
-use crate::{Error, Result};
+use crate::{Error, Result, Rights};
 
 /// Direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

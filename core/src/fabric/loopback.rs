@@ -15,11 +15,11 @@ use crate::circuit::Gates;
 use crate::inbox::Record;
 use crate::mapped::MappedChannel;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
-use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
+use crate::region::{Memory, RemoteParts, RemoteRegion};
 use crate::transport::{
     Capabilities, Channel, Handler, Life, Limits, Peer, Transport, check_message,
 };
-use crate::{Deadline, Error, Result, transport::no_user_memory};
+use crate::{Deadline, Error, Result, Rights, transport::no_user_memory};
 
 pub use gates::LoopbackGates;
 

@@ -8,9 +8,9 @@ use crate::copy::{SHORT, copy};
 use crate::inbox::{InboxWriter, Record};
 use crate::lines::{IN_ORDER, copy_lines};
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
-use crate::region::{RemoteRegion, Rights};
+use crate::region::RemoteRegion;
 use crate::transport::{Channel, check_message};
-use crate::{Error, Result, announced, prefetch};
+use crate::{Error, Result, Rights, announced, prefetch};
 
 /// A channel for peers with mapped regions only. Each operation is complete when its call returns. Notices, aligned words and the ends of
 /// [lines](Flags::LINES) are release stores. Atomic operations release and acquire. Gets end with an acquire fence. [`Flags::ORDERED`] therefore concerns

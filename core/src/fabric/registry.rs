@@ -139,7 +139,7 @@ pub fn check(name: &str, from: &str) -> Result<()> {
 /// this host and the job has others, networks follow: the networks in UNIPGAS_NETWORKS, or all usable networks. Two processes use the first transport that
 /// both have. Errors: [`Error::InvalidArgument`] for an unknown name, or another wrong variable; [`Error::Unreachable`] if no network is left.
 pub fn open_from_env(opening: &Opening) -> Result<Vec<Arc<dyn Transport>>> {
-    log::begin()?;
+    log::begin(JobName::rank_from_env)?;
     // One process of a job prints this. It is `unipgas run` if that has started the job.
     let tells = |job: &JobName| job.launcher() != Launcher::Unipgas && job.rank().unwrap_or(0) == 0;
     if JobName::from_env().is_ok_and(|job| tells(&job)) {

@@ -100,9 +100,10 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+    use crate::Rights;
     use crate::fabric::doubles::unsupported_operations;
     use crate::op::Completion;
-    use crate::region::{RemoteParts, Rights};
+    use crate::region::RemoteParts;
 
     /// Notes each call, and its peer.
     struct Told(Arc<Mutex<Vec<(u32, &'static str)>>>);

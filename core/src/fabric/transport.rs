@@ -15,9 +15,9 @@ use crate::inbox::Record;
 use crate::op::{
     AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, QuickPut, Remote, Reply,
 };
-use crate::region::{Memory, RemoteRegion, Rights};
+use crate::region::{Memory, RemoteRegion};
 use crate::schedule::Shapes;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, Rights};
 
 /// Features of a backend. The conformance matrix checks them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -7,10 +7,10 @@ use crate::bootstrap::Bootstrap;
 use crate::engine::Engine;
 use crate::job::Job;
 use crate::op::{Flags, Outcome, Remote, Reply};
-use crate::region::{Region, Rights};
+use crate::region::Region;
 use crate::transport::{Handler, Life};
 use crate::world::World;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, Rights};
 
 /// Published name of the region for the messages.
 const NAME: &str = "interrupt";

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::Result;
 use crate::engine::Engine;
-use crate::region::{Region, Rights};
+use crate::region::Region;
+use crate::{Result, Rights};
 
 /// Bytes for payloads; a power of two.
 const SIZE: u64 = 1 << 20;

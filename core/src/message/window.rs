@@ -8,9 +8,9 @@ use super::layout::{LINE, Line, Shape};
 use super::outgoing::Bytes;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Engine;
-use crate::region::{Region, Rights};
+use crate::region::Region;
 use crate::transport::Handler;
-use crate::{Result, announced, prefetch};
+use crate::{Result, Rights, announced, prefetch};
 
 /// Memory of one lane for each peer of the shape.
 struct Block {

@@ -15,8 +15,8 @@ use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::directory::{Listed, read_listed, write_listed};
 use crate::engine::{Connection, Engine};
 use crate::port::Service;
-use crate::region::{Region, RemoteRegion, Rights};
-use crate::{Error, Result, op::Remote};
+use crate::region::{Region, RemoteRegion};
+use crate::{Error, Result, Rights, op::Remote};
 
 /// Slots of a new table.
 const FIRST: usize = 64;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::engine::Engine;
 use crate::op::Remote;
 use crate::port::Service;
-use crate::region::{Region, RemoteRegion, Rights};
-use crate::{Error, Result};
+use crate::region::{Region, RemoteRegion};
+use crate::{Error, Result, Rights};
 
 /// Bytes of a peer's name.
 pub const NAME_LEN: usize = 64;

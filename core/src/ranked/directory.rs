@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Engine;
-use crate::region::{Region, Rights};
-use crate::{Error, Result};
+use crate::region::Region;
+use crate::{Error, Result, Rights};
 
 /// Number of region entries.
 pub const REGION_IDS: usize = 256;

@@ -15,8 +15,8 @@ use crate::fuzz::Fenced;
 use crate::job::{Job, RankState};
 use crate::loopback::{Loopback, LoopbackNet};
 use crate::op::{Flags, Local, Notice, Remote};
-use crate::region::{Region, Rights};
-use crate::{Deadline, Engine, Error, Result};
+use crate::region::Region;
+use crate::{Deadline, Engine, Error, Result, Rights};
 
 const RANKS: u32 = 2;
 const NAME: [u64; 2] = [5, 6];

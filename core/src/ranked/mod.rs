@@ -9,6 +9,7 @@ pub mod host_memory;
 pub mod imports;
 mod lives;
 mod look;
+pub mod published;
 mod replacement;
 pub mod schedule;
 pub mod world;

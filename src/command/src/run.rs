@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use unipgas::core::{Error, log, registry, tell, variables};
+use unipgas::core::{Error, log, registry, rendezvous, tell, variables};
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::{MAX_NODES, Shape};
 use unipgas_launcher::{
@@ -135,7 +135,7 @@ impl Environment {
     /// Errors: a line about a wrong variable.
     fn read() -> Result<Self, String> {
         variables::check()
-            .and_then(|()| log::begin())
+            .and_then(|()| log::begin(rendezvous::JobName::rank_from_env))
             .map_err(|e| e.to_string())?;
         variables::tell_of_unknown();
         unipgas::ircce::launch::Wishes::from_env()?;

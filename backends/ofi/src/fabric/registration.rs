@@ -3,8 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use unipgas_core::region::Rights;
-use unipgas_core::{Error, Result};
+use unipgas_core::{Error, Result, Rights};
 use unipgas_libfabric_sys::*;
 
 use super::{Fabric, call, close};

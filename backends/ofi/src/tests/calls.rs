@@ -7,9 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use unipgas_core::inbox::{self, InboxLayout, InboxReader, Record};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
-use unipgas_core::region::Rights;
 use unipgas_core::transport::Transport;
-use unipgas_core::{Deadline, Engine, Error};
+use unipgas_core::{Deadline, Engine, Error, Rights};
 use unipgas_libfabric_sys::*;
 
 use super::strangers::place;

@@ -6,8 +6,7 @@ mod strangers;
 
 use std::ptr::null_mut;
 
-use unipgas_core::Error;
-use unipgas_core::region::Rights;
+use unipgas_core::{Error, Rights};
 
 use crate::choice::{Wish, choose};
 use crate::fabric::{Event, Fabric, Far, How};

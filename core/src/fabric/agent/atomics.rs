@@ -13,9 +13,9 @@ use super::registered::change;
 use super::wire::Elements;
 use crate::atomic::AtomicForm;
 use crate::op::{AtomicRequest, Flags, Remote};
-use crate::region::{RemoteParts, RemoteRegion, Rights};
+use crate::region::{RemoteParts, RemoteRegion};
 use crate::transport::{Handler, LONGEST_MESSAGE, Transport};
-use crate::{AtomicOp, AtomicType, Error};
+use crate::{AtomicOp, AtomicType, Error, Rights};
 
 /// Bytes of the envelope.
 pub const ENVELOPE: usize = size_of::<Envelope>();

@@ -11,9 +11,9 @@ use crate::bell::Bell;
 use crate::kernel_copy::Owner;
 use crate::mapped::{MappedChannel, move_bytes};
 use crate::op::{AtomicRequest, Flags, Inbox, Local, Notice, Remote};
-use crate::region::{RemoteParts, RemoteRegion, Rights, check_range};
+use crate::region::{RemoteParts, RemoteRegion, check_range};
 use crate::transport::{Channel, Handler, Transport, check_message};
-use crate::{AtomicOp, Error, Result};
+use crate::{AtomicOp, Error, Result, Rights};
 
 /// A place in the registered memory of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, bytemuck::Pod, bytemuck::Zeroable)]

@@ -1,8 +1,9 @@
 use std::ops::Range;
 
 use super::*;
+use crate::Rights;
 use crate::lines::LINE;
-use crate::region::{RemoteParts, RemoteRegion, Rights};
+use crate::region::{RemoteParts, RemoteRegion};
 
 /// A call that the network received: place, bytes, flags, notice.
 #[derive(Debug, Clone)]

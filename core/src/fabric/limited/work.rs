@@ -8,10 +8,10 @@ use crate::kept::{Kept, Part, Place, Source};
 use crate::lines::{LINE, last_word};
 use crate::mapped::move_bytes;
 use crate::op::{Flags, Local, Outcome, Reply};
-use crate::region::{RemoteRegion, Rights};
+use crate::region::RemoteRegion;
 use crate::registration::{Block, COPIED, Held, Registrations};
 use crate::transport::{Channel, Limits, check_inbox, check_message};
-use crate::{Error, Result};
+use crate::{Error, Result, Rights};
 
 /// The most bytes of a piece with `Flags::LINES`. The target's processor may process the lines: it does so while the next piece is in flight.
 const IN_LINES: usize = 64 << 10;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::op::Local;
-use crate::region::{Memory, Rights};
+use crate::region::Memory;
 use crate::transport::Transport;
-use crate::{Error, Result};
+use crate::{Error, Result, Rights};
 
 /// The shortest block, and the size of a registration for blocks of that length. In bytes.
 const SHORTEST: usize = 4096;

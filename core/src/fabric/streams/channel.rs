@@ -7,9 +7,8 @@ use crate::agent::{Carried, Elements, Request};
 use crate::atomic::AtomicForm;
 use crate::inbox::Record;
 use crate::op::{AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply};
-use crate::region::Rights;
 use crate::transport::{Channel, LONGEST_MESSAGE, check_inbox, check_message, check_notice};
-use crate::{AtomicOp, Error, Result, atomic};
+use crate::{AtomicOp, Error, Result, Rights, atomic};
 
 impl Channel for Requests {
     unsafe fn put(

@@ -17,9 +17,8 @@ use crate::agent::{Answer, Carried, Elements, Place, Request};
 use crate::fuzz::Fenced;
 use crate::inbox::{self, InboxLayout, Record};
 use crate::op::Reply;
-use crate::region::Rights;
 use crate::transport::Handler;
-use crate::{AtomicOp, AtomicType, Error, Flags, Local, Result};
+use crate::{AtomicOp, AtomicType, Error, Flags, Local, Result, Rights};
 
 const KNOWN: [u8; SECRET] = [7; SECRET];
 const LEN: usize = 4096;

@@ -8,10 +8,10 @@ use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::bundle::Tag;
 use crate::circuit::Gates;
-use crate::region::{Memory, Rights};
+use crate::region::Memory;
 use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Limits, Peer, Transport};
-use crate::{Deadline, Result};
+use crate::{Deadline, Result, Rights};
 
 /// Longest wait for peers that take no bytes.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -10,9 +10,9 @@ use super::home::{BRIEFLY, Home};
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
 use crate::agent::{Place, Request};
-use crate::region::{Memory, RemoteParts, RemoteRegion, Rights};
+use crate::region::{Memory, RemoteParts, RemoteRegion};
 use crate::transport::Handler;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, Rights};
 
 /// The network's part of a registration.
 #[derive(Default)]

@@ -11,9 +11,9 @@ use super::registration::{OwnPart, Registration, import};
 use crate::atomic::ElementLocks;
 use crate::bell::Bell;
 use crate::driver::{Driven, Driver, Waits};
-use crate::region::{RemoteRegion, Rights};
+use crate::region::RemoteRegion;
 use crate::transport::{Life, Peer, Transport};
-use crate::{Deadline, Result, user_memory};
+use crate::{Deadline, Result, Rights, user_memory};
 
 /// A [`Transport`] forwards its calls to it. The progress thread takes its turns. Its drop leaves.
 pub struct Streams {

@@ -159,7 +159,7 @@ pub trait Bootstrap: Send + Sync {
 /// ended or cannot be reached.
 pub fn from_env() -> Result<Arc<dyn Bootstrap>> {
     variables::check()?;
-    log::begin()?;
+    log::begin(JobName::rank_from_env)?;
     nap::begin()?;
     if let Some(token) = variables::get("UNIPGAS_JOB")? {
         return Ok(Arc::new(by_token(&token)?));

@@ -13,9 +13,8 @@ use super::trigger;
 use crate::inbox::Record;
 use crate::lines::last_word;
 use crate::op::{AtomicRequest, Flags, Local, Outcome, Remote};
-use crate::region::Rights;
 use crate::transport::LONGEST_MESSAGE;
-use crate::{AtomicOp, AtomicType, Error, Result, mapped, prefetch, tell_refusal};
+use crate::{AtomicOp, AtomicType, Error, Result, Rights, mapped, prefetch, tell_refusal};
 
 /// A command failed, before or after it was sent.
 pub(super) enum Failed {

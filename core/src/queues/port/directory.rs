@@ -4,11 +4,11 @@ use std::mem::size_of;
 
 use parking_lot::Mutex;
 
-use crate::Result;
 use crate::bundle::RegionKey;
 use crate::directory::{RegionEntry, write_listed};
 use crate::engine::Engine;
-use crate::region::{Region, Rights};
+use crate::region::Region;
+use crate::{Result, Rights};
 
 /// Maximum number of ports in a process.
 pub const PORTS: usize = 768;

@@ -11,8 +11,8 @@ use super::keys::ShortKey;
 use super::notice::{NoticeKind, PortNotice};
 use super::remote::RemotePort;
 use crate::op::Remote;
-use crate::region::{RemoteRegion, Rights};
-use crate::{Result, mapped, prefetch};
+use crate::region::RemoteRegion;
+use crate::{Result, Rights, mapped, prefetch};
 
 /// Target and options of a command.
 #[derive(Clone, Copy)]

@@ -17,9 +17,9 @@ use crate::directory::RegionEntry;
 use crate::fuzz::Fenced;
 use crate::gate::{self, Gate, Payload};
 use crate::loopback::{Loopback, LoopbackNet};
-use crate::region::{Region, Rights};
+use crate::region::Region;
 use crate::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
-use crate::{Engine, Result};
+use crate::{Engine, Result, Rights};
 
 const SESSION: u16 = 0;
 const PLAIN: u16 = 1;

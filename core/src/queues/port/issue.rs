@@ -22,10 +22,10 @@ use crate::endpoint::Endpoint;
 use crate::inbox::{InboxLayout, InboxReader, initialise_zeroed};
 use crate::issued::{Issued, Issues, Listing};
 use crate::pace::Pace;
-use crate::region::{Region, Rights};
+use crate::region::Region;
 use crate::sync::tally;
 use crate::together::Several;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, Rights};
 
 /// Records in the small part of an inbox. Its cache lines stay in the caches of its users.
 const SMALL_INBOX: usize = 1024;

@@ -13,8 +13,8 @@ use crate::bundle::BUNDLE_LEN;
 use crate::directory::{Listed, write_listed};
 use crate::engine::Engine;
 use crate::op::Local;
-use crate::region::{Region, Rights};
-use crate::{Error, Result};
+use crate::region::Region;
+use crate::{Error, Result, Rights};
 
 /// Number of keys of a port.
 pub const KEYS: usize = 8192;

@@ -20,10 +20,10 @@ use crate::engine::{Connection, Engine};
 use crate::gate::{self, Gate};
 use crate::limbo::{Limbo, Turns};
 use crate::op::{Flags, Remote};
-use crate::region::{RemoteRegion, Rights};
+use crate::region::RemoteRegion;
 use crate::rendezvous::Found;
 use crate::transport::Life;
-use crate::{Error, Result, driver, tell_refusal, waits};
+use crate::{Error, Result, Rights, driver, tell_refusal, waits};
 
 /// Shortest interval between liveness checks of known processes.
 const LOOK: Duration = Duration::from_millis(100);

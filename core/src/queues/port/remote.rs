@@ -12,9 +12,9 @@ use crate::directory::read_listed;
 use crate::engine::Connection;
 use crate::inbox::InboxWriter;
 use crate::op::{Inbox, Remote};
-use crate::region::{RemoteRegion, Rights};
+use crate::region::RemoteRegion;
 use crate::transport::Life;
-use crate::{Error, Result, waits};
+use crate::{Error, Result, Rights, waits};
 
 struct KnownKey {
     name: u32,

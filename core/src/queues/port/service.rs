@@ -6,8 +6,7 @@ use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::inbox::Record;
 use crate::op::{Flags, Inbox, Local, Remote};
-use crate::region::Rights;
-use crate::{Deadline, Result, mapped};
+use crate::{Deadline, Result, Rights, mapped};
 
 /// Bytes copied at a time if neither side is mapped here.
 const PIECE: usize = 64 << 10;

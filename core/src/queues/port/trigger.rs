@@ -17,9 +17,8 @@ use super::remote::{PLAIN_LEN, RemotePort};
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::cache::PAIR;
 use crate::op::{Flags, Remote};
-use crate::region::Rights;
 use crate::steps::Steps;
-use crate::{Error, Result, on_pair};
+use crate::{Error, Result, Rights, on_pair};
 
 /// Maximum number of posted commands with unread completions at a session port. More than 2000 are required (§2.2.8.1).
 pub(super) const TRIGGERED: usize = 4096;

@@ -101,6 +101,11 @@ impl JobName {
         })
     }
 
+    /// The rank that the environment names, if it names a job with ranks.
+    pub fn rank_from_env() -> Option<u32> {
+        JobName::from_env().ok()?.rank()
+    }
+
     /// [`from_env`](Self::from_env) with the environment and the name of Hydra's proxy as parameters.
     pub(crate) fn from_variables(
         variable: &dyn Fn(&str) -> Option<String>,

@@ -10,10 +10,9 @@ use super::arena::{Arena, areas};
 use super::gates::{self, Way};
 use super::{FIRST, Group, Walk};
 use crate::exclusive::Exclusive;
-use crate::region::Rights;
 use crate::schedule::{Shapes, Step};
 use crate::world::World;
-use crate::{Deadline, Error, Result};
+use crate::{Deadline, Error, Result, Rights};
 
 /// Pauses between looks for a member's arena. The member does not ring when it lists the arena.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));

@@ -1,0 +1,50 @@
+//! The lowest layer of unipgas. It knows no transport, job or interface, and depends on no other crate of unipgas.
+//!
+//! - Memory of this process: [`copy`], [`atomic`] operations, the program's mappings ([`user_memory`]).
+//! - Waiting and waking: [`bell`], [`wait`], [`alarm`], the progress thread ([`driver`]).
+//! - Structures that threads share without locks: [`biased`], [`limbo`], [`calls`].
+//! - The process: descriptors, threads, variables of the environment, log, [`trace`], published state ([`waits`], [`tally`], [`issued`]).
+//!
+//! ```
+//! use unipgas_base::atomic::{AtomicOp, AtomicType, supported};
+//!
+//! assert_eq!(AtomicType::I32.size(), 4);
+//! assert!(supported(AtomicOp::Sum, AtomicType::F64));
+//! ```
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "unipgas runs on Linux: use a container, such as docker run -it -v \"$PWD\":/unipgas -w /unipgas rust"
+);
+
+pub mod descriptor;
+pub mod dynamic;
+pub mod error;
+pub mod exit;
+pub mod held;
+pub mod log;
+mod memory;
+pub mod own_thread;
+pub mod panics;
+pub mod process;
+pub mod refused;
+pub mod stop;
+pub mod sync;
+mod tell;
+pub mod trace;
+pub mod variables;
+
+pub use memory::{
+    announced, atomic, cache, combine, copy, exclusive, lines, pages, prefetch, rights,
+    user_memory, userfaultfd, words,
+};
+pub use sync::{
+    alarm, bell, biased, calls, deadline, driver, issued, limbo, nap, pace, posted, tally, wait,
+    waits,
+};
+
+pub use atomic::{AtomicOp, AtomicType};
+pub use deadline::Deadline;
+pub use error::{Error, Result};
+pub use rights::Rights;
+pub use tell::{leave_unfinished, print, tell, tell_lines, tell_refusal};

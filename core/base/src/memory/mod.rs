@@ -1,0 +1,15 @@
+//! Bytes and elements of this process's memory: copies, atomic operations, the program's mappings.
+
+pub mod announced;
+pub mod atomic;
+pub mod cache;
+pub mod combine;
+pub mod copy;
+pub mod exclusive;
+pub mod lines;
+pub mod pages;
+pub mod prefetch;
+pub mod rights;
+pub mod user_memory;
+pub mod userfaultfd;
+pub mod words;

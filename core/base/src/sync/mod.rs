@@ -1,0 +1,24 @@
+//! Waiting, waking, and structures that threads share without locks.
+
+pub mod alarm;
+pub mod bell;
+pub mod biased;
+pub(crate) mod caller;
+pub mod calls;
+pub mod deadline;
+pub mod driver;
+pub mod fence;
+pub mod issued;
+pub mod label;
+pub mod limbo;
+mod model;
+pub mod nap;
+pub mod pace;
+pub(crate) mod polls;
+pub mod posted;
+pub mod tally;
+pub mod this_thread;
+pub mod wait;
+pub mod waits;
+
+pub use model::*;

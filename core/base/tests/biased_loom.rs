@@ -1,0 +1,81 @@
+//! The biased lock under the model checker:
+//! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test biased_loom`.
+//!
+//! The owner's cheap half of the fence, and the `membarrier` of who comes, are `SeqCst` fences here: that is what they give together.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use unipgas_base::biased::Biased;
+
+type Lock = Biased<UnsafeCell<u64>>;
+
+/// Nobody else is at the value, or the model says so.
+fn count(lock: &Lock) {
+    let value = lock.lock();
+    // SAFETY:
+    // - a pointer of the cell, which checks that it is the only one.
+    value.with_mut(|value| unsafe { *value += 1 });
+}
+
+fn counted(lock: &Lock) -> u64 {
+    // SAFETY:
+    // - as above.
+    lock.lock().with(|value| unsafe { *value })
+}
+
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+/// The owner takes the lock so many times while others take it once each.
+fn meet(preemptions: usize, owner: u64, others: u64) {
+    model(preemptions, move || {
+        let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+        let threads: Vec<_> = (0..others)
+            .map(|_| {
+                let lock = lock.clone();
+                thread::spawn(move || count(&lock))
+            })
+            .collect();
+        for _ in 0..owner {
+            count(&lock);
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(counted(&lock), owner + others);
+    });
+}
+
+#[test]
+fn another_thread_comes_while_the_owner_is_inside_or_about_to_be() {
+    meet(4, 2, 1);
+}
+
+#[test]
+fn two_come_at_once() {
+    meet(3, 1, 2);
+}
+
+/// What the owner did last under the lock is there for who comes after it has gone out.
+#[test]
+fn whoever_comes_after_the_owner_s_last_time_has_what_it_did() {
+    model(4, || {
+        let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+        count(&lock);
+        let other = {
+            let lock = lock.clone();
+            thread::spawn(move || {
+                count(&lock);
+                counted(&lock)
+            })
+        };
+        count(&lock);
+        assert!(matches!(other.join().unwrap(), 2 | 3));
+        assert_eq!(counted(&lock), 3);
+    });
+}

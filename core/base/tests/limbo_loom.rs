@@ -1,0 +1,127 @@
+//! Freeing what calls of other threads may be reading, under the model checker:
+//! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test limbo_loom`.
+//!
+//! The readers' cheap half of the fence, and the `membarrier` of who frees, are `SeqCst` fences here: that is what they give together.
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use unipgas_base::calls::{Call, thread_ends};
+use unipgas_base::limbo::Limbo;
+
+/// Things that a name leads to; freed ones stay, so that the model sees who reads them.
+struct Things {
+    limbo: Limbo,
+    shown: AtomicUsize,
+    there: Arc<There>,
+}
+
+struct There([UnsafeCell<bool>; 3]);
+
+// SAFETY:
+// - who writes is alone, or the model says so.
+unsafe impl Sync for There {}
+
+struct Thing {
+    there: Arc<There>,
+    nth: usize,
+}
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        // SAFETY:
+        // - a pointer of the cell, which checks that nobody else is there, or has been without our knowing that it is over.
+        self.there.0[self.nth].with_mut(|there| unsafe { *there = false });
+    }
+}
+
+impl Things {
+    fn new(limbo: Limbo) -> Arc<Self> {
+        Arc::new(Things {
+            limbo,
+            shown: AtomicUsize::new(0),
+            there: Arc::new(There(std::array::from_fn(|_| UnsafeCell::new(true)))),
+        })
+    }
+
+    /// In a call: what the name leads to now is there.
+    fn read(&self) {
+        let nth = self.shown.load(Ordering::Acquire);
+        // SAFETY:
+        // - as above.
+        let there = self.there.0[nth].with(|there| unsafe { *there });
+        assert!(there, "read after it was freed");
+    }
+
+    /// The next thing takes the place of the one that was there, which is freed when nobody reads it any more. `weight`: 1 makes the batch
+    /// whole, so that its readers are looked for; 0 only asks whether they have ended.
+    fn replace(&self, next: usize, weight: usize) {
+        self.shown.store(next, Ordering::Release);
+        let old = Thing {
+            there: self.there.clone(),
+            nth: next - 1,
+        };
+        self.limbo.retire(Box::new(old), weight);
+    }
+}
+
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+/// Two things go while another thread makes calls. When the second one goes, the first one is freed, if no call can be reading it.
+fn check(
+    preemptions: usize,
+    limbo: fn() -> Limbo,
+    calls: impl Fn(&Things) + Copy + Sync + Send + 'static,
+) {
+    model(preemptions, move || {
+        let things = Things::new(limbo());
+        let reader = {
+            let things = things.clone();
+            thread::spawn(move || calls(&things))
+        };
+        things.replace(1, 1);
+        things.replace(2, 0);
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn what_calls_on_a_port_s_queues_read() {
+    check(3, Limbo::of_ports, |things| {
+        let turns = things.limbo.turns();
+        for _ in 0..2 {
+            turns.begin();
+            things.read();
+            turns.end();
+        }
+    });
+}
+
+/// A thread's first call makes it known, the second one begins a new count, the third one only counts.
+#[test]
+fn what_threads_read_in_calls() {
+    check(3, Limbo::of_threads, |things| {
+        for _ in 0..3 {
+            let _call = Call::begin(|| {});
+            things.read();
+        }
+    });
+}
+
+/// It is not known any more then.
+#[test]
+fn what_a_thread_reads_that_ends() {
+    check(3, Limbo::of_threads, |things| {
+        let call = Call::begin(|| {});
+        things.read();
+        drop(call);
+        thread_ends();
+    });
+}
