@@ -57,7 +57,8 @@ pub use launch::{bootstrap, job, numa};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
-pub use ranked::{central, directory, group, host_memory, imports, published, schedule, world};
+pub use ranked::{central, directory, group, host_memory, imports, published, world};
+pub use unipgas_schedule as schedule;
 pub use unipgas_base::copy::copy;
 #[cfg(loom)]
 pub use unipgas_base::posted;

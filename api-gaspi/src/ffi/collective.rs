@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
 use unipgas_core::Error;
-use unipgas_core::group::PAYLOAD;
+use unipgas_core::schedule::PAYLOAD;
 
 use super::{given, procedures, put};
 use crate::environment::process;

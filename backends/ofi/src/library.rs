@@ -162,7 +162,7 @@ impl Library {
                     library
                 })
             }
-            false => dynamic::Library::load(NAME, Shown::ToNobody),
+            false => dynamic::Library::load(NAME, Shown::Private),
         };
         let library = loaded.and_then(|loaded| Library::find(&loaded));
         if let (Ok(library), None) = (&library, APART.get()) {

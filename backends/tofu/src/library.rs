@@ -42,7 +42,7 @@ impl Library {
             Some(path) => CString::new(path.as_str()).map_err(|error| error.to_string())?,
         };
         let shown = match played {
-            None => Shown::ToNobody,
+            None => Shown::Private,
             Some(_) => Shown::ToItselfFirst,
         };
         let library = dynamic::Library::load(&name, shown)?;

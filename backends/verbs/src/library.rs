@@ -48,7 +48,7 @@ impl Library {
         static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
-                let library = Library::find(&dynamic::Library::load(NAME, Shown::ToNobody)?)?;
+                let library = Library::find(&dynamic::Library::load(NAME, Shown::Private)?)?;
                 // Before registrations: a kernel that does not copy pinned pages at a fork then keeps them from the child. It fails if the program has
                 // registered
                 // memory before, and so has made its own choice.

@@ -22,8 +22,8 @@ pub enum Shown {
     /// Visible (`RTLD_GLOBAL`).
     ToAll,
     /// Visible through this handle only (`RTLD_LOCAL`).
-    ToNobody,
-    /// As `ToNobody`; the library prefers its own functions to the program's of the same name (`RTLD_DEEPBIND`). For a second copy of
+    Private,
+    /// As `Private`; the library prefers its own functions to the program's of the same name (`RTLD_DEEPBIND`). For a second copy of
     /// a library that the program contains.
     ToItselfFirst,
 }
@@ -107,7 +107,7 @@ impl Library {
     pub fn load(name: &CStr, shown: Shown) -> Result<Self, String> {
         let shown = match shown {
             Shown::ToAll => libc::RTLD_GLOBAL,
-            Shown::ToNobody => libc::RTLD_LOCAL,
+            Shown::Private => libc::RTLD_LOCAL,
             Shown::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
         };
         let loader = loader(c"dlopen", name)?;
@@ -218,9 +218,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
     fn what_is_missing_is_named() {
-        let none = Library::load(c"libnobody-has-this.so.1", Shown::ToNobody).unwrap_err();
+        let none = Library::load(c"libnobody-has-this.so.1", Shown::Private).unwrap_err();
         assert!(none.contains("libnobody-has-this.so.1") && !none.contains('\n'));
-        let own = Library::load(c"libc.so.6", Shown::ToNobody).unwrap();
+        let own = Library::load(c"libc.so.6", Shown::Private).unwrap();
         assert!(own.find(c"getpid").is_ok());
         assert!(
             own.find(c"no_such_function")
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri has variables of its own")]
+    #[cfg_attr(miri, ignore = "Miri has other variables")]
     fn variables_are_others_for_the_time_of_a_call() {
         use std::os::unix::ffi::OsStrExt;
         const NAME: &str = "UNIPGAS_TEST_OF_THE_ENVIRONMENT";
@@ -279,7 +279,7 @@ mod tests {
             }
         }
         let theirs = Some::find(&apart).unwrap();
-        let ours = Some::find(&Library::load(c"libc.so.6", Shown::ToNobody).unwrap()).unwrap();
+        let ours = Some::find(&Library::load(c"libc.so.6", Shown::Private).unwrap()).unwrap();
         // SAFETY:
         // - names and values are C strings; no thread changes a variable at the same time.
         unsafe {

@@ -37,7 +37,7 @@ pub fn run(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What a signal handler of this thread has interrupted.
+/// The call that a signal handler of this thread has interrupted.
 #[derive(Debug, PartialEq, Eq)]
 enum Interrupted {
     /// The thread runs no signal handler.

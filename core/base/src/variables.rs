@@ -33,11 +33,11 @@ pub const VARIABLES: [Variable; 39] = [
     variable("UNIPGAS_SIZE", "number of processes, set by unipgas run"),
     variable(
         "UNIPGAS_INCARNATION",
-        "how many processes have had the rank before, set by unipgas run --spares for those that take the places of others",
+        "number of earlier processes of this rank, set by unipgas run --spares for replacements",
     ),
     variable(
         "UNIPGAS_BIND",
-        "what processes are bound to, set by unipgas run",
+        "binding of processes, set by unipgas run",
     ),
     variable("UNIPGAS_BACKEND", "the backend: --backend"),
     variable(
@@ -46,7 +46,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_NETWORKS",
-        "what reaches other hosts, the preferred one first, with commas between them; none (the first that can be used)",
+        "networks to other hosts, separated by commas, in order of preference; none: no network (the first usable one)",
     ),
     variable(
         "UNIPGAS_SEED",
@@ -62,11 +62,11 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_CHAOS",
-        "what the chaos backend does: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0,over=BACKEND",
+        "faults that the backend chaos injects: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0,over=BACKEND",
     ),
     variable(
         "UNIPGAS_OPAQUE",
-        "what the opaque backend is: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
+        "properties of the backend opaque: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
     ),
     variable(
         "UNIPGAS_VERBS_DEVICE",
@@ -82,7 +82,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_OFI_PROVIDER",
-        "libfabric's provider for the backend ofi, as fi_info -l names them (the first one that fits)",
+        "libfabric's provider for the backend ofi, named as in fi_info -l (the first suitable provider)",
     ),
     variable(
         "UNIPGAS_OFI_INTERFACE",
@@ -90,7 +90,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_LOG",
-        "what is told of choices and events, on standard error: error, warn, info, debug, trace, or targets with levels like unipgas::route=debug",
+        "log of choices and events on standard error: error, warn, info, debug, trace, or targets with levels, such as unipgas::route=debug",
     ),
     variable(
         "UNIPGAS_LOG_FILE",
@@ -110,7 +110,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_STATS",
-        "1: each rank tells at its end what it has counted; the level of GASPI's statistics at the start: --stats (0)",
+        "1: each rank prints its counters at its end; the level of GASPI's statistics at the start: --stats (0)",
     ),
     variable(
         "UNIPGAS_STATS_TO",
@@ -132,7 +132,7 @@ pub const VARIABLES: [Variable; 39] = [
     ),
     variable(
         "UNIPGAS_JOB_NAME",
-        "uTofu: the job of processes that are started by hand; those of a user with the same name find each other",
+        "uTofu: name of a job of processes that are started by hand; processes of one user with the same name find each other",
     ),
     variable(
         "UTOFU_NUM_EXCLUSIVE_CQS",
@@ -172,7 +172,7 @@ pub const VARIABLES: [Variable; 39] = [
 pub const OF_TESTS: [Variable; 2] = [
     variable(
         "UNIPGAS_LIB",
-        "the library that unipgas conform and unipgas bench call, and whose symbols the tests compare with the headers",
+        "library that unipgas conform and unipgas bench call; tests compare its symbols with the headers",
     ),
     variable(
         "UNIPGAS_NO_INSTALL",

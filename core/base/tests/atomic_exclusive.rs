@@ -88,7 +88,7 @@ fn vectors_are_the_same_by_either_exclusion() {
                 };
                 let (b, c) = (b.as_ptr(), c.as_ptr());
                 // SAFETY:
-                // - `count` elements in all arrays, aligned in the pages, which nobody else uses.
+                // - `count` elements in all arrays, aligned in the pages, which no other code uses.
                 unsafe {
                     let target = pages.0.as_mut_ptr().add(at);
                     if count == 1 {

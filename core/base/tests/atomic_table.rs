@@ -6,7 +6,7 @@ use unipgas_base::atomic::{
     AtomicForm, AtomicOp, AtomicOp::*, AtomicType, AtomicType::*, apply, apply_vector, supported,
 };
 
-/// What the table must hold, written down independently of it.
+/// The expected table, written independently of it.
 fn expected(op: AtomicOp, ty: AtomicType) -> bool {
     match ty {
         ComplexF32 | ComplexF64 | ComplexLongDouble => matches!(
@@ -61,7 +61,7 @@ impl Cell {
     }
 }
 
-/// Calls `apply` with operands and result at odd addresses; what it returned, and the fetched value.
+/// Calls `apply` with operands and result at odd addresses. Returns its result and the fetched value.
 fn run(
     op: AtomicOp,
     ty: AtomicType,

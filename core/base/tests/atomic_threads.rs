@@ -231,7 +231,7 @@ fn masked_swaps_touch_their_own_bits() {
     );
 }
 
-/// The operations that change disjoint parts of one word, each by an instruction or loop of its own.
+/// The operations that change disjoint parts of one word, each by a separate instruction or loop.
 #[test]
 fn different_operations_mix_on_one_word() {
     const EACH: u64 = if cfg!(miri) { 30 } else { 30_000 };

@@ -1,6 +1,6 @@
 //! Bells under the model checker: `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test bell_loom`.
 //!
-//! The notifiers' cheap half of the fence, and the `membarrier` of the sleepers, are `SeqCst` fences here: that is what they give together.
+//! The notifiers' cheap half of the fence and the sleepers' `membarrier` together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ struct Door {
     flags: [AtomicU32; 2],
 }
 
-/// Notifiers set a flag each, and ring; sleepers look at one each. Who sees nothing after it has announced itself is rung for.
+/// Notifiers set a flag each, and ring; sleepers look at one each. A sleeper that sees no flag after its announcement gets a ring.
 fn meet(preemptions: usize, notifiers: usize, sleepers: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -47,7 +47,7 @@ fn meet(preemptions: usize, notifiers: usize, sleepers: usize) {
             thread.join().unwrap();
         }
         let rung = listening.sleep(Duration::ZERO);
-        assert!(seen || rung, "nobody has rung");
+        assert!(seen || rung, "no notifier has rung");
         assert_eq!(door.bell.sleepers(), 0);
     });
 }

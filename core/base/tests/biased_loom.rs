@@ -1,7 +1,7 @@
 //! The biased lock under the model checker:
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test biased_loom`.
 //!
-//! The owner's cheap half of the fence, and the `membarrier` of who comes, are `SeqCst` fences here: that is what they give together.
+//! The owner's cheap half of the fence and the other thread's `membarrier` together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -11,7 +11,7 @@ use unipgas_base::biased::Biased;
 
 type Lock = Biased<UnsafeCell<u64>>;
 
-/// Nobody else is at the value, or the model says so.
+/// The model fails if another thread accesses the value.
 fn count(lock: &Lock) {
     let value = lock.lock();
     // SAFETY:
@@ -31,7 +31,7 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// The owner takes the lock so many times while others take it once each.
+/// The owner takes the lock several times while each other thread takes it once.
 fn meet(preemptions: usize, owner: u64, others: u64) {
     model(preemptions, move || {
         let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
@@ -61,9 +61,9 @@ fn two_come_at_once() {
     meet(3, 1, 2);
 }
 
-/// What the owner did last under the lock is there for who comes after it has gone out.
+/// A thread that takes the lock after the owner's last use sees the owner's last writes.
 #[test]
-fn whoever_comes_after_the_owner_s_last_time_has_what_it_did() {
+fn the_next_thread_sees_the_last_writes_of_the_owner() {
     model(4, || {
         let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
         count(&lock);

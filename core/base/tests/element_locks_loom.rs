@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::thread;
 use unipgas_base::atomic::ElementLocks;
 
-/// Two neighbours, with a lock each; and the end of the page, whose neighbour is the first one of the next page.
+/// Two adjacent elements with separate locks. The neighbour of the last element of a page is the first one of the next page.
 const PLACES: [usize; 2] = [0, 16];
 const PAGE: usize = 4096;
 /// No process has this id, whatever the machine.
@@ -32,12 +32,12 @@ impl Memory {
         self.locks.with(at, 16, || self.add(element)).unwrap();
     }
 
-    /// One that crosses the border.
+    /// An element across the border.
     fn update_both(&self) {
         self.update_across(PLACES[1]);
     }
 
-    /// One at the end of a page and at the beginning of the next one, whose locks come in the other order.
+    /// An element across two pages, with locks in the opposite order.
     fn update_across_pages(&self) {
         self.update_across(PAGE);
     }
@@ -88,9 +88,9 @@ fn an_element_across_a_border_excludes_those_on_either_side() {
     });
 }
 
-/// Both need both locks: nobody holds one and waits for the other.
+/// Both threads need both locks. No thread holds one and waits for the other.
 #[test]
-fn nobody_waits_in_a_circle() {
+fn no_threads_wait_in_a_circle() {
     model(3, || {
         let memory = Arc::new(Memory::default());
         together(&memory, [Memory::update_both, Memory::update_across_pages]);

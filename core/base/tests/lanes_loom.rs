@@ -13,7 +13,7 @@ struct Lane {
     credit: AtomicU32,
 }
 
-/// Messages, each a line of its number: the sender writes over a line that has been taken, the receiver takes what is announced.
+/// Messages, each a line filled with its number. The sender reuses taken lines, the receiver takes announced ones.
 fn messages(preemptions: usize, number: u32) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);

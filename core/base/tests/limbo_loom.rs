@@ -1,7 +1,7 @@
 //! Freeing what calls of other threads may be reading, under the model checker:
 //! `RUSTFLAGS="--cfg loom" cargo test -p unipgas-core --release --test limbo_loom`.
 //!
-//! The readers' cheap half of the fence, and the `membarrier` of who frees, are `SeqCst` fences here: that is what they give together.
+//! The readers' cheap half of the fence and the `membarrier` of the thread that frees together order like `SeqCst` fences, which stand for them here.
 #![cfg(loom)]
 
 use std::sync::Arc;
@@ -33,7 +33,7 @@ struct Thing {
 impl Drop for Thing {
     fn drop(&mut self) {
         // SAFETY:
-        // - a pointer of the cell, which checks that nobody else is there, or has been without our knowing that it is over.
+        // - a pointer of the cell, which checks that no other access is concurrent.
         self.there.0[self.nth].with_mut(|there| unsafe { *there = false });
     }
 }
@@ -47,7 +47,7 @@ impl Things {
         })
     }
 
-    /// In a call: what the name leads to now is there.
+    /// In a call, the object under the name exists.
     fn read(&self) {
         let nth = self.shown.load(Ordering::Acquire);
         // SAFETY:
@@ -56,8 +56,8 @@ impl Things {
         assert!(there, "read after it was freed");
     }
 
-    /// The next thing takes the place of the one that was there, which is freed when nobody reads it any more. `weight`: 1 makes the batch
-    /// whole, so that its readers are looked for; 0 only asks whether they have ended.
+    /// Replaces the thing under the name, and frees the old one after its last reader. `weight`: 1 completes the batch, which starts a
+    /// search for its readers; 0 only checks whether they have ended.
     fn replace(&self, next: usize, weight: usize) {
         self.shown.store(next, Ordering::Release);
         let old = Thing {

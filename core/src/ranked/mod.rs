@@ -11,5 +11,4 @@ mod lives;
 mod look;
 pub mod published;
 mod replacement;
-pub mod schedule;
 pub mod world;

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use unipgas_core::group::FEW;
-use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, Schedule};
+use unipgas_schedule::{FEW, AllReduce, Barrier, Broadcast, Schedule};
 
 use crate::figures::Figures;
 use crate::job::Job;

@@ -9,7 +9,7 @@
 //!   ([`Figures::put`]).
 //! - A [`Pattern`] takes the latency of its longest way, and as long as its bottleneck is busy: a link, a TNI, what a node can inject or take,
 //!   or the processor that posts ([`predict`](predict::predict)).
-//! - Collective operations are simulated ([`sim`]) along the schedules that the engine's groups walk ([`unipgas_core::schedule`]), and the best one for a size is
+//! - Collective operations are simulated ([`sim`]) along the schedules that the engine's groups walk ([`unipgas_schedule`]), and the best one for a size is
 //!   chosen from that ([`collectives`]).
 //!
 //! ```

@@ -1,6 +1,6 @@
 //! The best shapes for groups over TofuD, as a table: what the simulation says, so that no process has to simulate when it forms a group.
 
-use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, Shapes};
+use unipgas_schedule::{AllReduce, Barrier, Broadcast, Shapes};
 
 /// The most bytes of values that are of the first kind.
 const FEW: u64 = 256;
@@ -115,7 +115,7 @@ pub fn shapes(members: u32, per_node: u32, bytes: u64) -> Shapes {
         },
         all_reduce: match all_reduce[kind] {
             // Each sends to each: not of many.
-            AllReduce::Flat if members > unipgas_core::group::FEW => AllReduce::Doubling,
+            AllReduce::Flat if members > unipgas_schedule::FEW => AllReduce::Doubling,
             AllReduce::ByNode(_, radix) => AllReduce::ByNode(per_node, radix),
             other => other,
         },
@@ -134,7 +134,7 @@ mod tests {
     use crate::job::Job;
 
     const PER_NODE: u32 = 4;
-    const BYTES: [u64; 2] = [8, unipgas_core::group::PAYLOAD as u64];
+    const BYTES: [u64; 2] = [8, unipgas_schedule::PAYLOAD as u64];
 
     fn simulated(nodes: u32, per_node: u32) -> Row {
         let job = Job::of(nodes * per_node, per_node).unwrap();

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     #[cfg_attr(
         miri,
-        ignore = "a race by design: whoever polls a line looks at it while it is copied"
+        ignore = "a race by design: a poll reads the line during the copy"
     )]
     fn lines_are_seen_whole() {
         const LINES: usize = 40;

@@ -1,4 +1,4 @@
-//! What peers may do with a region.
+//! Access rights of peers to a region.
 
 bitflags::bitflags! {
     /// Operations on a region that peers may use.

@@ -96,11 +96,11 @@ mod tests {
         let count = || counting.0.load(Ordering::Relaxed);
         let connected = Connected::new(&raw const bell, counting.clone());
         bell.ring_if_heard();
-        assert_eq!(count(), 0, "nobody sleeps");
+        assert_eq!(count(), 0, "no thread sleeps");
         bell.arm();
         bell.ring_if_heard();
         bell.ring_if_heard();
-        assert_eq!(count(), 1, "who is awake is not woken");
+        assert_eq!(count(), 1, "no wake of an awake thread");
         bell.disarm();
         bell.arm();
         bell.ring();

@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use parking_lot::Mutex;
 
-use super::PAYLOAD;
 use crate::Result;
 use crate::cache::PAIR;
 use crate::op::Local;
 use crate::region::Region;
-use crate::schedule::{Schedule, Shapes, dissemination_barrier};
+use crate::schedule::{PAYLOAD, Schedule, Shapes, dissemination_barrier};
 
 /// Each flag and counter has its own cache lines.
 const LINE: usize = PAIR;

@@ -4,9 +4,9 @@
 use std::sync::atomic::Ordering;
 
 use super::arena::{COUNTER, RELEASE};
-use super::{FEW, Group, Walk, is_reached};
+use super::{Group, Walk, is_reached};
 use crate::op::Remote;
-use crate::schedule::children;
+use crate::schedule::{FEW, children};
 use crate::{AtomicOp, Deadline, Error, Result};
 
 impl Group {

@@ -24,14 +24,10 @@ use crate::combine::{Combination, Element, combine};
 use crate::exclusive::Exclusive;
 use crate::op::{Flags, Local, Notice, Remote};
 use crate::region::RemoteRegion;
-use crate::schedule::{Schedule, Shapes, Step};
+use crate::schedule::{PAYLOAD, Schedule, Shapes, Step};
 use crate::world::World;
 use crate::{Deadline, Endpoint, Error, Result};
 
-/// Maximum size of a group on fewer cores in which all members notify each other directly. Short chains of wakes end sooner.
-pub const FEW: u32 = 16;
-/// Maximum payload of a reduction or broadcast in bytes (GASPI's allreduce buffer is 2040).
-pub const PAYLOAD: usize = 2048;
 /// Number before the first operation. The numbers pass 2^31 in each program, so faults there show early.
 const FIRST: u32 = (1 << 31) - 20;
 /// Operations between two updates of unused flags.

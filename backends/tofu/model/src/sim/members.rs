@@ -1,6 +1,6 @@
 //! Where each member is in its schedule, and what has come for it.
 
-use unipgas_core::schedule::{Schedule, Step};
+use unipgas_schedule::{Schedule, Step};
 
 use super::Sent;
 

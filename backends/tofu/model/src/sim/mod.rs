@@ -19,8 +19,7 @@ mod network;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use unipgas_core::group::FEW;
-use unipgas_core::schedule::{Schedule, Step, children};
+use unipgas_schedule::{FEW, Schedule, Step, children};
 
 use crate::figures::Figures;
 use crate::job::Job;

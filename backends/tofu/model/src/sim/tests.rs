@@ -1,6 +1,6 @@
 use super::*;
 use crate::collectives::{Operation, Plan, plans, run};
-use unipgas_core::schedule::{Barrier, Broadcast};
+use unipgas_schedule::{Barrier, Broadcast};
 
 fn flat(n: u32) -> Job {
     Job::of(n, 1).unwrap()

@@ -180,7 +180,7 @@ mod tests {
 
     /// At a page border the order of the two locks is reversed.
     #[test]
-    fn whoever_crosses_a_border_excludes_both_sides_and_nobody_waits_in_a_circle() {
+    fn an_element_across_a_border_excludes_both_sides_without_a_deadlock() {
         for stretch in [ELEMENT, STRIPE] {
             let locks = ElementLocks::new();
             let borders = [stretch.bytes, 3 * stretch.bytes, PAGE, PAGE + stretch.bytes];

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{
-    Schedule, allreduce_by_node, barrier_by_node, binomial_broadcast, broadcast_by_node,
+    FEW, Schedule, allreduce_by_node, barrier_by_node, binomial_broadcast, broadcast_by_node,
     counting_barrier, dissemination_barrier, doubling_allreduce, flat_allreduce, radix_allreduce,
     radix_barrier, tree_allreduce, tree_broadcast,
 };
@@ -83,7 +83,7 @@ impl Broadcast {
     }
 }
 
-/// The shapes of a group's operations. The network suggests them ([`Forming::shaped`](crate::group::Forming::shaped)).
+/// The shapes of a group's operations. The network suggests them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shapes {
     /// Shape of barriers.
@@ -95,14 +95,14 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// The shapes for `n` members without a suggestion. `gathers`: the members are on fewer cores ([`Job::gathers`](crate::job::Job::gathers)).
+    /// The shapes for `n` members without a suggestion. `gathers`: the members are on fewer cores.
     pub fn usual(n: u32, gathers: bool) -> Self {
         Shapes {
             barrier: match gathers {
                 true => Barrier::Counting,
                 false => Barrier::Dissemination,
             },
-            all_reduce: match gathers && n <= crate::group::FEW {
+            all_reduce: match gathers && n <= FEW {
                 true => AllReduce::Flat,
                 false => AllReduce::Doubling,
             },

@@ -1,7 +1,16 @@
-//! Shapes of collective operations as data: the steps of each member. [`crate::group`] executes them.
+//! Schedules of collective operations: the steps of each member, as data. Groups of the engine execute them.
 //!
-//! Members have the numbers 0..n. A slot is a flag (and buffer) in the receiving member's arena. A schedule uses a slot of a member only once. So a flag needs
-//! no reset: it holds the number of the last operation that set it.
+//! Members have the numbers 0..n. A slot is a flag (and buffer) in the receiving member's arena. A schedule uses a slot of a member only once.
+//! So a flag needs no reset: it holds the number of the last operation that set it.
+//!
+//! This crate depends on no other crate.
+//!
+//! ```
+//! use unipgas_schedule::{Barrier, Step};
+//!
+//! let schedule = Barrier::Dissemination.schedule(0, 2);
+//! assert_eq!(*schedule.steps, [Step::Signal { to: 1, slot: 0 }, Step::Await { slot: 0 }]);
+//! ```
 
 mod by_node;
 mod radix;
@@ -10,6 +19,11 @@ mod shapes;
 pub use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
 pub use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
 pub use shapes::{AllReduce, Barrier, Broadcast, Shapes};
+
+/// Maximum size of a group on fewer cores in which all members notify each other directly. Short chains of wakes end sooner.
+pub const FEW: u32 = 16;
+/// Maximum payload of a reduction or broadcast in bytes (GASPI's allreduce buffer is 2040).
+pub const PAYLOAD: usize = 2048;
 
 /// A step of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
