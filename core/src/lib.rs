@@ -34,7 +34,6 @@ compile_error!(
     "unipgas runs on Linux: use a container, such as docker run -it -v \"$PWD\":/unipgas -w /unipgas rust"
 );
 
-mod fabric;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -43,27 +42,23 @@ mod launch;
 pub mod message;
 mod queues;
 mod ranked;
-
-pub use fabric::registration::LISTENER;
 #[cfg(not(loom))]
-pub use fabric::streams;
-pub use fabric::{
-    agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept, kernel_copy,
-    loopback, mapped, notification, op, region, registry, together, transport,
-};
-pub(crate) use fabric::{executor, limited, operands, registration};
+pub mod streams;
+
 pub(crate) use launch::interrupt;
-pub use launch::{bootstrap, job, numa};
+pub use launch::{bootstrap, job, numa, registry};
 pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
 pub use ranked::{central, directory, group, host_memory, imports, published, world};
+pub use unipgas_engine::{
+    LISTENER, agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept, kernel_copy,
+    loopback, mapped, notification, op, region, together, transport,
+};
 pub use unipgas_schedule as schedule;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+use unipgas_base::fenced;
 pub use unipgas_base::copy::copy;
-#[cfg(loom)]
-pub use unipgas_base::posted;
-#[cfg(not(loom))]
-pub(crate) use unipgas_base::posted;
 pub use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
     cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
@@ -71,7 +66,7 @@ pub use unipgas_base::{
     own_thread, pace, pages, panics, print, process, prototype, refused, stop, tally, tell,
     tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits, words,
 };
-pub(crate) use unipgas_base::{copy, exclusive, prefetch, sync};
+pub(crate) use unipgas_base::{exclusive, prefetch, sync};
 
 pub use bundle::{Address, RegionKey};
 pub use endpoint::Endpoint;

@@ -8,7 +8,7 @@ use unipgas_core::driver::Driver;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
     Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
@@ -115,12 +115,12 @@ pub struct Ofi {
 impl Ofi {
     /// Opens the best provider, or the choice of UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<Self> {
+    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
         let info = choose(&Wish::from_env()?, opening.other_hosts)?;
         Ofi::open(info, opening.beside.clone())
     }
 
-    pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+    pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
@@ -130,11 +130,11 @@ impl Ofi {
         let driver = Driver::of_this_process()?;
         let beats = net.fabric.events().is_none().then_some(driver);
         beats.iter().for_each(|driver| driver.more());
-        Ok(Ofi {
+        Ok(OverStreams(Ofi {
             streams: Some(streams),
             net,
             beats,
-        })
+        }))
     }
 }
 
@@ -147,7 +147,7 @@ impl Drop for Ofi {
     }
 }
 
-impl OverStreams for Ofi {
+impl StreamTransport for Ofi {
     const NAME: &'static str = "ofi";
     const TAG: Tag = Tag::Ofi;
 

@@ -11,7 +11,7 @@ use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
     Streams,
 };
 use unipgas_core::transport::{Channel, Limits};
@@ -112,7 +112,7 @@ pub struct Tofu {
 impl Tofu {
     /// Opens the machine's library, or the library that UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<Self> {
+    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
@@ -120,10 +120,10 @@ impl Tofu {
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
         owner.is(&streams);
-        Ok(Tofu {
+        Ok(OverStreams(Tofu {
             streams: Some(streams),
             net,
-        })
+        }))
     }
 }
 
@@ -134,7 +134,7 @@ impl Drop for Tofu {
     }
 }
 
-impl OverStreams for Tofu {
+impl StreamTransport for Tofu {
     const NAME: &'static str = "tofu";
     const TAG: Tag = Tag::Tofu;
 

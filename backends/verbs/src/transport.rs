@@ -9,7 +9,7 @@ use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
     Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
@@ -107,22 +107,22 @@ pub struct Verbs {
 impl Verbs {
     /// Opens the best device, or the device of UNIPGAS_VERBS_DEVICE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<Self> {
+    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
         let chosen = choose(&Wish::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
     }
 
-    fn open(chosen: (Context, Port), beside: Option<Arc<dyn Transport>>) -> Result<Self> {
+    fn open(chosen: (Context, Port), beside: Option<Arc<dyn Transport>>) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
         owner.is(&streams);
-        Ok(Verbs {
+        Ok(OverStreams(Verbs {
             streams: Some(streams),
             net,
-        })
+        }))
     }
 }
 
@@ -134,7 +134,7 @@ impl Drop for Verbs {
     }
 }
 
-impl OverStreams for Verbs {
+impl StreamTransport for Verbs {
     const NAME: &'static str = "verbs";
     const TAG: Tag = Tag::Verbs;
 

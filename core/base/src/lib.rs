@@ -21,6 +21,7 @@ pub mod descriptor;
 pub mod dynamic;
 pub mod error;
 pub mod exit;
+pub mod fenced;
 pub mod held;
 pub mod log;
 mod memory;

@@ -6,3 +6,4 @@ pub(crate) mod fuzz;
 pub(crate) mod interrupt;
 pub mod job;
 pub mod numa;
+pub mod registry;

@@ -6,7 +6,7 @@ use super::layout::{Head, INLINE, Kind, LINE, Line};
 use super::state::Offer;
 use super::{Envelope, Mailbox, Mode, Pattern, PeerMailbox, Peers, Precedence, Shape};
 use crate::bundle::BUNDLE_LEN;
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 use crate::loopback::{Loopback, LoopbackNet};
 use crate::{Address, Engine, Region, RegionKey, Result, Rights};
 

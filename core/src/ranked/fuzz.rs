@@ -11,7 +11,7 @@ use super::group::{Forming, Group};
 use super::world::World;
 use crate::bootstrap::Bootstrap;
 use crate::combine::{Combination, Element};
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 use crate::job::{Job, RankState};
 use crate::loopback::{Loopback, LoopbackNet};
 use crate::op::{Flags, Local, Notice, Remote};

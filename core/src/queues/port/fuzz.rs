@@ -14,7 +14,7 @@ use super::trigger::{self, HEADER_LEN, TRIGGERED};
 use crate::cache::PAIR;
 use crate::calls::Call;
 use crate::directory::RegionEntry;
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 use crate::gate::{self, Gate, Payload};
 use crate::loopback::{Loopback, LoopbackNet};
 use crate::region::Region;

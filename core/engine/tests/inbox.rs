@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use proptest::prelude::*;
-use unipgas_core::Error;
-use unipgas_core::cache::LINE;
-use unipgas_core::inbox::{
+use unipgas_base::Error;
+use unipgas_base::cache::LINE;
+use unipgas_engine::inbox::{
     InboxLayout, InboxReader, InboxWriter, MAX_PRODUCER, Record, initialise,
 };
 

@@ -137,7 +137,7 @@ impl Awaited {
 impl Endpoint {
     /// Whether reads and writes there are complete when their calls return. Then they need no landing.
     #[inline]
-    pub(crate) fn ends_in_calls(&self, there: Remote<'_>) -> bool {
+    pub fn ends_in_calls(&self, there: Remote<'_>) -> bool {
         there.region.is_direct() || !self.is_driven()
     }
 
@@ -153,7 +153,7 @@ impl Endpoint {
     }
 
     /// As [`Endpoint::read`]. After a timeout the read stays in `open`, and a retry collects it.
-    pub(crate) fn read_on(
+    pub fn read_on(
         &self,
         engine: &Engine,
         open: &mut Option<Awaited>,

@@ -6,7 +6,7 @@
 //! include both kinds.
 //!
 //! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
-//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`OverStreams`]: the rest of such a transport
+//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`StreamTransport`]: a backend over them, and [`OverStreams`] its transport
 //! - [`Home`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `guest`). [`Link`]: the stream to a peer
 //! - [`Requests`]: a channel of requests and of the network's own operations. `late`: operations that wait. `gathered`: operations that end together
 //! - [`Registration`]: memory that peers may import
@@ -51,7 +51,7 @@ pub use issue::{Issue, Requests};
 pub use link::Link;
 pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
 pub use operands::{Operand, Operands};
-pub use over::{OverStreams, Owner, close};
+pub use over::{OverStreams, Owner, StreamTransport, close};
 pub use own::{Own, Ticket};
 pub use registration::{OwnPart, Registration, link_of};
 pub use transport::Streams;

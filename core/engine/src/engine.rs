@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// The route of a connection, for people.
-    pub(crate) fn describe(&self, connection: &Connection) -> String {
+    pub fn describe(&self, connection: &Connection) -> String {
         let name = self.transports[usize::from(connection.route)].name();
         match &connection.detour {
             None => name.to_owned(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Serving, atomic, programs};
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 use crate::loopback::{Loopback, LoopbackNet};
 use crate::op::{AtomicRequest, Flags};
 use crate::transport::{Handler, Transport};

@@ -1,5 +1,6 @@
 //! The transport of a backend over [`Streams`]: the part that all backends share.
 
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -18,8 +19,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Longest wait for another thread's turn.
 const TURN: Duration = Duration::from_millis(100);
 
-/// A backend over [`Streams`]. It is a [`Transport`] that forwards its calls to them.
-pub trait OverStreams: Send + Sync {
+/// A backend over [`Streams`]; [`OverStreams`] makes it a [`Transport`].
+pub trait StreamTransport: Send + Sync {
     /// See [`Transport::name`].
     const NAME: &'static str;
     /// See [`Transport::tag`].
@@ -74,7 +75,20 @@ pub trait OverStreams: Send + Sync {
     }
 }
 
-impl<T: OverStreams> Transport for T {
+/// The [`Transport`] of a [`StreamTransport`]: it forwards calls to the streams.
+#[derive(Debug)]
+pub struct OverStreams<T>(pub T);
+
+impl<T> Deref for OverStreams<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: StreamTransport> Transport for OverStreams<T> {
     fn name(&self) -> &'static str {
         T::NAME
     }
@@ -90,7 +104,7 @@ impl<T: OverStreams> Transport for T {
             maps: false,
             direct: false,
             alone: self.is_alone(),
-            limits: self.limits(),
+            limits: self.0.limits(),
         }
     }
 
@@ -99,7 +113,7 @@ impl<T: OverStreams> Transport for T {
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        OverStreams::is_common(self, address)
+        self.0.is_common(address)
     }
 
     fn connect_within(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
@@ -151,7 +165,7 @@ impl<T: OverStreams> Transport for T {
     }
 
     fn progress(&self) -> bool {
-        OverStreams::progress(self)
+        self.0.progress()
     }
 
     fn bell(&self) -> &Bell {
@@ -163,11 +177,11 @@ impl<T: OverStreams> Transport for T {
     }
 
     fn shapes(&self, members: u32, each: u32) -> Option<Shapes> {
-        OverStreams::shapes(self, members, each)
+        self.0.shapes(members, each)
     }
 
     fn gates(&self) -> Option<&dyn Gates> {
-        OverStreams::gates(self)
+        self.0.gates()
     }
 
     fn hurry(&self, deadline: Deadline) {
@@ -179,7 +193,7 @@ impl<T: OverStreams> Transport for T {
         // The process may end right after this. Bytes that have not left are lost then.
         let soon = Deadline::after(FAREWELL);
         while self.streams().home().is_here() && self.is_under_way() && !soon.expired() {
-            OverStreams::progress(self);
+            self.0.progress();
             std::thread::yield_now();
         }
     }

@@ -1,7 +1,7 @@
 use std::thread::{self, ThreadId};
 
 use super::*;
-use crate::fabric::doubles::unsupported_operations;
+use crate::doubles::unsupported_operations;
 use crate::loopback::{Loopback, LoopbackNet};
 
 /// A channel with one operation, which ends at a poll by any thread but `asleep`.

@@ -1,7 +1,7 @@
 //! An inbox with memory that a peer has overwritten.
 
 use super::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 
 const PLACES: usize = 8;
 

@@ -174,8 +174,9 @@ impl fmt::Debug for Region {
     }
 }
 
+/// Checks that `len` bytes at `offset` are within a region of `region_len` bytes. Errors: [`Error::OutOfBounds`].
 #[inline(always)]
-pub(crate) fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
+pub fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
     if offset > region_len || len > region_len - offset {
         return Err(out_of_bounds(offset, len, region_len));
     }
@@ -417,7 +418,7 @@ impl RemoteRegion {
     /// Whether an access with one right needs only loads and stores: direct, within bounds, allowed, current. The test has no branches.
     /// [`RemoteRegion::check`] gives the reason of a refusal.
     #[inline(always)]
-    pub(crate) fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {
+    pub fn is_open(&self, offset: usize, len: usize, need: Rights) -> bool {
         debug_assert!([Rights::READ, Rights::WRITE, Rights::ATOMIC].contains(&need));
         let open = self.open[need.bits().trailing_zeros() as usize];
         (offset < open) & (len < open.wrapping_sub(offset)) & self.is_current()

@@ -32,7 +32,7 @@ impl Endpoint {
 
 /// Batches of one call with operations to several peers, one batch for each peer. The drop ends them.
 #[derive(Default)]
-pub(crate) struct Several<'a>(Vec<Together<'a>>);
+pub struct Several<'a>(Vec<Together<'a>>);
 
 impl<'a> Several<'a> {
     /// Begins a batch to the owner of `to`, unless there is one.
@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::Rights;
-    use crate::fabric::doubles::unsupported_operations;
+    use crate::doubles::unsupported_operations;
     use crate::op::Completion;
     use crate::region::RemoteParts;
 

@@ -14,7 +14,7 @@ use super::landing::Landing;
 use super::link::{Ends, Link, Waiting};
 use super::network::{Accepted, Begun, Ended, Network, Stream};
 use crate::agent::{Answer, Carried, Elements, Place, Request};
-use crate::fuzz::Fenced;
+use crate::fenced::Fenced;
 use crate::inbox::{self, InboxLayout, Record};
 use crate::op::Reply;
 use crate::transport::Handler;

@@ -69,7 +69,7 @@ pub fn named_addresses() -> Vec<IpAddr> {
 }
 
 /// Number of hosts that the ranks of this job play, and the host that this rank plays. For tests of the library. Errors: [`Error::InvalidArgument`].
-pub(crate) fn played() -> Result<Option<(u32, u32)>> {
+pub fn played() -> Result<Option<(u32, u32)>> {
     let number = |name| variables::number(name);
     Ok(match (number(PLAYED)?, number("UNIPGAS_RANK")?) {
         (Some(hosts @ 2..=0xffff), Some(rank)) => Some((hosts as u32, (rank % hosts) as u32)),

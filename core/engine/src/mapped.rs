@@ -265,7 +265,7 @@ pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
 
 /// As [`put_notify_fast`], for a put of an aligned word.
 #[inline(always)]
-pub(crate) fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
+pub fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
     if !dst.region.is_open(dst.offset, 8, Rights::WRITE) | ((to as usize) & 7 != 0) {
         return false;
@@ -341,7 +341,7 @@ pub(crate) unsafe fn get_fast(dst: Local, src: Remote<'_>, len: usize) -> bool {
 /// # Safety
 /// As [`put_notify_fast`].
 #[inline(always)]
-pub(crate) unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
+pub unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
     if !dst.region.is_open(dst.offset, len, Rights::WRITE) {
         return false;
     }
@@ -364,7 +364,7 @@ fn no_value(region: &RemoteRegion, alignment: usize) -> Error {
 /// The mapped u64 at `dst`, for the two atomics that every interface has. Errors: those of an access; [`Error::Unsupported`] if the region excludes CPU
 /// atomics ([`Rights::EXCLUSIVE`], [`Rights::DEVICE`]).
 #[inline(always)]
-pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
+pub fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
     let at = place(dst, 8, Rights::ATOMIC)?;
     if ((at as usize) & 7 != 0) | dst.region.excludes_processors() {
         return Err(no_value(dst.region, 8));
@@ -376,7 +376,7 @@ pub(crate) fn value(dst: Remote<'_>) -> Result<&AtomicU64> {
 
 /// The mapped u32 at `dst`. Errors: as [`value`].
 #[inline(always)]
-pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
+pub fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
     let at = place(dst, 4, Rights::ATOMIC)?;
     if ((at as usize) & 3 != 0) | dst.region.excludes_processors() {
         return Err(no_value(dst.region, 4));
@@ -388,7 +388,7 @@ pub(crate) fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
 
 /// The `len` bytes at `at`, if they are mapped and whole words. Peers may change them by atomics at the same time, so a plain copy must not read or write
 /// them.
-pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
+pub fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
     if !at.region.is_direct() {
         return Ok(None);
     }

@@ -1,6 +1,7 @@
 //! The inbox with processes for producers, which are killed: at random moments under load, and after each single
 //! instruction of a delivery. The records of the others all arrive.
 
+#[path = "../../tests/stepped/mod.rs"]
 mod stepped;
 
 use std::fs::File;
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use unipgas_core::Error;
-use unipgas_core::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
+use unipgas_base::Error;
+use unipgas_engine::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
 
 const CAPACITY: usize = 4;
 const SURVIVORS: u64 = 2;

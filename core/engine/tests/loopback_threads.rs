@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::issued::{Issued, Issues};
-use unipgas_core::loopback::{Loopback, LoopbackNet};
-use unipgas_core::op::AtomicRequest;
-use unipgas_core::{
-    Address, AtomicOp, AtomicType, Deadline, Endpoint, Engine, Flags, Local, Notice, Notifications,
-    Outcome, Region, RegionKey, Remote, RemoteRegion, Rights,
+use unipgas_base::issued::{Issued, Issues};
+use unipgas_base::{AtomicOp, AtomicType, Deadline, Rights};
+use unipgas_engine::loopback::{Loopback, LoopbackNet};
+use unipgas_engine::op::AtomicRequest;
+use unipgas_engine::{
+    Address, Endpoint, Engine, Flags, Local, Notice, Notifications,
+    Outcome, Region, RegionKey, Remote, RemoteRegion,
 };
 
 const LEN: usize = 4096;

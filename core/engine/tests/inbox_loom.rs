@@ -7,8 +7,8 @@ use std::alloc::{Layout, alloc_zeroed};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use unipgas_core::Error;
-use unipgas_core::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
+use unipgas_base::Error;
+use unipgas_engine::inbox::{InboxLayout, InboxReader, InboxWriter, Record, initialise};
 
 /// A fresh inbox in leaked memory (an execution of the model is short, and loom's objects must not outlive it by a free).
 struct Inbox {
