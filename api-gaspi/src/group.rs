@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 use unipgas_core::calls::Call;
 use unipgas_core::combine::{Combination, Element};
 use unipgas_core::group::{Combine, Forming};
-use unipgas_core::schedule::PAYLOAD;
 use unipgas_core::limbo::Limbo;
+use unipgas_core::schedule::PAYLOAD;
 use unipgas_core::{Deadline, Error, Group};
 
 use crate::process::{GROUP_ALL, Incarnation, Process, deadline};

@@ -1,7 +1,7 @@
 //! Readers of bytes from other processes, users' files or the network: tests and libFuzzer call them with malformed input.
 //! A correct reader returns, and touches only its own memory (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
-use crate::{gate, launch, message, queues, ranked, streams};
+use crate::{gate, launch, message, queues, ranked};
 
 /// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -10,21 +10,6 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 pub const READERS: &[Reader] = &[
     ("packet", packet, packets),
     ("gates", gate::fuzz::gates, gate::fuzz::all_gates),
-    (
-        "guest",
-        streams::fuzz::guest,
-        streams::fuzz::guests,
-    ),
-    (
-        "stranger",
-        streams::fuzz::stranger,
-        streams::fuzz::strangers,
-    ),
-    (
-        "answers",
-        streams::fuzz::answers,
-        streams::fuzz::all_answers,
-    ),
     ("lines", message::fuzz::lines, message::fuzz::all_lines),
     (
         "rendezvous",

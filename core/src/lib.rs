@@ -42,8 +42,6 @@ mod launch;
 pub mod message;
 mod queues;
 mod ranked;
-#[cfg(not(loom))]
-pub mod streams;
 
 pub(crate) use launch::interrupt;
 pub use launch::{bootstrap, job, numa, registry};
@@ -51,14 +49,9 @@ pub use queues::{gate, rendezvous, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
 pub use ranked::{central, directory, group, host_memory, imports, published, world};
-pub use unipgas_engine::{
-    LISTENER, agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept, kernel_copy,
-    loopback, mapped, notification, op, region, together, transport,
-};
-pub use unipgas_schedule as schedule;
+pub use unipgas_base::copy::copy;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 use unipgas_base::fenced;
-pub use unipgas_base::copy::copy;
 pub use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
     cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
@@ -67,6 +60,13 @@ pub use unipgas_base::{
     tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits, words,
 };
 pub(crate) use unipgas_base::{exclusive, prefetch, sync};
+pub use unipgas_engine::{
+    LISTENER, agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept,
+    kernel_copy, loopback, mapped, notification, op, region, together, transport,
+};
+pub use unipgas_schedule as schedule;
+#[cfg(not(loom))]
+pub use unipgas_streams::{self as streams, carried_out_by_requests};
 
 pub use bundle::{Address, RegionKey};
 pub use endpoint::Endpoint;

@@ -8,8 +8,8 @@ use unipgas_core::driver::Driver;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
-    Streams,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
@@ -120,7 +120,10 @@ impl Ofi {
         Ofi::open(info, opening.beside.clone())
     }
 
-    pub(crate) fn open(info: Info, beside: Option<Arc<dyn Transport>>) -> Result<OverStreams<Self>> {
+    pub(crate) fn open(
+        info: Info,
+        beside: Option<Arc<dyn Transport>>,
+    ) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());

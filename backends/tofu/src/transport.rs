@@ -11,8 +11,8 @@ use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
-    Streams,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits};
 use unipgas_core::{Error, Result, Rights};

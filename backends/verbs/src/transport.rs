@@ -9,8 +9,8 @@ use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests, StreamTransport,
-    Streams,
+    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
+    StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
@@ -112,7 +112,10 @@ impl Verbs {
         Verbs::open(chosen, opening.beside.clone())
     }
 
-    fn open(chosen: (Context, Port), beside: Option<Arc<dyn Transport>>) -> Result<OverStreams<Self>> {
+    fn open(
+        chosen: (Context, Port),
+        beside: Option<Arc<dyn Transport>>,
+    ) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
         let net = Net::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);

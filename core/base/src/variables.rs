@@ -35,10 +35,7 @@ pub const VARIABLES: [Variable; 39] = [
         "UNIPGAS_INCARNATION",
         "number of earlier processes of this rank, set by unipgas run --spares for replacements",
     ),
-    variable(
-        "UNIPGAS_BIND",
-        "binding of processes, set by unipgas run",
-    ),
+    variable("UNIPGAS_BIND", "binding of processes, set by unipgas run"),
     variable("UNIPGAS_BACKEND", "the backend: --backend"),
     variable(
         "UNIPGAS_LAUNCHER",

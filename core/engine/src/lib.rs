@@ -11,7 +11,8 @@
 //! ```
 //! use std::sync::Arc;
 //! use unipgas_engine::loopback::{Loopback, LoopbackNet};
-//! use unipgas_engine::{Engine, Flags, Local, Remote, Rights};
+//! use unipgas_base::Rights;
+//! use unipgas_engine::{Engine, Flags, Local, Remote};
 //!
 //! let net = Arc::new(LoopbackNet::default());
 //! let here = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
@@ -28,7 +29,7 @@
 //! // SAFETY: in bounds; no thread writes there now.
 //! let received = unsafe { std::slice::from_raw_parts(memory.base().add(64), bytes.len()) };
 //! assert_eq!(received, b"hello");
-//! # Ok::<(), unipgas_engine::Error>(())
+//! # Ok::<(), unipgas_base::Error>(())
 //! ```
 
 pub mod agent;
@@ -58,9 +59,9 @@ pub(crate) mod registration;
 pub mod together;
 pub mod transport;
 
+use unipgas_base::copy::copy;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 use unipgas_base::fenced;
-use unipgas_base::copy::copy;
 use unipgas_base::posted;
 use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, announced, atomic, bell, cache, copy,

@@ -10,8 +10,8 @@ use unipgas_base::{AtomicOp, AtomicType, Deadline, Rights};
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 use unipgas_engine::op::AtomicRequest;
 use unipgas_engine::{
-    Address, Endpoint, Engine, Flags, Local, Notice, Notifications,
-    Outcome, Region, RegionKey, Remote, RemoteRegion,
+    Address, Endpoint, Engine, Flags, Local, Notice, Notifications, Outcome, Region, RegionKey,
+    Remote, RemoteRegion,
 };
 
 const LEN: usize = 4096;

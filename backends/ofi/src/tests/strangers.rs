@@ -1,6 +1,7 @@
 //! Peers of another job, of another release, or dead; and missing providers and interfaces.
 
 use unipgas_core::Error;
+use unipgas_core::streams::OverStreams;
 use unipgas_core::transport::Transport;
 
 use crate::Ofi;
@@ -8,7 +9,7 @@ use crate::address::Address;
 use crate::choice::{Wish, choose};
 
 /// `None`: libfabric is not installed.
-pub fn place() -> Option<Ofi> {
+pub fn place() -> Option<OverStreams<Ofi>> {
     let wish = Wish {
         provider: Some("tcp".into()),
         interface: None,
@@ -20,7 +21,7 @@ pub fn place() -> Option<Ofi> {
 }
 
 /// The error of a connection to `address` with a changed byte.
-fn refusal(one: &Ofi, address: &[u8], at: usize) -> String {
+fn refusal(one: &OverStreams<Ofi>, address: &[u8], at: usize) -> String {
     let mut wrong = address.to_vec();
     wrong[at] ^= 1;
     match one.connect(&wrong) {

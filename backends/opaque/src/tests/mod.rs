@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use unipgas_core::agent::{Answer, Place, Request};
 use unipgas_core::region::Memory;
+use unipgas_core::streams::OverStreams;
 use unipgas_core::streams::envelope::{self, Envelope};
 use unipgas_core::streams::greeting::{HELLO, greeted, greeting};
 use unipgas_core::transport::{Channel, Peer, Transport};
@@ -44,7 +45,7 @@ fn await_input(socket: impl AsFd) {
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: Opaque,
+    transport: OverStreams<Opaque>,
 }
 
 impl Node {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use unipgas_schedule::{FEW, AllReduce, Barrier, Broadcast, Schedule};
+use unipgas_schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule};
 
 use crate::figures::Figures;
 use crate::job::Job;

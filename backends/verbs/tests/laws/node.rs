@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use unipgas_core::op::{AtomicRequest, Completion, Notice, QuickPut};
 use unipgas_core::region::Memory;
 use unipgas_core::registry::Opening;
+use unipgas_core::streams::OverStreams;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{
     AtomicOp, AtomicType, Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights,
@@ -18,7 +19,7 @@ pub const LEN: usize = 1 << 16;
 pub struct Node {
     pub channel: Box<dyn Channel>,
     pub memory: Box<dyn Memory>,
-    pub transport: Verbs,
+    pub transport: OverStreams<Verbs>,
 }
 
 /// Another process, and its memory.
@@ -27,7 +28,7 @@ pub struct Link {
     pub region: RemoteRegion,
 }
 
-pub fn open() -> Verbs {
+pub fn open() -> OverStreams<Verbs> {
     Verbs::from_env(&Opening::on_one_host(2)).unwrap()
 }
 
@@ -249,7 +250,7 @@ pub fn remote(link: &Link, offset: usize) -> Remote<'_> {
 }
 
 /// Waits, and moves the network on.
-pub fn until(transport: &Verbs, mut done: impl FnMut() -> bool) {
+pub fn until(transport: &OverStreams<Verbs>, mut done: impl FnMut() -> bool) {
     while !done() {
         transport.progress();
         std::thread::yield_now();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use unipgas_core::group::{Group, PAYLOAD};
+use unipgas_core::group::Group;
+use unipgas_core::schedule::PAYLOAD;
 use unipgas_core::{Deadline, Error, Remote, Result};
 
 use super::rank::{Rank, Says, bytes_of, dawdle, late, on_ranks, read, refused};

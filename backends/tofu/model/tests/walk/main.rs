@@ -9,10 +9,10 @@ mod place;
 use std::sync::Arc;
 
 use counted::{Counted, Counts};
-use unipgas_core::group::{FEW, Forming, Group};
+use unipgas_core::group::{Forming, Group};
 use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
-use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, Schedule, Shapes};
+use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule, Shapes};
 use unipgas_core::{Deadline, Engine, Error, World};
 use unipgas_tofud::sim::{Fidelity, Outcome, Sent, Setting, simulate};
 use unipgas_tofud::{Figures, Job};

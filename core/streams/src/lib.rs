@@ -1,0 +1,60 @@
+//! Streams with an agent, for networks that carry bytes in order, but have no remote memory access, or not for all operations.
+//!
+//! Operations become [`Request`](unipgas_engine::agent::Request)s. A [`Stream`] carries them to the peer, and its agent executes them. They end with its answers. A
+//! backend implements the streams and their progress ([`Network`]). This module has the rest: served peers, requests and their answers, order, imports and
+//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`Own`]). Order and completion
+//! include both kinds.
+//!
+//! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
+//! - [`Streams`]: a backend's `Transport` forwards its calls to it. [`StreamTransport`]: a backend over them, and [`OverStreams`] its transport
+//! - [`Home`]: the state that all streams of a process share. Its agent serves guests and hears hosts (`agent`, `guest`). [`Link`]: the stream to a peer
+//! - [`Requests`]: a channel of requests and of the network's own operations. `late`: operations that wait. `gathered`: operations that end together
+//! - [`Registration`]: memory that peers may import
+//! - [`Operands`]: the names of registered memory in operations. [`Departed`]: processes that have gone
+//! - [`greeting`], [`envelope`]: the first bytes of a stream, and the bytes before each frame
+
+mod agent;
+mod channel;
+mod completion;
+mod departed;
+pub mod envelope;
+mod forward;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod fuzz;
+mod gathered;
+pub mod greeting;
+mod guest;
+mod heap;
+mod home;
+mod issue;
+mod landing;
+mod late;
+mod link;
+mod network;
+mod numbered;
+mod operands;
+mod outgoing;
+mod over;
+mod own;
+mod polls;
+mod registration;
+mod release;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod transport;
+
+pub use completion::Completions;
+pub use departed::Departed;
+pub use home::Home;
+pub use issue::{Issue, Requests};
+pub use link::Link;
+pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, Order, Stream};
+pub use operands::{Operand, Operands};
+pub use over::{OverStreams, Owner, StreamTransport, close};
+pub use own::{Own, Ticket};
+pub use registration::{OwnPart, Registration, link_of};
+pub use transport::Streams;
+
+/// The lower layers, for the expansion of [`carried_out_by_requests`].
+pub use {unipgas_base as base, unipgas_engine as engine};

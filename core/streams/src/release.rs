@@ -1,0 +1,99 @@
+//! Reports to peers: the end of a registration that they have imported, and the leave of this process.
+
+use parking_lot::Mutex;
+
+use unipgas_engine::agent::Place;
+
+#[derive(Default)]
+pub(super) struct Releases(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Ended registrations that peers do not know yet.
+    untold: Vec<Place>,
+    /// Registrations with a reported end, and the number of peers that have not answered.
+    told: Vec<(Place, usize)>,
+    /// The ones of `told` that no thread waits for: a peer was silent for too long.
+    given_up: Vec<Place>,
+    /// Peers know that this process leaves.
+    left: bool,
+    /// No more reports: the agent has ended.
+    closed: bool,
+    /// Since the last [`have_changed`](Releases::have_changed).
+    changed: bool,
+}
+
+impl Releases {
+    /// Reports the end of this registration to peers.
+    pub fn begin(&self, place: Place) {
+        self.0.lock().untold.push(place);
+    }
+
+    /// Whether no peer uses the registration any more. Gives true only once, until the agent ends.
+    pub fn is_over(&self, place: Place) -> bool {
+        let mut state = self.0.lock();
+        if let Some(at) = state.told.iter().position(|told| *told == (place, 0)) {
+            state.told.swap_remove(at);
+            return true;
+        }
+        state.closed
+    }
+
+    /// No thread waits any more for the peers that have not answered.
+    pub fn give_up(&self, place: Place) {
+        self.0.lock().given_up.push(place);
+    }
+
+    /// Whether a peer that a thread gave up is still silent.
+    pub fn are_given_up(&self) -> bool {
+        !self.0.lock().given_up.is_empty()
+    }
+
+    /// Whether peers know that this process leaves.
+    pub fn has_left(&self) -> bool {
+        let state = self.0.lock();
+        state.left || state.closed
+    }
+
+    /// For the agent: peers know that this process leaves.
+    pub fn left(&self) {
+        let mut state = self.0.lock();
+        state.changed |= !state.left;
+        state.left = true;
+    }
+
+    /// For the agent: reports the new ends. `tell` does it, and returns the number of peers.
+    pub fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
+        let mut state = self.0.lock();
+        for place in std::mem::take(&mut state.untold) {
+            let peers = tell(place);
+            state.told.push((place, peers));
+            state.changed = true;
+        }
+    }
+
+    /// For the agent: a peer no longer uses the registration.
+    pub fn forgotten(&self, place: Place) {
+        let mut state = self.0.lock();
+        let told = state.told.iter_mut().find(|(told, _)| *told == place);
+        if let Some((_, left)) = told {
+            *left = left.saturating_sub(1);
+            let over = *left == 0;
+            state.changed = true;
+            if over && let Some(at) = state.given_up.iter().position(|known| *known == place) {
+                state.given_up.swap_remove(at);
+                state.told.retain(|told| *told != (place, 0));
+            }
+        }
+    }
+
+    /// For the agent: whether there was a change since the last call.
+    pub fn have_changed(&self) -> bool {
+        std::mem::take(&mut self.0.lock().changed)
+    }
+
+    /// For the agent: it ends.
+    pub fn close(&self) {
+        self.0.lock().closed = true;
+    }
+}

@@ -1,0 +1,83 @@
+//! The timer of the agent's looks at peers.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use unipgas_base::descriptor::above;
+use unipgas_base::{Error, Result, pace};
+
+/// Time between two looks, in milliseconds.
+const PAUSE_MS: i64 = 500;
+
+/// The time of the next look. The timer runs only while a look is needed.
+pub(super) struct Timer {
+    fd: OwnedFd,
+    runs: AtomicBool,
+    /// Time of the last due look, in nanoseconds.
+    last: AtomicU64,
+}
+
+impl Timer {
+    pub fn new() -> Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
+        Ok(Timer {
+            fd: fd.map_err(|e| Error::os("timerfd_create", e))?,
+            runs: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+        })
+    }
+
+    /// Starts the timer if it does not run: bytes have left, or need another look. A thread that finds it running has sent before the look.
+    pub fn start(&self) {
+        if self.runs.load(Ordering::SeqCst) || self.runs.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.arm(PAUSE_MS * 1_000_000);
+    }
+
+    /// Makes the next look due now, but not before half the usual time after the last one. A count of looks without an answer declares a peer dead.
+    pub fn hasten(&self) {
+        self.runs.store(true, Ordering::SeqCst);
+        let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
+        let rest = (PAUSE_MS * 500_000).saturating_sub(since.try_into().unwrap_or(i64::MAX));
+        self.arm(rest.max(1));
+    }
+
+    fn arm(&self, nanoseconds: i64) {
+        let none = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let once = Itimerspec {
+            it_interval: none,
+            it_value: Timespec {
+                tv_sec: 0,
+                tv_nsec: nanoseconds,
+            },
+        };
+        let _ = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once);
+    }
+
+    /// For the agent: whether a look is due. The timer stops then.
+    pub fn is_due(&self) -> bool {
+        let runs = self.runs.load(Ordering::SeqCst);
+        let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
+        if due {
+            self.last.store(pace::now(), Ordering::Relaxed);
+            self.runs.store(false, Ordering::SeqCst);
+        }
+        due
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
