@@ -35,7 +35,6 @@ compile_error!(
 );
 
 #[cfg(all(any(test, fuzzing), not(loom)))]
-#[doc(hidden)]
 pub mod fuzz;
 mod launch;
 #[cfg(not(loom))]

@@ -542,7 +542,7 @@ impl InboxReader {
         Some(record)
     }
 
-    /// Skips positions whose claimants died before they wrote their records, so that [`Self::take`] reaches the records behind them. Call it from time to
+    /// Skips positions of claimants that died before they wrote their records, so that [`Self::take`] reaches the records behind them. Call it from time to
     /// time while `take` returns `None`.
     ///
     /// `is_dead(producer)` must return true only if no thread of the producer can run any more (a pidfd of the process polls readable).

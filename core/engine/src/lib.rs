@@ -1,4 +1,4 @@
-//! The engine of one process: what a backend provides, and what programs above post to it.
+//! The engine of one process: the contract of a backend, and operations for the layers above.
 //!
 //! - The contract of a backend: [`transport`], with operations ([`op`]), regions ([`region`]), addresses and keys ([`bundle`]), [`inbox`]es and
 //!   collectives of the network ([`circuit`]).

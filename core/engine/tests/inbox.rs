@@ -42,7 +42,7 @@ impl Memory {
     fn inbox(capacity: usize) -> Self {
         let memory = Self::new(InboxLayout::new(capacity).unwrap().size());
         // SAFETY:
-        // - the memory is as long as the layout says, and nobody else's.
+        // - the memory is as long as the layout says, and no other code uses it.
         unsafe { initialise(memory.at(), capacity).unwrap() };
         memory
     }
@@ -73,7 +73,7 @@ impl Memory {
 
     fn assert_margins(&self) {
         // SAFETY:
-        // - the margins are inside of the allocation and written by nobody.
+        // - the margins are inside of the allocation and no code writes them.
         let margins = unsafe {
             [
                 std::slice::from_raw_parts(self.base, MARGIN),
@@ -295,7 +295,7 @@ fn a_record_finished_just_before_its_producer_died_is_delivered() {
     assert_eq!((reader.take(), reader.lost()), (Some(record(5, 6)), 0));
 }
 
-/// The writer has seen the head once, and asks again only when that tells of no room.
+/// The writer has seen the head once, and asks again only when that shows no room.
 #[test]
 fn room_is_seen_as_it_comes() {
     let memory = Memory::inbox(2);

@@ -23,7 +23,7 @@ const EACH: u64 = 60_000;
 /// Producers that are killed.
 const KILLS: u64 = 40;
 
-/// What makes a run of this test binary a producer: `<path of the memory>,<source>,<records>`.
+/// Makes a run of this test binary a producer: `<path of the memory>,<source>,<records>`.
 const ROLE: &str = "UNIPGAS_TEST_INBOX_PRODUCER";
 
 struct Mapping {
@@ -135,7 +135,7 @@ fn killed_producers_cost_only_their_own_records() {
     let mut survivors: Vec<_> = (0..SURVIVORS)
         .map(|source| start(&memory, source, EACH))
         .collect();
-    // Each victim is a source of its own, counted from SURVIVORS, and never stops by itself.
+    // Each victim is a separate source, counted from SURVIVORS, and never stops by itself.
     let mut next = vec![0u64; (SURVIVORS + KILLS) as usize];
     let mut victim: Option<(u64, Child, Instant)> = None;
     let mut killed = 0;

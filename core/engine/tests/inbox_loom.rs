@@ -84,7 +84,7 @@ fn assert_arrived(arrived: &[Record], sent: [u64; 2]) {
 }
 
 /// Two producers make one attempt for each of their records on a ring that begins with `before` records in it, while
-/// the consumer makes `takes` attempts; what was accepted must arrive. Nobody waits in a loop, which keeps the model finite.
+/// the consumer makes `takes` attempts; accepted records must arrive. No thread waits in a loop, which keeps the model finite.
 fn attempts(preemptions: usize, before: u64, each: [u64; 2], takes: usize) {
     model(preemptions, move || {
         let inbox = Inbox::new(2);
@@ -195,7 +195,7 @@ fn the_last_record_of_a_dead_producer_arrives() {
     });
 }
 
-/// What the producer wrote before it pushed is visible to who takes the record.
+/// The producer's writes before a push are visible to the consumer that takes the record.
 #[test]
 fn a_record_publishes_what_came_before_it() {
     model(4, || {

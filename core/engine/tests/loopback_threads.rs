@@ -1,5 +1,5 @@
-//! What one process does to another's memory, by every way, with two threads that play the processes. Each then looks at its own memory by
-//! plain loads, as programs do: Miri sees whether it has been told before that the bytes are there.
+//! All accesses of one process to memory of another one. Two threads play the processes. Each then reads its own memory by plain loads, as
+//! programs do: Miri finds a read that no synchronisation precedes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,8 +88,8 @@ impl Side {
         assert_eq!(self.notes.take(index), Ok(1));
     }
 
-    /// This process's own memory, which nobody else is at now.
-    #[expect(clippy::mut_from_ref, reason = "as a program has it: by its address")]
+    /// This process's memory, which no other thread accesses now.
+    #[expect(clippy::mut_from_ref, reason = "programs use memory by its address")]
     fn own(&self) -> &mut [u8] {
         // SAFETY:
         // - the region's bytes; each test says who is at them when.

@@ -6,7 +6,6 @@ mod ends;
 mod forward;
 mod frames;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzz;
 mod hosts;
 mod keeper;

@@ -21,4 +21,5 @@ pub mod this_thread;
 pub mod wait;
 pub mod waits;
 
-pub use model::*;
+pub(crate) use model::statics;
+pub use model::{Mutex, RawMutex, UnsafeCell, atomic, thread_local, yield_now};
