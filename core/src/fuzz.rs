@@ -1,7 +1,7 @@
 //! Readers of bytes from other processes, users' files or the network: tests and libFuzzer call them with malformed input.
 //! A correct reader returns, and touches only its own memory (`packaging/fuzz`, and the crate `unipgas-fuzz`).
 
-use crate::{gate, launch, message, queues, ranked};
+use crate::{gate, message, queues, ranked};
 
 /// A reader: its name, the function, and valid inputs.
 pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
@@ -11,11 +11,6 @@ pub const READERS: &[Reader] = &[
     ("packet", packet, packets),
     ("gates", gate::fuzz::gates, gate::fuzz::all_gates),
     ("lines", message::fuzz::lines, message::fuzz::all_lines),
-    (
-        "rendezvous",
-        queues::rendezvous::fuzz::file,
-        queues::rendezvous::fuzz::files,
-    ),
     (
         "keyring",
         queues::keyring::fuzz::ring,
@@ -43,22 +38,6 @@ pub const READERS: &[Reader] = &[
         queues::reception::fuzz::answer,
         queues::reception::fuzz::answers,
     ),
-    (
-        "board",
-        launch::job::board::fuzz::board,
-        launch::job::board::fuzz::boards,
-    ),
-    (
-        "pmi",
-        launch::bootstrap::pmi::fuzz::pmi,
-        launch::bootstrap::pmi::fuzz::answers,
-    ),
-    (
-        "environment",
-        launch::bootstrap::fuzz::environment,
-        launch::bootstrap::fuzz::environments,
-    ),
-    ("proc", launch::fuzz::proc, launch::fuzz::files_of_proc),
 ];
 
 /// Input: the settings of a gate, then a packet to it.

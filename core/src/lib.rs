@@ -36,15 +36,12 @@ compile_error!(
 
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
-mod launch;
 #[cfg(not(loom))]
 pub mod message;
 mod queues;
 mod ranked;
 
-pub(crate) use launch::interrupt;
-pub use launch::{bootstrap, job, numa, registry};
-pub use queues::{gate, rendezvous, steps};
+pub use queues::{gate, steps};
 #[cfg(not(loom))]
 pub use queues::{keyring, peer_numbers, port, reception};
 pub use ranked::{central, directory, group, host_memory, imports, published, world};
@@ -63,6 +60,7 @@ pub use unipgas_engine::{
     LISTENER, agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept,
     kernel_copy, loopback, mapped, notification, op, region, together, transport,
 };
+pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_schedule as schedule;
 #[cfg(not(loom))]
 pub use unipgas_streams::{self as streams, carried_out_by_requests};

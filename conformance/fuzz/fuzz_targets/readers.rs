@@ -15,6 +15,7 @@ fn all() -> impl Iterator<Item = &'static Reader> {
         unipgas_chaos::fuzz::READERS,
         unipgas_engine::fuzz::READERS,
         unipgas_streams::fuzz::READERS,
+        unipgas_job::fuzz::READERS,
         unipgas_core::fuzz::READERS,
         unipgas_gaspi::fuzz::READERS,
         unipgas_ircce::fuzz::READERS,

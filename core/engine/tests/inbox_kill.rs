@@ -1,7 +1,7 @@
 //! The inbox with processes for producers, which are killed: at random moments under load, and after each single
 //! instruction of a delivery. The records of the others all arrive.
 
-#[path = "../../tests/stepped/mod.rs"]
+#[path = "../../job/tests/stepped/mod.rs"]
 mod stepped;
 
 use std::fs::File;

@@ -9,5 +9,4 @@ pub mod peer_numbers;
 pub mod port;
 #[cfg(not(loom))]
 pub mod reception;
-pub mod rendezvous;
 pub mod steps;

@@ -7,6 +7,7 @@ pub(crate) mod fuzz;
 pub mod group;
 pub mod host_memory;
 pub mod imports;
+mod interrupt;
 mod lives;
 mod look;
 pub mod published;

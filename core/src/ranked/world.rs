@@ -13,7 +13,7 @@ use crate::bundle::{Address, Bundle, RegionKey};
 use crate::calls::Call;
 use crate::directory::{Directory, Listed, read_listed};
 use crate::engine::{Connection, Engine};
-use crate::interrupt;
+use super::interrupt;
 use crate::job::Job;
 use crate::limbo::Limbo;
 use crate::region::{Region, RemoteRegion};

@@ -13,12 +13,13 @@ const FRAMES: usize = 64;
 /// Prefixes of the calls in C.
 const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
 /// Crates of the calls in Rust. The crates of the engine are interfaces there, too.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "unipgas_gaspi::",
     "unipgas_utofu::",
     "unipgas_ircce::",
     "unipgas_libfabric::",
     "unipgas_core::",
+    "unipgas_job::",
     "unipgas_streams::",
     "unipgas_engine::",
     "unipgas_base::",
