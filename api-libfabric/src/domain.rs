@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use unipgas_core::Engine;
+use unipgas_core::Service;
 use unipgas_core::keyring::KeyRing;
-use unipgas_core::port::Service;
 
 use crate::process;
 use crate::status::Result;

@@ -34,20 +34,7 @@ compile_error!(
     "unipgas runs on Linux: use a container, such as docker run -it -v \"$PWD\":/unipgas -w /unipgas rust"
 );
 
-#[cfg(all(any(test, fuzzing), not(loom)))]
-pub mod fuzz;
-#[cfg(not(loom))]
-pub mod message;
-mod queues;
-mod ranked;
-
-pub use queues::{gate, steps};
-#[cfg(not(loom))]
-pub use queues::{keyring, peer_numbers, port, reception};
-pub use ranked::{central, directory, group, host_memory, imports, published, world};
 pub use unipgas_base::copy::copy;
-#[cfg(all(any(test, fuzzing), not(loom)))]
-use unipgas_base::fenced;
 pub use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
     cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
@@ -55,12 +42,15 @@ pub use unipgas_base::{
     own_thread, pace, pages, panics, print, process, prototype, refused, stop, tally, tell,
     tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits, words,
 };
-pub(crate) use unipgas_base::{exclusive, prefetch, sync};
 pub use unipgas_engine::{
-    LISTENER, agent, awaited, bundle, circuit, endpoint, engine, fast_path, host, inbox, kept,
-    kernel_copy, loopback, mapped, notification, op, region, together, transport,
+    LISTENER, Service, agent, awaited, bundle, circuit, directory, endpoint, engine, fast_path,
+    host, inbox, kept, kernel_copy, loopback, mapped, notification, op, region, together,
+    transport,
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
+pub use unipgas_port::{gate, steps};
+#[cfg(not(loom))]
+pub use unipgas_port::{keyring, peer_numbers, port, reception};
 pub use unipgas_schedule as schedule;
 #[cfg(not(loom))]
 pub use unipgas_streams::{self as streams, carried_out_by_requests};
@@ -74,4 +64,16 @@ pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion};
 pub use together::{Staying, Together};
+pub use unipgas_world::{central, group, host_memory, imports, published, world};
 pub use world::World;
+
+/// Two-sided messages, and messages among ranks.
+#[cfg(not(loom))]
+pub mod message {
+    pub use unipgas_message::{
+        ANY_TAG, APART, Drawn, Envelope, MARK, Mailbox, Mode, Multicast, Pattern, PeerMailbox,
+        Peers, Pool, PoolTicket, Precedence, ReceiveTicket, Received, SendTicket, Shape, Share,
+        Wanted,
+    };
+    pub use unipgas_world::{Lane, Messenger, Needs};
+}

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_chaos::{Chaos, ChaosConfig};
+use unipgas_core::Service;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::message::{
     Envelope, Mailbox, Mode, Multicast, Pattern, PeerMailbox, Peers, Precedence, ReceiveTicket,
     Received, SendTicket, Shape,
 };
-use unipgas_core::port::Service;
 use unipgas_core::transport::Transport;
 use unipgas_core::{Address, Engine, Error, RegionKey, Result};
 

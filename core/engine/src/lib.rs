@@ -36,6 +36,7 @@ pub mod agent;
 pub mod awaited;
 pub mod bundle;
 pub mod circuit;
+pub mod directory;
 #[cfg(all(test, not(loom)))]
 mod doubles;
 pub mod endpoint;
@@ -56,6 +57,7 @@ pub mod op;
 pub(crate) mod operands;
 pub mod region;
 pub(crate) mod registration;
+pub mod service;
 pub mod together;
 pub mod transport;
 
@@ -78,4 +80,5 @@ pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
 pub use region::{Region, RemoteRegion};
 pub use registration::LISTENER;
+pub use service::Service;
 pub use together::{Staying, Together};

@@ -10,10 +10,22 @@ pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
 
 /// All readers of this crate.
 pub const READERS: &[Reader] = &[
-    ("rendezvous", rendezvous::fuzz::file, rendezvous::fuzz::files),
+    (
+        "rendezvous",
+        rendezvous::fuzz::file,
+        rendezvous::fuzz::files,
+    ),
     ("board", job::board::fuzz::board, job::board::fuzz::boards),
-    ("pmi", bootstrap::pmi::fuzz::pmi, bootstrap::pmi::fuzz::answers),
-    ("environment", bootstrap::fuzz::environment, bootstrap::fuzz::environments),
+    (
+        "pmi",
+        bootstrap::pmi::fuzz::pmi,
+        bootstrap::pmi::fuzz::answers,
+    ),
+    (
+        "environment",
+        bootstrap::fuzz::environment,
+        bootstrap::fuzz::environments,
+    ),
     ("proc", proc, files_of_proc),
 ];
 

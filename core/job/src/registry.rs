@@ -7,12 +7,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::bootstrap;
-use unipgas_engine::bundle::Bundle;
-use unipgas_engine::host;
 use crate::job::Job;
 use crate::rendezvous::{JobName, Launcher};
-use unipgas_engine::transport::Transport;
 use unipgas_base::{Error, Result, log, variables};
+use unipgas_engine::bundle::Bundle;
+use unipgas_engine::host;
+use unipgas_engine::transport::Transport;
 
 /// Parameters for opening a backend.
 #[derive(Clone)]

@@ -6,8 +6,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use unipgas_job::job::Job;
 use unipgas_base::{Deadline, Error};
+use unipgas_job::job::Job;
 
 const PART: &str = "UNIPGAS_TEST_PART";
 

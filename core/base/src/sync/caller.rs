@@ -13,12 +13,15 @@ const FRAMES: usize = 64;
 /// Prefixes of the calls in C.
 const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
 /// Crates of the calls in Rust. The crates of the engine are interfaces there, too.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 12] = [
     "unipgas_gaspi::",
     "unipgas_utofu::",
     "unipgas_ircce::",
     "unipgas_libfabric::",
     "unipgas_core::",
+    "unipgas_world::",
+    "unipgas_port::",
+    "unipgas_message::",
     "unipgas_job::",
     "unipgas_streams::",
     "unipgas_engine::",

@@ -6,9 +6,9 @@ use rustix::process::{Signal, kill_process};
 
 use super::Bootstrap;
 use super::fence::fence;
-use unipgas_engine::host;
 use crate::job::{Board, RankState};
 use unipgas_base::{Deadline, Error, Result, process};
+use unipgas_engine::host;
 
 /// A rank of a job with a board.
 pub struct Ranked {

@@ -6,8 +6,8 @@ use rustix::fs::MemfdFlags;
 
 use super::process::Process;
 use super::table::{Entry, Layout, PROPERTIES_LEN, Table};
-use unipgas_engine::bundle::BUNDLE_LEN;
 use unipgas_base::descriptor;
+use unipgas_engine::bundle::BUNDLE_LEN;
 
 const LAYOUT: Layout = Layout {
     places: 3,

@@ -32,12 +32,12 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use unipgas_engine::bundle::{Address, RegionKey};
-use unipgas_base::held::Held;
-use unipgas_base::{Error, Result};
 use file::Change;
 use process::Process;
 use table::{Entry, Table};
+use unipgas_base::held::Held;
+use unipgas_base::{Error, Result};
+use unipgas_engine::bundle::{Address, RegionKey};
 
 /// A process with published data, found by the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::process::Process;
-use unipgas_engine::bundle::BUNDLE_LEN;
 use unipgas_base::{Error, Result, descriptor};
+use unipgas_engine::bundle::BUNDLE_LEN;
 
 /// Maximum number of places of a job.
 pub const MAX_PLACES: u32 = 65536;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use unipgas_engine::bundle::BUNDLE_LEN;
-use unipgas_job::rendezvous::{JobName, Layout, Rendezvous};
 use unipgas_base::Result;
 use unipgas_engine::Address;
+use unipgas_engine::bundle::BUNDLE_LEN;
+use unipgas_job::rendezvous::{JobName, Layout, Rendezvous};
 
 /// Places of a job, in groups of 64.
 pub const PLACES: u32 = 128;

@@ -18,8 +18,8 @@ use super::environment::{Environment, neighbours};
 use super::launched::Server;
 use crate::job::check_size;
 use crate::rendezvous::{JobName, launcher_above};
-use unipgas_base::{Deadline, Error, Result, exit, variables};
 use connection::{Connection, Version};
+use unipgas_base::{Deadline, Error, Result, exit, variables};
 
 /// The job of the PMI server that has started this process. `None`: no such server.
 ///

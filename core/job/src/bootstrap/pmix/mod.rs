@@ -22,12 +22,12 @@ use super::host;
 use super::launched::Server;
 use crate::job::check_size;
 use crate::rendezvous::JobName;
-use unipgas_base::{Deadline, Error, Result, exit, variables};
 use asked::Asked;
 use library::{
     Bytes, Data, Done, ERR_NOT_FOUND, Handled, Info, Library, NAMESPACE_LEN, Proc, SCOPE_GLOBAL,
     SUCCESS, TYPE_BOOL, TYPE_BYTES, TYPE_PROC, TYPE_STRING, TYPE_UINT32, Value, WILDCARD,
 };
+use unipgas_base::{Deadline, Error, Result, exit, variables};
 
 /// Prefix of Slurm's job names.
 const SLURM: &[u8] = b"slurm.";

@@ -78,7 +78,10 @@ pub(crate) fn boards() -> Vec<Vec<u8>> {
     waiting[3..7].copy_from_slice(&std::process::id().to_le_bytes());
     waiting[7..11].fill(1);
     waiting[11] = 9;
-    let mut counted = record(told + std::mem::offset_of!(unipgas_base::waits::Told, ledger), 255);
+    let mut counted = record(
+        told + std::mem::offset_of!(unipgas_base::waits::Told, ledger),
+        255,
+    );
     counted[3..].fill(1);
     vec![
         record(0, 48),

@@ -1,0 +1,20 @@
+//! Services between processes without ranks: ports, keys, triggered commands, barrier gates.
+//!
+//! - [`port`]: memory under short keys, an inbox and triggered commands, offered under a name. [`steps`]: the order of triggered commands.
+//! - [`keyring`]: memory under 64-bit keys. [`peer_numbers`]: numbers for peers. [`reception`]: bytes that a process hands out at a TCP port.
+//! - [`gate`]: barrier gates and reductions in shared memory, and their packets elsewhere.
+//!
+//! It depends on the crates below: base, engine and job.
+
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod fuzz;
+pub mod gate;
+#[cfg(not(loom))]
+pub mod keyring;
+#[cfg(not(loom))]
+pub mod peer_numbers;
+#[cfg(not(loom))]
+pub mod port;
+#[cfg(not(loom))]
+pub mod reception;
+pub mod steps;

@@ -1,0 +1,336 @@
+//! Fuzzing of memory that another rank writes: directories, and arenas of groups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+
+use super::group::{Forming, Group};
+use super::world::World;
+use unipgas_base::combine::{Combination, Element};
+use unipgas_base::fenced::Fenced;
+use unipgas_base::{Deadline, Error, Result, Rights};
+use unipgas_engine::Engine;
+use unipgas_engine::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
+use unipgas_engine::loopback::{Loopback, LoopbackNet};
+use unipgas_engine::op::{Flags, Local, Notice, Remote};
+use unipgas_engine::region::Region;
+use unipgas_job::bootstrap::Bootstrap;
+use unipgas_job::job::{Job, RankState};
+
+/// A reader: its name, the function, and valid inputs.
+pub type Reader = (&'static str, fn(&[u8]), fn() -> Vec<Vec<u8>>);
+
+/// All readers of this crate.
+pub const READERS: &[Reader] = &[
+    ("directory", directory, directories),
+    ("arena", arena, arenas),
+    ("circuit", circuit, circuits),
+];
+
+const RANKS: u32 = 2;
+const NAME: [u64; 2] = [5, 6];
+const LEN: usize = 128;
+/// Short and unaligned.
+const ODD: usize = 101;
+
+type Told = Arc<Mutex<BTreeMap<(u32, String), Vec<u8>>>>;
+
+/// A rank of a job in this process.
+struct Played {
+    rank: u32,
+    told: Told,
+    deaths: AtomicU32,
+}
+
+impl Bootstrap for Played {
+    fn source(&self) -> String {
+        "a test".into()
+    }
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        RANKS
+    }
+    fn neighbours(&self) -> u32 {
+        RANKS
+    }
+    fn cpus(&self) -> u32 {
+        RANKS
+    }
+    fn shares_host(&self, _: u32) -> bool {
+        true
+    }
+    fn publish(&self, name: &str, _: u32, value: &[u8]) -> Result<()> {
+        let key = (self.rank, name.to_owned());
+        self.told.lock().insert(key, value.to_vec());
+        Ok(())
+    }
+    fn fetch(&self, rank: u32, name: &str, _: u32) -> Result<Option<Vec<u8>>> {
+        Ok(self.told.lock().get(&(rank, name.to_owned())).cloned())
+    }
+    fn fence(&self, _: u32, _: Deadline) -> Result<()> {
+        Ok(())
+    }
+    fn deaths(&self) -> &AtomicU32 {
+        &self.deaths
+    }
+    fn changes(&self) -> u32 {
+        0
+    }
+    fn state(&self, _: u32) -> Result<RankState> {
+        Ok(RankState::Joined)
+    }
+    fn end(&self, _: u32) -> Result<()> {
+        Err(Error::Unsupported)
+    }
+    fn leave(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Two ranks. The second one lists memory and notification words.
+struct Ranks {
+    worlds: [Arc<World>; 2],
+    /// The second rank's data, words, and a short unaligned region.
+    _regions: [Region; 3],
+    own: Region,
+}
+
+/// The worlds of two ranks in this process.
+pub(crate) fn worlds(net: LoopbackNet) -> Result<[Arc<World>; 2]> {
+    let (net, told) = (Arc::new(net), Told::default());
+    let world = |rank| {
+        let engine = Engine::new(vec![Arc::new(Loopback::join(&net))])?;
+        let played = Played {
+            rank,
+            told: told.clone(),
+            deaths: AtomicU32::new(0),
+        };
+        World::new(engine, Job::new(Arc::new(played)), 1).map(Arc::new)
+    };
+    Ok([world(0)?, world(1)?])
+}
+
+impl Ranks {
+    fn new(odd: &mut Fenced, net: LoopbackNet) -> Result<Self> {
+        let worlds = worlds(net)?;
+        let engine = worlds[1].engine();
+        let (odd, len) = (odd.base().wrapping_add(1), odd.len() - 1);
+        let regions = [
+            engine.allocate(LEN, Rights::FULL)?,
+            engine.allocate(LEN, Rights::FULL)?,
+            // SAFETY:
+            // - `len` bytes, which outlive the ranks.
+            unsafe { engine.register(odd, len, Rights::FULL) }?,
+        ];
+        let [data, words, odd] = regions.each_ref().map(Region::key);
+        let directory = worlds[1].directory();
+        for (id, data, words) in [(0, data, words), (1, odd, words), (2, data, odd)] {
+            directory.list_region(id, &data, &words)?;
+            directory.show_region(id, 0)?;
+        }
+        let own = worlds[0].engine().allocate(LEN, Rights::FULL)?;
+        // SAFETY:
+        // - the region above, with this length.
+        unsafe { own.base().write_bytes(0xff, LEN) };
+        Ok(Ranks {
+            own,
+            worlds,
+            _regions: regions,
+        })
+    }
+
+    fn form(&self) -> Result<[Group; 2]> {
+        let form = |world| Forming::new(world, &[0, 1], NAME);
+        let [mut first, mut second] = [form(&self.worlds[0])?, form(&self.worlds[1])?];
+        let begun = first.advance(Deadline::Now);
+        let second = second.advance(Deadline::Now)?;
+        let first = begun.or_else(|_| first.advance(Deadline::Now))?;
+        Ok([first, second])
+    }
+
+    /// Uses the entry `id` of the second rank.
+    fn use_region(&self, id: usize) -> Result<()> {
+        let world = &self.worlds[0];
+        let endpoint = world.engine().endpoint(4)?;
+        for _ in 0..2 {
+            let call = world.call();
+            let found = world.import(1, id, &call, Deadline::Now)?;
+            let at = |region, offset| Remote { region, offset };
+            for offset in [0, 4, 9, LEN - 8] {
+                let (data, slot) = (at(&found.data, offset), at(&found.notices, offset));
+                let notice = Notice { slot, value: 3 };
+                let local = self.own.local(0, 8)?;
+                // SAFETY:
+                // - memory of the region `own`, which outlives the endpoint.
+                unsafe {
+                    let _ = endpoint.fast_path().put_notify(local, data, 8, notice);
+                    let _ = endpoint.put_notify(local, data, 8, notice, Flags::empty(), 0);
+                    let _ = endpoint.get(local, data, 8, Flags::empty(), 0);
+                }
+                let _ = endpoint.fast_path().value(data);
+                let _ = endpoint.notify(notice, Flags::empty(), 0);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records: an offset in units of 4 bytes (2 bytes), a length (1 byte), bytes.
+fn write(region: (*mut u8, usize), mut rest: &[u8]) {
+    let (base, room) = region;
+    while let [low, high, len, more @ ..] = rest {
+        let (written, more) = more.split_at(usize::from(*len).min(more.len()));
+        rest = more;
+        let at = 4 * usize::from(u16::from_le_bytes([*low, *high]));
+        for (byte, at) in written.iter().zip(at..room) {
+            // SAFETY:
+            // - in the region, which only this thread uses.
+            unsafe { base.wrapping_add(at).write_volatile(*byte) };
+        }
+    }
+}
+
+fn record((base, _): (*mut u8, usize), at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = ((at / 4) as u16).to_le_bytes().to_vec();
+    bytes.push(len as u8);
+    // SAFETY:
+    // - in the region, which only this thread uses.
+    bytes.extend((at..at + len).map(|at| unsafe { base.wrapping_add(at).read() }));
+    bytes
+}
+
+fn all_of(region: &Region) -> (*mut u8, usize) {
+    let Local { ptr, .. } = region.local(0, region.len()).expect("all of it");
+    (ptr, region.len())
+}
+
+/// The directory of another rank.
+pub(crate) fn directory(bytes: &[u8]) {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
+    let listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
+    write(all_of(ranks.worlds[1].directory().region()), bytes);
+    for id in [0, 1, 2, 255, 256] {
+        let _ = ranks.use_region(id);
+    }
+    let world = &ranks.worlds[0];
+    for name in [NAME, [0, 0], [5, 7]] {
+        let _ = world.find_group(1, name, Deadline::Now);
+    }
+    if let Ok(mut forming) = Forming::new(world, &[0, 1], NAME) {
+        for _ in 0..2 {
+            let _ = forming.advance(Deadline::Now);
+        }
+    }
+    let _ = ranks.worlds[1].incarnation_of(0);
+    let _ = (world.returned(), world.lives());
+    drop((listed, ranks));
+    odd.check();
+}
+
+pub(crate) fn directories() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
+    let _listed = Forming::new(&ranks.worlds[1], &[0, 1], NAME).expect("room");
+    let all = all_of(ranks.worlds[1].directory().region());
+    let seen = visibility_word(0, 0, RANKS as usize);
+    let known = incarnation_word(0, RANKS as usize);
+    // The second entry, moved to the first place.
+    let mut moved = record(all, region_entry(1), 252);
+    moved[..2].fill(0);
+    let entry = record(all, region_entry(0), 252);
+    vec![
+        [&entry[..], &record(all, seen, 16)].concat(),
+        record(all, region_entry(1), 252),
+        moved,
+        record(all, GROUPS, 160),
+        record(all, known, 8),
+    ]
+}
+
+/// The bytes that another member has written to a group's arena.
+pub(crate) fn arena(bytes: &[u8]) {
+    written(bytes, LoopbackNet::default());
+}
+
+/// As [`arena`], on a network with gates. Members write the names of their gates to the arena.
+pub(crate) fn circuit(bytes: &[u8]) {
+    written(bytes, LoopbackNet::with_gates());
+}
+
+fn written(bytes: &[u8], net: LoopbackNet) {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, net).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    // The second rank is ahead in some operations, and behind in others.
+    let _ = there.barrier(Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut either, Deadline::Now);
+    write(here.memory(), bytes);
+    for len in [8, 100, 0, 16] {
+        for group in [&here, &there, &here] {
+            use_group(group, len);
+        }
+    }
+}
+
+fn either(held: &mut [u8], other: &[u8]) -> Result<()> {
+    assert_eq!(held.len(), other.len());
+    held.iter_mut().zip(other).for_each(|(a, b)| *a |= *b);
+    Ok(())
+}
+
+fn use_group(group: &Group, len: usize) {
+    let (value, mut result) = (vec![2; len], vec![0; len]);
+    let sum = (Combination::Sum, Element::U64);
+    let _ = group.barrier(Deadline::Now);
+    let _ = group.all_reduce(&value, &mut result, &mut either, Deadline::Now);
+    let _ = group.broadcast(&mut result, 1, Deadline::Now);
+    let _ = group.all_reduce_elements_in((), &value, &mut result, sum, Deadline::Now);
+}
+
+pub(crate) fn arenas() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, LoopbackNet::default()).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    let _ = there.barrier(Deadline::Now);
+    let _ = there.all_reduce(&[1; 8], &mut [0; 8], &mut either, Deadline::Now);
+    let _ = there.broadcast(&mut [7; 100], 1, Deadline::Now);
+    pieces(&here)
+}
+
+/// Arenas of a group with members that know the names of all gates.
+pub(crate) fn circuits() -> Vec<Vec<u8>> {
+    let mut odd = Fenced::new(ODD);
+    let ranks = Ranks::new(&mut odd, LoopbackNet::with_gates()).expect("ranks");
+    let [here, there] = ranks.form().expect("both are there");
+    let groups = [&here, &there];
+    (0..4)
+        .flat_map(|_| groups)
+        .for_each(|one| use_group(one, 8));
+    assert!(groups.iter().all(|group| group.meets_by_gates()));
+    pieces(&here)
+}
+
+/// The whole arena, 1 KiB at a time.
+fn pieces(group: &Group) -> Vec<Vec<u8>> {
+    let all @ (_, len) = group.memory();
+    let places: Vec<usize> = (0..len).step_by(128).collect();
+    let piece = |at: &usize| record(all, *at, 128.min(len - at));
+    let pieces = places.chunks(8);
+    pieces
+        .map(|some| some.iter().flat_map(piece).collect())
+        .collect()
+}
+
+#[cfg(test)]
+mod readers {
+    #[test]
+    #[cfg_attr(miri, ignore = "as often as it takes")]
+    fn malformed_bytes_are_read() {
+        unipgas_fuzz::run(super::READERS);
+    }
+}
