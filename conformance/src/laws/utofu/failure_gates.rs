@@ -58,6 +58,14 @@ pub(super) fn is_barrier_error(code: i32) -> bool {
     (-320..=UTOFU_ERR_BARRIER_OTHER).contains(&code)
 }
 
+/// The code of a barrier: of its start, or of its end. A start fails if this process knows of a death already.
+fn whole_barrier(end: u64) -> Result<i32, String> {
+    match c!(utofu_barrier(end, 0)) {
+        SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0))),
+        code => Ok(code),
+    }
+}
+
 fn barrier_ends(ctx: &Ctx) -> Verdict {
     with_a_death(ctx, |job, circuit, end| {
         circuit.barrier()?;
@@ -66,18 +74,14 @@ fn barrier_ends(ctx: &Ctx) -> Verdict {
             pause(120);
             ctx.dies();
         }
-        ok!(utofu_barrier(end, 0));
-        let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        let code = whole_barrier(end)?;
         ensure!(
             is_barrier_error(code),
             "a barrier without a participant who was killed gave {}",
             code_name(code)
         );
         // A later start fails, or its round ends without success.
-        let code = match c!(utofu_barrier(end, 0)) {
-            SUCCESS => ended("the next barrier", || c!(utofu_poll_barrier(end, 0)))?,
-            code => code,
-        };
+        let code = whole_barrier(end)?;
         ensure!(code != SUCCESS, "a barrier succeeded without a participant");
         Ok(())
     })
@@ -91,11 +95,16 @@ fn barrier_ends_far_away(ctx: &Ctx) -> Verdict {
         if job.rank == 3 {
             ctx.dies();
         }
-        ok!(utofu_barrier(end, 0));
         if job.rank != 0 {
+            let code = c!(utofu_barrier(end, 0));
+            ensure!(
+                code == SUCCESS || is_barrier_error(code),
+                "the start of a barrier gave {}",
+                code_name(code)
+            );
             return job.await_word(TABLE + 8, 1);
         }
-        let code = ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?;
+        let code = whole_barrier(end)?;
         ensure!(
             is_barrier_error(code),
             "a barrier without a participant who was killed gave {}",
@@ -221,10 +230,7 @@ fn killed_in_rounds(ctx: &Ctx) -> Verdict {
                 while start.elapsed() < Duration::from_micros(extra) {}
                 ctx.dies();
             }
-            let code = match c!(utofu_barrier(end, 0)) {
-                SUCCESS => ended("the barrier", || c!(utofu_poll_barrier(end, 0)))?,
-                code => code,
-            };
+            let code = whole_barrier(end)?;
             if code != SUCCESS {
                 ensure!(is_barrier_error(code), "a barrier gave {}", code_name(code));
                 ensure!(
