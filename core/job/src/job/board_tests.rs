@@ -286,11 +286,10 @@ fn two_processes_share_a_board() {
         return answer_the_parent(&token);
     }
     let (board, _fd) = Board::create(2).unwrap();
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::two_processes_share_a_board");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "launch::job::board::tests::two_processes_share_a_board",
-        ])
+        .args(["--exact", &test])
         .env("UNIPGAS_TEST_BOARD", board.token())
         .stdout(std::process::Stdio::null())
         .spawn()
