@@ -49,10 +49,8 @@ pub use unipgas_engine::{
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};
-#[cfg(not(loom))]
 pub use unipgas_port::{keyring, peer_numbers, port, reception};
 pub use unipgas_schedule as schedule;
-#[cfg(not(loom))]
 pub use unipgas_streams::{self as streams, carried_out_by_requests};
 
 pub use bundle::{Address, RegionKey};
@@ -68,7 +66,6 @@ pub use unipgas_world::{central, group, host_memory, imports, published, world};
 pub use world::World;
 
 /// Two-sided messages, and messages among ranks.
-#[cfg(not(loom))]
 pub mod message {
     pub use unipgas_message::{
         ANY_TAG, APART, Drawn, Envelope, MARK, Mailbox, Mode, Multicast, Pattern, PeerMailbox,

@@ -14,7 +14,7 @@
 //! ```
 
 pub mod bootstrap;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod job;
 pub mod numa;

@@ -19,7 +19,7 @@ mod completion;
 mod departed;
 pub mod envelope;
 mod forward;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod gathered;
 pub mod greeting;

@@ -7,7 +7,7 @@
 //! It depends on the crates below: base, schedule, engine, job and message.
 
 pub mod central;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod group;
 pub mod host_memory;
@@ -15,13 +15,11 @@ pub mod imports;
 mod interrupt;
 mod lives;
 mod look;
-#[cfg(not(loom))]
 pub mod messenger;
 pub mod published;
 mod replacement;
 pub mod world;
 
 pub use group::Group;
-#[cfg(not(loom))]
 pub use messenger::{Lane, Messenger, Needs};
 pub use world::World;

@@ -395,7 +395,7 @@ impl Messenger {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
     use std::time::Duration;

@@ -9,7 +9,7 @@ mod alone;
 mod environment;
 mod fence;
 mod foreign;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod host;
 mod launched;

@@ -16,7 +16,7 @@ use rustix::thread::futex;
 
 use unipgas_base::{Error, Result, descriptor};
 
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod lives;
 mod mirror;

@@ -16,7 +16,7 @@
 //! the child before their next change.
 
 mod file;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod name;
 mod process;

@@ -134,12 +134,12 @@ impl Group {
         replaced.is_some()
     }
 
-    #[cfg(all(any(test, fuzzing), not(loom)))]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn memory(&self) -> (*mut u8, usize) {
         (self.arena.base, self.arena.len)
     }
 
-    #[cfg(all(any(test, fuzzing), not(loom)))]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn meets_by_gates(&self) -> bool {
         let by_gates = |walk: &mut Walk| Ok(matches!(walk.way, Way::Gates(..)));
         self.barrier.with(by_gates).is_ok_and(|by_gates| by_gates)

@@ -5,7 +5,7 @@
 
 mod answer;
 mod connection;
-#[cfg(all(any(test, fuzzing), not(loom)))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod mapping;
 mod stream;
