@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Names a kind of transport in an [`Address`](crate::Address) or a [`RegionKey`](crate::RegionKey).
+/// Names a kind of transport in an [`Address`] or a [`RegionKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Tag {

@@ -511,7 +511,7 @@ impl Connection {
         self.peer.life()
     }
 
-    /// See [`Peer::declare_dead`](crate::transport::Peer::declare_dead).
+    /// See [`Peer::declare_dead`].
     pub fn declare_dead(&self) {
         self.peer.declare_dead();
     }

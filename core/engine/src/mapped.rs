@@ -263,7 +263,7 @@ pub(crate) fn value_fast(dst: Remote<'_>) -> Option<&AtomicU64> {
     Some(unsafe { AtomicU64::from_ptr(at.cast()) })
 }
 
-/// As [`put_notify_fast`], for a put of an aligned word.
+/// Puts an aligned word, if a store suffices. False: it does not, and the call has no effect.
 #[inline(always)]
 pub fn put_word_fast(word: u64, dst: Remote<'_>) -> bool {
     let to = dst.region.parts().base.wrapping_add(dst.offset);
@@ -336,10 +336,10 @@ pub(crate) unsafe fn get_fast(dst: Local, src: Remote<'_>, len: usize) -> bool {
     true
 }
 
-/// As [`put_notify_fast`], for a put with [`Flags::LINES`].
+/// Puts with [`Flags::LINES`], if stores suffice. False: they do not, and the call has no effect.
 ///
 /// # Safety
-/// As [`put_notify_fast`].
+/// `len` bytes at `src` are valid.
 #[inline(always)]
 pub unsafe fn put_lines_fast(src: *const u8, dst: Remote<'_>, len: usize) -> bool {
     if !dst.region.is_open(dst.offset, len, Rights::WRITE) {

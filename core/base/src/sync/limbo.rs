@@ -1,6 +1,6 @@
 //! Objects that are out of use, while calls of other threads may still read them. They are freed when these calls have ended.
 //!
-//! A call that holds a port's queues counts its begin and its end ([`Turns`]), and so do the [calls](crate::calls) of threads, by plain stores. The reclaimer
+//! A call that holds a port's queues counts its begin and its end ([`Turns`]), and so do the [calls] of threads, by plain stores. The reclaimer
 //! pays for the order, by one `membarrier` for a whole batch. The counters then show the calls that may have seen an object of the batch. Later calls find
 //! only the replacements. Without `membarrier`, objects are freed only with the whole list.
 

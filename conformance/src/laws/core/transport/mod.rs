@@ -1,4 +1,4 @@
-//! The contract of `core/src/fabric/transport.rs`, tested without the engine. A law that holds here holds for every use of the backend.
+//! The contract of `core/engine/src/transport.rs`, tested without the engine. A law that holds here holds for every use of the backend.
 //!
 //! The laws assume no more than the contract: operations may end later, memory may be unmapped, and the owner checks its memory itself.
 //! A new backend needs only a column of the matrix to run these laws.
