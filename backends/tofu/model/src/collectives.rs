@@ -1,4 +1,4 @@
-//! Which schedule of a collective operation is the best one for a size.
+//! The best schedule of a collective operation for a size.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::{Error, Result, wrong};
 /// A collective operation of all ranks of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Of no bytes.
+    /// A barrier.
     Barrier,
-    /// Everybody gets the combination of all values.
+    /// Each member gets the combination of all values.
     AllReduce,
-    /// Everybody gets the value of rank 0.
+    /// Each member gets the value of rank 0.
     Broadcast,
 }
 
@@ -38,7 +38,7 @@ pub enum Plan {
     AllReduce(AllReduce),
     /// One of their broadcasts.
     Broadcast(Broadcast),
-    /// A barrier whose rounds between nodes are those of barrier gates (uTofu guide §2.3): a relay gate for each round.
+    /// A barrier by barrier gates between nodes (uTofu guide §2.3): a relay gate for each round.
     GateBarrier,
     /// An all-reduce by gates, likewise.
     GateAllReduce,
@@ -54,7 +54,7 @@ const FLAT: u32 = FEW;
 const COUNTED: u32 = 1 << 14;
 
 impl Plan {
-    /// What rank `me` does. Broadcasts begin at rank 0.
+    /// The steps of rank `me`. Broadcasts begin at rank 0.
     pub fn schedule(self, me: u32, job: &Job) -> Schedule {
         let (n, per_node) = (job.processes, job.per_node);
         match self {
@@ -154,7 +154,7 @@ pub fn run(
     simulate(&setting, |me| plan.schedule(me, job))
 }
 
-/// The best plan of those that `allowed` says, and its time in ns; of equal ones the first. Errors: none is allowed; as [`simulate`].
+/// The best of the `allowed` plans, and its time in ns. Of equal plans it is the first. Errors: none is allowed; as [`simulate`].
 pub fn best_of(
     operation: Operation,
     job: &Job,
@@ -175,7 +175,7 @@ pub fn best_of(
     best.ok_or_else(|| Error("no schedule is allowed".into()))
 }
 
-/// The best plan for so many members, as many of them on a node as there is room for, with the model's own figures. Errors: as [`best_of`], and no members.
+/// The best plan for this number of members on full nodes, with the model's figures. Errors: as [`best_of`], and no members.
 pub fn best(operation: Operation, members: u32, per_node: u32, bytes: u64) -> Result<(Plan, f64)> {
     if members == 0 {
         return wrong("an operation has at least one member");

@@ -30,54 +30,54 @@ use network::Network;
 /// The most members: each has its schedule and its slots in memory.
 pub const MOST_MEMBERS: u32 = 1 << 20;
 
-/// What messages wait for.
+/// The resources for which messages wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fidelity {
-    /// For the TNI that sends.
+    /// The sending TNI.
     #[default]
     Injection,
-    /// For links and the TNI that receives, too.
+    /// The sending TNI, the links and the receiving TNI.
     Contention,
 }
 
-/// What a simulation is of.
+/// The subject of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
-    /// Whose members are all its ranks.
+    /// The job. All its ranks are members.
     pub job: &'a Job,
-    /// What it costs.
+    /// The times of the machine.
     pub figures: &'a Figures,
-    /// What messages wait for.
+    /// The resources for which messages wait.
     pub fidelity: Fidelity,
-    /// Of the value.
+    /// Length of the value.
     pub bytes: u64,
-    /// What goes to slots from this one on is sent by barrier gates of the nodes' TNIs, which need no processor.
+    /// First slot of the barrier gates. Gates of the nodes' TNIs send to it and to later slots, without a processor.
     pub gates: Option<u32>,
 }
 
-/// What a member has sent.
+/// Numbers of messages that a member has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sent {
-    /// Flags that it has set.
+    /// Signals: flags of other members.
     pub signals: u32,
     /// Values.
     pub sends: u32,
-    /// Times that it has counted itself in.
+    /// Counts at the counter of member 0.
     pub meets: u32,
 }
 
-/// What has come of it.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// From the start to the end of the last member, in ns.
+    /// Time from the start to the end of the last member, in ns.
     pub time_ns: f64,
-    /// To the end of the first one.
+    /// Time from the start to the end of the first member, in ns.
     pub first_ns: f64,
     /// Messages to other nodes.
     pub remote: u64,
     /// Messages within nodes.
     pub local: u64,
-    /// Of each member.
+    /// Messages of each member.
     pub sent: Vec<Sent>,
 }
 
@@ -100,7 +100,7 @@ pub fn simulate(setting: &Setting<'_>, schedule: impl Fn(u32) -> Schedule) -> Re
     simulate_in(setting, schedule, first.slots, ordered)
 }
 
-/// `ordered`: members go on in the order of time. Where none waits for what another one uses, each goes on as far as it can, which comes to the same, and sooner.
+/// `ordered`: members advance in the order of time. Without shared resources each member advances as far as it can: the result is the same.
 fn simulate_in(
     setting: &Setting<'_>,
     schedule: impl Fn(u32) -> Schedule,
@@ -172,7 +172,7 @@ impl Run<'_> {
         }
     }
 
-    /// Carries out steps of a member as long as nobody else's are earlier.
+    /// Executes steps of a member while no other member has an earlier step.
     fn go_on(&mut self, me: u32, mut now: u64, schedule: &impl Fn(u32) -> Schedule) {
         self.members.begin(me, schedule);
         loop {
@@ -249,7 +249,7 @@ impl Run<'_> {
         Some(now.max(there) + self.network.out_of_gates(slot, last))
     }
 
-    /// What a group does at that step is more of its own: the others are told by the last one, or down a tree.
+    /// Counts the member at the counter. A group then also releases its members, directly or down a tree; the schedule has no steps for that.
     fn meet(&mut self, me: u32, slot: u32, now: u64) -> u64 {
         self.members.sent[me as usize].meets += 1;
         let (there, back) = self.network.ask(me, 0, now);
