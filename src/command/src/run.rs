@@ -1,4 +1,4 @@
-//! `unipgas run`: the options, and what is told about them. The work is done by [`Launch`].
+//! `unipgas run`: its options and messages. [`Launch`] executes it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn tofu_shape(processes: u32, wishes: &Wishes) -> Option<Shape> {
         .filter(|shape| shape.nodes() <= MAX_NODES)
 }
 
-/// What the environment says, looked at once for all processes.
+/// Settings of the environment, read once for all processes.
 struct Environment {
     backend: Option<String>,
     seed: Option<u64>,
@@ -181,7 +181,7 @@ fn check_mpi(path: &Path, processes: u32, program: &[OsString]) -> Result<Links,
     }
 }
 
-/// What is missing in a command line without a number of processes.
+/// The error for a command line without a number of processes.
 pub const NO_NUMBER: &str =
     "run needs a number of processes and a program: unipgas run -n 4 ./program";
 
@@ -233,7 +233,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     if let Err(why) = named {
         return fail(2, &why.to_string());
     }
-    // Names of files among the options are those that they are here.
+    // Relative file names in options hold in this folder.
     for named in [&mut args.output, &mut args.trace].into_iter().flatten() {
         if let Ok(whole) = std::path::absolute(&*named) {
             *named = whole;
@@ -297,7 +297,7 @@ pub fn run(mut args: Args, rest: Option<Vec<OsString>>) -> ExitCode {
     see_through(launch, &linked, wishes)
 }
 
-/// What is told when the job has ended.
+/// Messages at the end of the job.
 pub struct Told {
     /// Statistics, in this form.
     pub stats: Option<Form>,
@@ -413,7 +413,7 @@ fn elsewhere(
     }
 }
 
-/// The job on other hosts, by a launcher of ours on each.
+/// The job on other hosts, with a launcher on each of them.
 fn by_shell(
     args: Args,
     environment: Environment,
@@ -447,7 +447,7 @@ fn check_chaos_afar(backend: Option<&str>, seed: Option<u64>) -> Result<(), Stri
     Ok(())
 }
 
-/// What the options mean to the processes of other hosts, as variables. Errors: an option that means nothing there.
+/// The options as variables for processes of other hosts. Errors: an option without effect there.
 fn variables_of(
     args: &Args,
     environment: &Environment,
