@@ -6,14 +6,13 @@
 
 use std::time::Duration;
 
-#[cfg(not(loom))]
-use rustix::thread::futex;
-
 use crate::alarm;
 use crate::cache::OwnLine;
 use crate::on_pair;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::fence;
+#[cfg(not(loom))]
+use crate::sync::futex;
 
 /// The longest sleep without a check of the condition. With more than 256 processes it is longer.
 pub const SLICE: Duration = Duration::from_millis(50);
@@ -154,21 +153,11 @@ impl Listening<'_> {
 }
 
 #[cfg(not(loom))]
-fn wake(rung: &AtomicU32) {
-    // An error can only mean that no thread sleeps there.
-    let _ = futex::wake(rung, futex::Flags::empty(), u32::MAX >> 1);
-}
+use futex::wake_all as wake;
 
+/// The caller checks its condition after each kind of return.
 #[cfg(not(loom))]
-fn sleep(rung: &AtomicU32, seen: u32, limit: Duration) -> bool {
-    let limit = futex::Timespec {
-        tv_sec: limit.as_secs() as i64,
-        tv_nsec: limit.subsec_nanos() as _,
-    };
-    // Woken, timed out, interrupted or too late: the caller checks its condition in each case.
-    let slept = futex::wait(rung, futex::Flags::empty(), seen, Some(&limit));
-    slept != Err(rustix::io::Errno::TIMEDOUT)
-}
+use futex::wait as sleep;
 
 /// For the model, in which threads never sleep.
 #[cfg(loom)]

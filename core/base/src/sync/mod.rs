@@ -8,6 +8,8 @@ pub mod calls;
 pub mod deadline;
 pub mod driver;
 pub mod fence;
+#[cfg(not(loom))]
+pub mod futex;
 pub mod issued;
 pub mod label;
 pub mod limbo;

@@ -12,9 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::thread::futex;
 
-use unipgas_base::{Error, Result, descriptor};
+use unipgas_base::{Error, Result, descriptor, sync::futex};
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -393,8 +392,7 @@ impl Board {
     pub fn ring(&self) {
         self.word(H_RUNG).fetch_add(1, Ordering::SeqCst);
         if self.word(H_SLEEPERS).load(Ordering::SeqCst) != 0 {
-            // Fails only if no thread sleeps there.
-            let _ = futex::wake(self.word(H_RUNG), futex::Flags::empty(), u32::MAX >> 1);
+            futex::wake_all(self.word(H_RUNG));
         }
     }
 
@@ -416,12 +414,8 @@ impl Board {
         let rung = self.word(H_RUNG).load(Ordering::SeqCst);
         let answer = done()?;
         if answer.is_none() {
-            let limit = futex::Timespec {
-                tv_sec: limit.as_secs() as i64,
-                tv_nsec: limit.subsec_nanos() as _,
-            };
-            // After each kind of return the caller checks again.
-            let _ = futex::wait(self.word(H_RUNG), futex::Flags::empty(), rung, Some(&limit));
+            // The caller checks again after each kind of return.
+            futex::wait(self.word(H_RUNG), rung, limit);
         }
         Ok(answer)
     }

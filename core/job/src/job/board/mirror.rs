@@ -7,13 +7,11 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use rustix::thread::futex;
-
 use super::{
     Board, H_EVERYWHERE, H_HOSTS, H_MIRRORED, H_NEWS, MAX_KEY, MAX_VALUE, R_AFAR, R_DEATHS,
     R_ENDED, R_EPOCH, R_PRESENT, R_PUBLISHED, R_STATE, RankState, SLOTS_PER_RANK, slot::S_SEQ,
 };
-use unipgas_base::Result;
+use unipgas_base::{Result, sync::futex};
 
 /// Part of a rank's record that has been sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -123,8 +121,7 @@ impl Board {
     /// Ends a sleep in [`await_news`](Board::await_news).
     pub fn nudge_mirror(&self) {
         self.word(H_NEWS).fetch_add(1, Ordering::Release);
-        // Fails only if no thread sleeps there.
-        let _ = futex::wake(self.word(H_NEWS), futex::Flags::empty(), u32::MAX >> 1);
+        futex::wake_all(self.word(H_NEWS));
     }
 
     /// Number of writes so far. The caller reads it before it looks at the board.
@@ -134,12 +131,8 @@ impl Board {
 
     /// Sleeps until a write after `seen`, at most for a second.
     pub fn await_news(&self, seen: u32) {
-        let limit = futex::Timespec {
-            tv_sec: Duration::from_secs(1).as_secs() as i64,
-            tv_nsec: 0,
-        };
-        // After each kind of return the caller checks again.
-        let _ = futex::wait(self.word(H_NEWS), futex::Flags::empty(), seen, Some(&limit));
+        // The caller checks again after each kind of return.
+        futex::wait(self.word(H_NEWS), seen, Duration::from_secs(1));
     }
 
     /// Writes of `rank` since `told`, for [`take`](Board::take). `None`: no writes, or a write is in progress, after which more news comes.
