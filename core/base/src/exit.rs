@@ -58,7 +58,7 @@ const ALLOCATOR: [*const c_void; 6] = [
 ];
 
 /// Whether this thread runs a signal handler, according to unwind tables.
-pub fn is_in_signal_handler() -> bool {
+pub(crate) fn is_in_signal_handler() -> bool {
     interrupted(&[]) != Interrupted::Nothing
 }
 

@@ -57,7 +57,7 @@ pub fn explain(call: &Prototype<'_>, code: &str, meaning: &str, reason: Reason) 
 
 impl<'a> Prototype<'a> {
     /// The arguments that a reason suspects.
-    pub fn suspects(&self, reason: Reason) -> Vec<&'a str> {
+    pub(crate) fn suspects(&self, reason: Reason) -> Vec<&'a str> {
         let is_one = |(name, kind): &&(&str, &str)| {
             let names = |suspect: &&str| match *suspect {
                 POINTERS => kind.starts_with('*'),

@@ -15,7 +15,7 @@ use crate::sync::polls;
 use crate::{exit, process, tell, variables};
 
 /// Least size of a copy or transfer that is recorded, in bytes.
-pub const LARGE: usize = 64 << 10;
+pub(crate) const LARGE: usize = 64 << 10;
 /// Least duration of a wait that is recorded.
 const LONG: Duration = Duration::from_micros(10);
 /// Events stay in memory for this time, or until they have `MUCH` bytes.
@@ -285,7 +285,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     #[inline(always)]
-    pub fn begins() -> Option<Self> {
+    pub(crate) fn begins() -> Option<Self> {
         let began = || Wait {
             began: Instant::now(),
             is_open: false,
@@ -294,7 +294,7 @@ impl Wait {
     }
 
     /// Records the start of a very long wait.
-    pub fn stays(&mut self, call: &str, args: impl FnOnce() -> Value) {
+    pub(crate) fn stays(&mut self, call: &str, args: impl FnOnce() -> Value) {
         if !self.is_open {
             self.is_open = true;
             record(named(call), "B", Some(self.began), None, args());
@@ -311,13 +311,13 @@ impl Wait {
     }
 
     /// Reports unsuccessful polls: the wait has lasted for `lasted`.
-    pub fn polls_on(&mut self, lasted: Duration, call: &str) {
+    pub(crate) fn polls_on(&mut self, lasted: Duration, call: &str) {
         if lasted >= KEPT {
             self.stays(call, || Value::Null);
         }
     }
 
-    pub fn ends_at(self, end: Instant, call: &str, args: Value) {
+    pub(crate) fn ends_at(self, end: Instant, call: &str, args: Value) {
         if self.is_open {
             record_at(("", "E"), (end, None), None, Value::Null);
         } else if end - self.began >= LONG {

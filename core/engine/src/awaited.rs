@@ -223,7 +223,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// `len` bytes at `src` are valid.
-    pub unsafe fn put_and_wait(
+    pub(crate) unsafe fn put_and_wait(
         &self,
         engine: &Engine,
         src: Local,
@@ -245,7 +245,7 @@ impl Endpoint {
     }
 
     /// Delivers `record`, and waits for completion. Errors: as [`Endpoint::deliver`].
-    pub fn deliver_and_wait(
+    pub(crate) fn deliver_and_wait(
         &self,
         engine: &Engine,
         inbox: Inbox<'_>,

@@ -376,7 +376,7 @@ impl InboxWriter {
 
     /// Whether the consumer has taken all records that this thread has delivered here. It loads two lines, which change only while records come and go.
     #[inline(always)]
-    pub fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         let header = self.ring.header();
         header.tail.0.load(Relaxed) == header.head.0.load(Acquire)
     }

@@ -253,7 +253,7 @@ impl Kept {
     }
 
     /// Takes the arguments of [`Channel::put_deliver`].
-    pub fn put_deliver(
+    pub(crate) fn put_deliver(
         src: Local,
         dst: Remote<'_>,
         len: usize,

@@ -21,7 +21,7 @@ use crate::transport::{
 };
 use crate::{Deadline, Error, Result, Rights, transport::no_user_memory};
 
-pub use gates::LoopbackGates;
+use gates::LoopbackGates;
 
 const PAGE: usize = 4096;
 

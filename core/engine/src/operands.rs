@@ -22,7 +22,7 @@ impl Operands {
     }
 
     /// The operand with the descriptor of transport number `route`.
-    pub fn seen_by(&self, route: usize, local: Local) -> Local {
+    pub(crate) fn seen_by(&self, route: usize, local: Local) -> Local {
         if local.desc == 0 {
             return local;
         }

@@ -378,7 +378,7 @@ pub trait Channel: Send + Sync {
 }
 
 /// The error of a backend that cannot register user memory.
-pub fn no_user_memory(name: &str) -> Error {
+pub(crate) fn no_user_memory(name: &str) -> Error {
     Error::InvalidArgument(format!(
         "the {name} backend cannot register memory of the user; allocate it through the library"
     ))

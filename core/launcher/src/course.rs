@@ -66,7 +66,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    pub fn new(rules: Rules, hosts: usize) -> Self {
+    pub(crate) fn new(rules: Rules, hosts: usize) -> Self {
         let size = rules.homes.len();
         Course {
             rules,
@@ -88,7 +88,7 @@ impl Course {
         self.running == 0
     }
 
-    pub fn running_at(&self, host: usize) -> Vec<u32> {
+    pub(crate) fn running_at(&self, host: usize) -> Vec<u32> {
         let homes = (0u32..).zip(&self.rules.homes);
         let here = homes.filter(|(rank, home)| **home == host && self.runs[*rank as usize]);
         here.map(|(rank, _)| rank).collect()
@@ -123,7 +123,7 @@ impl Course {
     }
 
     /// Records that a host could not start a process. `None`: no start was in progress there.
-    pub fn cannot(&mut self, host: usize, rank: u32) -> Option<Then> {
+    pub(crate) fn cannot(&mut self, host: usize, rank: u32) -> Option<Then> {
         if self.home(rank) != Some(host) || !self.stop(rank) {
             return None;
         }

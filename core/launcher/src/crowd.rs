@@ -18,7 +18,7 @@ struct Switches {
 }
 
 impl Crowd {
-    pub fn new(ranks: usize, cores: usize, now: Instant) -> Self {
+    pub(crate) fn new(ranks: usize, cores: usize, now: Instant) -> Self {
         let next = now.checked_add(PAUSE).filter(|_| ranks > cores);
         Crowd { next }
     }

@@ -37,7 +37,7 @@ pub(super) struct Streams {
 }
 
 impl Forwarder {
-    pub fn start() -> Result<Forwarder> {
+    pub(crate) fn start() -> Result<Forwarder> {
         let parts = || -> rustix::io::Result<(OwnedFd, OwnedFd)> {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -156,7 +156,7 @@ struct Meal {
 }
 
 impl Feeder {
-    pub fn start(part: &Part) -> Result<Feeder> {
+    pub(crate) fn start(part: &Part) -> Result<Feeder> {
         let shared = Arc::new((Mutex::new(Meal::default()), Condvar::new()));
         let (meal, part) = (shared.clone(), part.clone());
         // Not joined: it may block in a write to a process that does not read.
@@ -164,12 +164,12 @@ impl Feeder {
         Ok(Feeder(shared))
     }
 
-    pub fn becomes(&self, reader: ChildStdin) {
+    pub(crate) fn becomes(&self, reader: ChildStdin) {
         self.0.0.lock().reader = Some(reader);
         self.0.1.notify_all();
     }
 
-    pub fn feed(&self, block: Vec<u8>) {
+    pub(crate) fn feed(&self, block: Vec<u8>) {
         self.0.0.lock().blocks.push_back(block);
         self.0.1.notify_all();
     }

@@ -80,7 +80,7 @@ impl End {
     }
 
     /// `None`: malformed.
-    pub fn from_bytes(bytes: &[u8]) -> Option<End> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<End> {
         let (words, flags) = bytes.as_chunks::<4>();
         let [rank, pid, number] = *words else {
             return None;
@@ -126,7 +126,7 @@ impl Begin {
     }
 
     /// `None`: malformed.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Begin> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Begin> {
         let (hosts, rest) = rank_of(bytes)?;
         let (job, rest) = rest.split_first_chunk()?;
         let (count, rest) = rank_of(rest)?;
@@ -181,7 +181,7 @@ impl Written {
     }
 
     /// `None`: malformed.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Written> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Written> {
         let (rank, rest) = rank_of(bytes)?;
         let (bytes, flags) = rank_of(rest)?;
         let [is_stderr, closed @ ..] = <[u8; 3]>::try_from(flags).ok()?;
@@ -220,7 +220,7 @@ pub(super) fn rank_of(payload: &[u8]) -> Option<(u32, &[u8])> {
 pub(super) struct Sender(Mutex<std::fs::File>);
 
 impl Sender {
-    pub fn new(pipe: OwnedFd) -> Self {
+    pub(crate) fn new(pipe: OwnedFd) -> Self {
         Sender(Mutex::new(pipe.into()))
     }
 

@@ -39,7 +39,7 @@ pub use hosts::{Hosts, Told, shell_line};
 pub use keeper::{Keeper, keep};
 pub use part::Part;
 pub use program::{ProgramError, check_program, find_program};
-pub use signals::signal_name;
+pub(crate) use signals::signal_name;
 pub use whole::Place;
 
 use unipgas_core::job::Board;

@@ -75,7 +75,7 @@ struct Open {
 }
 
 impl Lines {
-    pub fn new(label: Label, pause: Duration) -> Lines {
+    pub(crate) fn new(label: Label, pause: Duration) -> Lines {
         Lines {
             label,
             pause,

@@ -80,12 +80,12 @@ impl Stream {
     }
 
     /// Closes the stream. Later writes of the rank fail.
-    pub fn shut(&mut self) {
+    pub(crate) fn shut(&mut self) {
         self.file = None;
     }
 
     /// Assigns at most `bytes` written bytes to this stream. Returns the number assigned.
-    pub fn count_written(&mut self, bytes: usize) -> usize {
+    pub(crate) fn count_written(&mut self, bytes: usize) -> usize {
         let own = bytes.min(self.on_the_way);
         self.on_the_way -= own;
         own

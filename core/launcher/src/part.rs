@@ -143,7 +143,7 @@ struct Heard {
 }
 
 impl Mirror {
-    pub fn start(part: &Part, board: &Arc<Board>) -> Result<Mirror> {
+    pub(crate) fn start(part: &Part, board: &Arc<Board>) -> Result<Mirror> {
         for rank in (0..board.size()).filter(|rank| part.here.binary_search(rank).is_err()) {
             board.set_afar(rank)?;
         }

@@ -41,7 +41,7 @@ pub(super) struct Printer {
 
 impl Printer {
     /// The thread calls `written` for written output, with the number of its host.
-    pub fn start(
+    pub(crate) fn start(
         launch: &Launch,
         written: impl Fn(usize, Written) + Send + 'static,
     ) -> Result<Printer> {
@@ -65,7 +65,7 @@ impl Printer {
         Ok(printer)
     }
 
-    pub fn sender(&self) -> Sender<Print> {
+    pub(crate) fn sender(&self) -> Sender<Print> {
         self.print.clone()
     }
 

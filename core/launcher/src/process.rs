@@ -31,7 +31,7 @@ pub(super) struct Process {
 
 impl Process {
     /// Takes the read ends of its standard output and error.
-    pub fn outputs(&mut self) -> [Option<OwnedFd>; 2] {
+    pub(crate) fn outputs(&mut self) -> [Option<OwnedFd>; 2] {
         std::mem::take(&mut self.outputs)
     }
 
@@ -83,7 +83,7 @@ pub(super) struct Starter<'a> {
 
 impl<'a> Starter<'a> {
     /// `mask` is the ranks' signal mask, and `open_files` their limit.
-    pub fn new(
+    pub(crate) fn new(
         launch: &'a Launch,
         board: &Arc<Board>,
         mask: libc::sigset_t,
@@ -104,7 +104,7 @@ impl<'a> Starter<'a> {
     }
 
     /// Text: the processors of a rank.
-    pub fn binding(&self, rank: u32) -> String {
+    pub(crate) fn binding(&self, rank: u32) -> String {
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
         let Some(cpus) = self.cpus.get(rank as usize) else {
@@ -117,7 +117,7 @@ impl<'a> Starter<'a> {
     }
 
     /// With [`BindPolicy::Core`] and shared cores: the number of ranks, and of their cores.
-    pub fn crowding(&self, ranks: &[u32]) -> Option<(usize, usize)> {
+    pub(crate) fn crowding(&self, ranks: &[u32]) -> Option<(usize, usize)> {
         if self.launch.bind != BindPolicy::Core {
             return None;
         }

@@ -15,7 +15,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Progress {
             next: now.checked_add(PATIENCE),
             told: 0,

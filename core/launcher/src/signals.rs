@@ -18,7 +18,7 @@ const FORWARDED: [i32; 6] = [
 ];
 
 /// The name of a signal, such as `SIGKILL`.
-pub fn signal_name(signal: i32) -> &'static str {
+pub(crate) fn signal_name(signal: i32) -> &'static str {
     match signal {
         libc::SIGHUP => "SIGHUP",
         libc::SIGINT => "SIGINT",
@@ -70,7 +70,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub fn open() -> Result<Inbox> {
+    pub(crate) fn open() -> Result<Inbox> {
         let mut set = empty_set();
         let is_shells = |signal: &i32| matches!(*signal, libc::SIGINT | libc::SIGQUIT);
         let (ignored, mut taken): (Vec<i32>, Vec<i32>) =
@@ -106,7 +106,7 @@ impl Inbox {
     }
 
     /// The signal mask before, for the ranks.
-    pub fn mask_before(&self) -> libc::sigset_t {
+    pub(crate) fn mask_before(&self) -> libc::sigset_t {
         self.before
     }
 

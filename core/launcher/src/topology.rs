@@ -137,7 +137,7 @@ impl Topology {
     }
 
     /// As [`usable_cores`](Topology::usable_cores), for NUMA nodes that have processing units.
-    pub fn usable_nodes(&self) -> Vec<Vec<u32>> {
+    pub(crate) fn usable_nodes(&self) -> Vec<Vec<u32>> {
         self.usable(self.nodes.iter().map(|node| &node.pus))
     }
 
@@ -164,7 +164,7 @@ impl Topology {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a core or node that does not exist.
-    pub fn cpus_of(&self, binding: Binding) -> Result<Option<Vec<u32>>> {
+    pub(crate) fn cpus_of(&self, binding: Binding) -> Result<Option<Vec<u32>>> {
         let (groups, index, what) = match binding {
             Binding::None => return Ok(None),
             Binding::Core(index) => (self.usable_cores(), index, "cores"),
@@ -201,19 +201,6 @@ impl fmt::Display for Topology {
             )?;
         }
         Ok(())
-    }
-}
-
-/// Binds the calling thread to a core or NUMA node. Threads and processes that it starts later inherit the binding. A call before other threads start binds the
-/// whole process.
-///
-/// # Errors
-/// [`Error::InvalidArgument`] for a core or node that does not exist. [`Error::Os`] if the system refuses.
-pub fn bind_self(binding: Binding) -> Result<()> {
-    match Topology::load()?.cpus_of(binding)? {
-        None => Ok(()),
-        Some(cpus) => rustix::thread::sched_setaffinity(None, &cpu_set(&cpus)?)
-            .map_err(|e| Error::os("cannot bind this process (sched_setaffinity)", e)),
     }
 }
 
@@ -284,12 +271,14 @@ mod tests {
     fn binding_narrows_the_affinity() {
         std::thread::spawn(|| {
             let first = Topology::load().unwrap().usable_cores()[0].clone();
-            bind_self(Binding::Core(0)).unwrap();
+            let topology = Topology::load().unwrap();
+            let cpus = topology.cpus_of(Binding::Core(0)).unwrap().unwrap();
+            rustix::thread::sched_setaffinity(None, &cpu_set(&cpus).unwrap()).unwrap();
             assert_eq!(current_affinity(), first);
             assert_eq!(Topology::load().unwrap().usable_cores(), [first]);
             assert!(
-                bind_self(Binding::Core(1)).is_err(),
-                "what the affinity excludes is not usable"
+                (Topology::load().unwrap().cpus_of(Binding::Core(1))).is_err(),
+                "a core outside the affinity is not usable"
             );
         })
         .join()

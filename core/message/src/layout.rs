@@ -70,7 +70,7 @@ impl Shape {
     }
 
     /// Longest payload that goes through the data ring. The receiver fetches longer ones.
-    pub fn eager(self) -> usize {
+    pub(crate) fn eager(self) -> usize {
         (self.data / 4).max(INLINE)
     }
 
@@ -193,7 +193,7 @@ pub(super) struct Line(pub [u64; LINE / 8]);
 impl Line {
     /// A line without a payload.
     #[inline(always)]
-    pub fn new(head: &Head, mark: u32) -> Self {
+    pub(crate) fn new(head: &Head, mark: u32) -> Self {
         let about = head.len as u64
             | (head.kind as u64) << LEN_BITS
             | u64::from(head.context) << (LEN_BITS + 8);
@@ -212,19 +212,19 @@ impl Line {
 
     /// Stores the payload's position in the data ring.
     #[inline(always)]
-    pub fn point(&mut self, position: u64) {
+    pub(crate) fn point(&mut self, position: u64) {
         self.0[0] = position;
     }
 
     /// Position of the payload in the data ring.
     #[inline(always)]
-    pub fn pointed(&self) -> u64 {
+    pub(crate) fn pointed(&self) -> u64 {
         self.0[0]
     }
 
     /// The payload in it.
     #[inline(always)]
-    pub fn carried(&self) -> &[u8; INLINE] {
+    pub(crate) fn carried(&self) -> &[u8; INLINE] {
         bytemuck::bytes_of(&self.0)[..INLINE]
             .try_into()
             .expect("as long as that")
@@ -246,7 +246,7 @@ impl Line {
 
     /// The mark in the last word.
     #[inline(always)]
-    pub fn mark_of(last: u64) -> u32 {
+    pub(crate) fn mark_of(last: u64) -> u32 {
         (last >> 32) as u32
     }
 }

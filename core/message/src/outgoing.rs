@@ -56,7 +56,7 @@ impl Bytes {
 }
 
 impl Outgoing {
-    pub fn new(shape: Shape) -> Self {
+    pub(crate) fn new(shape: Shape) -> Self {
         Outgoing {
             way: None,
             owed: None,
@@ -224,7 +224,12 @@ impl Outgoing {
     }
 
     /// Writes the number of lines taken here to the peer. False: its mailbox is not found yet, and the credit waits.
-    pub fn give_credit(&mut self, endpoint: &Endpoint, taken: u64, context: u64) -> Result<bool> {
+    pub(crate) fn give_credit(
+        &mut self,
+        endpoint: &Endpoint,
+        taken: u64,
+        context: u64,
+    ) -> Result<bool> {
         let Some(way) = &self.way else {
             self.owed = Some(taken);
             return Ok(false);
@@ -234,7 +239,7 @@ impl Outgoing {
     }
 
     /// Takes the credit that waits.
-    pub fn take_owed(&mut self) -> Option<u64> {
+    pub(crate) fn take_owed(&mut self) -> Option<u64> {
         self.owed.take()
     }
 

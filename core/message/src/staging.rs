@@ -27,7 +27,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    pub fn new(engine: &Engine) -> Result<Self> {
+    pub(crate) fn new(engine: &Engine) -> Result<Self> {
         Ok(Staging {
             region: Arc::new(engine.allocate(SIZE as usize, Rights::READ)?),
             entries: VecDeque::new(),
@@ -38,7 +38,7 @@ impl Staging {
     }
 
     /// Whether a payload of `len` bytes can be staged.
-    pub fn holds(len: usize) -> bool {
+    pub(crate) fn holds(len: usize) -> bool {
         len as u64 <= SIZE / 2
     }
 
@@ -50,7 +50,7 @@ impl Staging {
     ///
     /// # Safety
     /// `len` bytes at `data` are readable.
-    pub unsafe fn stage(
+    pub(crate) unsafe fn stage(
         &mut self,
         data: *const u8,
         len: usize,

@@ -237,7 +237,7 @@ pub(super) struct Coming {
 
 impl Coming {
     /// Whether `peer` may end it. A fetch writes to the buffer until the network ends it, so no peer may end a fetch.
-    pub fn streams_from(&self, peer: u32) -> bool {
+    pub(crate) fn streams_from(&self, peer: u32) -> bool {
         self.from.is_none() && self.received.source == peer
     }
 }
@@ -268,7 +268,7 @@ pub(super) struct Offer {
 }
 
 impl Letter {
-    pub fn new(head: Head, data: *const u8) -> Self {
+    pub(crate) fn new(head: Head, data: *const u8) -> Self {
         Letter {
             head,
             data,
@@ -282,7 +282,7 @@ impl Letter {
         }
     }
 
-    pub fn freight(&self) -> Freight {
+    pub(crate) fn freight(&self) -> Freight {
         if self.head.kind == Kind::Offer {
             Freight::Offer(Offer {
                 key: self
@@ -306,7 +306,7 @@ impl Letter {
 impl Sending {
     /// A send that went together with its payload.
     #[inline(always)]
-    pub fn announced(to: u32) -> Self {
+    pub(crate) fn announced(to: u32) -> Self {
         Sending {
             to,
             stage: SendStage::Announced,
@@ -316,7 +316,7 @@ impl Sending {
     }
 
     /// Notes that the line of the letter has been written.
-    pub fn went(&mut self) {
+    pub(crate) fn went(&mut self) {
         let kind = self.letter.as_ref().map(|letter| letter.head.kind);
         self.stage = match kind {
             Some(Kind::Eager) => SendStage::Ended(Ok(())),
@@ -324,7 +324,7 @@ impl Sending {
         };
     }
 
-    pub fn is_detached(&self) -> bool {
+    pub(crate) fn is_detached(&self) -> bool {
         self.letter.as_ref().is_some_and(|letter| letter.detached)
     }
 
@@ -342,7 +342,7 @@ impl Sending {
 
 impl Head {
     #[inline(always)]
-    pub fn of(kind: Kind, envelope: Envelope, len: usize, ticket: u32) -> Self {
+    pub(crate) fn of(kind: Kind, envelope: Envelope, len: usize, ticket: u32) -> Self {
         Head {
             kind,
             context: envelope.context,

@@ -45,7 +45,7 @@ impl Steps {
     }
 
     /// Sets the number of posted commands. For an owner with a private counter, since peers may change this one.
-    pub fn post_up_to(&self, posted: u64) {
+    pub(crate) fn post_up_to(&self, posted: u64) {
         self.posted.0.store(posted, Release);
     }
 
@@ -60,7 +60,7 @@ impl Steps {
     }
 
     /// [`ready`](Self::ready) with at most `most` waiting commands. More waiting commands mean corrupt counters: then `None`.
-    pub fn ready_of(&self, most: u64) -> Option<u64> {
+    pub(crate) fn ready_of(&self, most: u64) -> Option<u64> {
         // This fence is between the caller's change and these loads. If two threads change a counter and then load, at least one sees the other's change.
         fence(SeqCst);
         let started = self.started.0.load(Acquire);
@@ -84,7 +84,7 @@ impl Steps {
     }
 
     /// [`run`](Self::run) with at most `most` waiting commands: see [`ready_of`](Self::ready_of).
-    pub fn run_of(
+    pub(crate) fn run_of(
         &self,
         most: u64,
         me: u64,

@@ -58,7 +58,7 @@ impl Node {
 }
 
 /// A barrier: up to the first member of each node, [`radix_barrier`] among the first members, and down again.
-pub fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
+pub(crate) fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let inner = radix_barrier(node.index, node.nodes, radix);
     let slot = node.down();
@@ -83,7 +83,7 @@ pub fn barrier_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
 }
 
 /// An all-reduce in the same way. The first members use [`doubling_allreduce`] if the radix is at most 2, else [`radix_allreduce`].
-pub fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
+pub(crate) fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let inner = match radix {
         0..=2 => doubling_allreduce(node.index, node.nodes),
@@ -112,7 +112,7 @@ pub fn allreduce_by_node(me: u32, n: u32, per_node: u32, radix: u32) -> Schedule
 
 /// A broadcast down a tree of nodes, from the root to the first members of the other nodes. These send the value to the other members of their nodes. A
 /// [barrier](barrier_by_node) follows.
-pub fn broadcast_by_node(me: u32, n: u32, root: u32, per_node: u32, radix: u32) -> Schedule {
+pub(crate) fn broadcast_by_node(me: u32, n: u32, root: u32, per_node: u32, radix: u32) -> Schedule {
     let node = Node::of(me, n, per_node);
     let home = Node::of(root, n, per_node).index;
     // The member that gets the value first on a node.

@@ -16,8 +16,8 @@ mod by_node;
 mod radix;
 mod shapes;
 
-pub use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
-pub use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
+use by_node::{allreduce_by_node, barrier_by_node, broadcast_by_node};
+use radix::{radix_allreduce, radix_barrier, tree_allreduce, tree_broadcast};
 pub use shapes::{AllReduce, Barrier, Broadcast, Shapes};
 
 /// Maximum size of a group on fewer cores in which all members notify each other directly. Short chains of wakes end sooner.
@@ -103,7 +103,7 @@ pub fn dissemination_barrier(me: u32, n: u32) -> Schedule {
 
 /// A barrier for more members than cores. Each member runs once to count itself, and once to see that all have counted. The order in which the system runs them
 /// does not matter.
-pub fn counting_barrier(n: u32) -> Schedule {
+pub(crate) fn counting_barrier(n: u32) -> Schedule {
     Schedule {
         steps: if n > 1 {
             Box::new([Step::Meet { slot: 0 }])
@@ -116,7 +116,7 @@ pub fn counting_barrier(n: u32) -> Schedule {
 
 /// An all-reduce by recursive doubling. With p the largest power of two up to n, the members from p on first send their values to lower members. At the end
 /// they get the result from them. All members combine the same pairs. So all get the same bits if the operation is commutative.
-pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
+pub(crate) fn doubling_allreduce(me: u32, n: u32) -> Schedule {
     let p = if n.is_power_of_two() {
         n
     } else {
@@ -156,7 +156,7 @@ pub fn doubling_allreduce(me: u32, n: u32) -> Schedule {
 /// An all-reduce for few members on fewer cores. Each member sends its value to all others, and combines all values in the order of the members. So all get the
 /// same bits. Each member runs once to send, and once to see all values, in any order. With rounds, each member would wait for a certain other one, once a
 /// round.
-pub fn flat_allreduce(me: u32, n: u32) -> Schedule {
+pub(crate) fn flat_allreduce(me: u32, n: u32) -> Schedule {
     let mut steps: Vec<Step> = (1..n)
         .map(|distance| Step::Send {
             to: (me + distance) % n,
@@ -195,7 +195,7 @@ pub fn children(me: u32, n: u32) -> impl Iterator<Item = u32> {
 
 /// A broadcast from member `root` down a binomial tree, with acknowledgements up the tree and a release down again. No member leaves before all have the value.
 /// So the next broadcast may have another root and use the same slots.
-pub fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
+pub(crate) fn binomial_broadcast(me: u32, n: u32, root: u32) -> Schedule {
     let relative = (me + n - root) % n;
     let absolute = |relative: u32| (relative + root) % n;
     let depth = rounds(n);

@@ -18,7 +18,7 @@ fn at_least_two(radix: u32) -> u32 {
 }
 
 /// A barrier by dissemination in ceil(log n) rounds to the base `radix`. In a round each member notifies `radix - 1` others.
-pub fn radix_barrier(me: u32, n: u32, radix: u32) -> Schedule {
+pub(crate) fn radix_barrier(me: u32, n: u32, radix: u32) -> Schedule {
     let radix = at_least_two(radix);
     let mut steps = Vec::new();
     let mut distance = 1u64;
@@ -41,7 +41,7 @@ pub fn radix_barrier(me: u32, n: u32, radix: u32) -> Schedule {
 /// An all-reduce by recursive multiplying. In each round `radix` members exchange their values, and combine them in the order of their numbers. So all get the
 /// same bits. With p the largest power of the radix up to n, the members from p on first send their values to lower members. At the end they get the result
 /// from them.
-pub fn radix_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
+pub(crate) fn radix_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     let radix = at_least_two(radix);
     let depth = match rounds(n, radix) {
         0 => 0,
@@ -138,7 +138,7 @@ pub(super) fn most_children(n: u32, radix: u32) -> u32 {
 
 /// An all-reduce up a tree and down again. A member has up to `radix - 1` children for each round. It needs fewer messages than [`radix_allreduce`], but twice
 /// as many rounds.
-pub fn tree_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
+pub(crate) fn tree_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
     let tree = place(me, n, radix);
     let down = most_children(n, radix);
     let mut steps = Vec::new();
@@ -162,7 +162,7 @@ pub fn tree_allreduce(me: u32, n: u32, radix: u32) -> Schedule {
 
 /// A broadcast from member `root` down such a tree, and a [barrier](radix_barrier) behind it. No member leaves before all have the value. So the next broadcast
 /// may have another root and use the same slots.
-pub fn tree_broadcast(me: u32, n: u32, root: u32, radix: u32) -> Schedule {
+pub(crate) fn tree_broadcast(me: u32, n: u32, root: u32, radix: u32) -> Schedule {
     let tree = place((me + n - root) % n, n, radix);
     let mut steps = Vec::new();
     if tree.parent.is_some() {

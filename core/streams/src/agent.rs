@@ -30,7 +30,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Takes answers, and serves the requests that any thread may serve. It runs no code of the user, so the caller may hold any lock.
-    pub fn take_answers(&mut self, home: &Home) {
+    pub(crate) fn take_answers(&mut self, home: &Home) {
         self.meet_new_hosts(home);
         let news = home.network().progress(false, false);
         if news.ended {
@@ -89,7 +89,7 @@ impl Agent {
     }
 
     /// Whether all bytes to guests have left.
-    pub fn has_sent_all(&self) -> bool {
+    pub(crate) fn has_sent_all(&self) -> bool {
         self.guests.iter().all(Guest::has_all)
     }
 

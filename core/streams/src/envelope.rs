@@ -21,7 +21,7 @@ pub struct Envelope {
 pub type Answered = u64;
 
 /// The envelope, the message, and the length of both in bytes.
-pub type Framed<'a, H> = (H, &'a [u8], usize);
+pub(crate) type Framed<'a, H> = (H, &'a [u8], usize);
 
 /// The first frame of a stream with envelopes of type `H`. `None`: it is not complete yet.
 pub fn first<H: Pod>(bytes: &[u8]) -> Result<Option<Framed<'_, H>>, Malformed> {

@@ -35,7 +35,7 @@ pub fn greeted(said: &[u8; HELLO], secret: &[u8; SECRET]) -> Option<Who> {
 }
 
 /// The protocol version of the sender, if it differs.
-pub fn other_version(said: &[u8; HELLO]) -> Option<char> {
+pub(crate) fn other_version(said: &[u8; HELLO]) -> Option<char> {
     let (version, name) = MAGIC.split_last()?;
     let theirs = said[name.len()];
     (said.starts_with(name) && theirs != *version).then_some(theirs.into())

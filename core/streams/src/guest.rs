@@ -43,7 +43,7 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub fn new(accepted: Accepted, home: &Home) -> Self {
+    pub(crate) fn new(accepted: Accepted, home: &Home) -> Self {
         Guest {
             stream: accepted.stream,
             known: accepted.known,
@@ -59,7 +59,7 @@ impl Guest {
         }
     }
 
-    pub fn is_stranger(&self) -> bool {
+    pub(crate) fn is_stranger(&self) -> bool {
         self.known.is_none()
     }
 
@@ -69,11 +69,11 @@ impl Guest {
     }
 
     /// Whether all bytes to the peer have left.
-    pub fn has_all(&self) -> bool {
+    pub(crate) fn has_all(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    pub fn tell_of_leave(&mut self, home: &Home) {
+    pub(crate) fn tell_of_leave(&mut self, home: &Home) {
         if self.known.is_some() && !self.told_of_leave {
             self.told_of_leave = true;
             self.answer(0, &Answer::Leaving);
@@ -82,7 +82,7 @@ impl Guest {
     }
 
     /// Reports the end of a registration. False: the peer has not imported it.
-    pub fn tell_of_release(&mut self, home: &Home, place: Place) -> bool {
+    pub(crate) fn tell_of_release(&mut self, home: &Home, place: Place) -> bool {
         let knows = self.imported.remove(&place);
         if knows {
             self.released.insert(place);

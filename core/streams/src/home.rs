@@ -317,7 +317,7 @@ impl Home {
     }
 
     /// Takes the answers of peers, unless another thread does.
-    pub fn take_answers(&self) {
+    pub(crate) fn take_answers(&self) {
         if !self.is_here() {
             return;
         }

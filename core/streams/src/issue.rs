@@ -150,7 +150,7 @@ impl<O: Own + 'static> Posting for Posted<'_, O> {
 
 impl Issue {
     /// The channel's completions.
-    pub fn completions(&self) -> &Arc<Completions> {
+    pub(crate) fn completions(&self) -> &Arc<Completions> {
         &self.completions
     }
 

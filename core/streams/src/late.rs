@@ -27,7 +27,7 @@ pub(super) struct Late {
 pub(super) struct Awaited(Arc<Link>);
 
 impl Awaited {
-    pub fn new(link: &Arc<Link>) -> Self {
+    pub(crate) fn new(link: &Arc<Link>) -> Self {
         link.late.fetch_add(1, Ordering::Relaxed);
         Awaited(link.clone())
     }
@@ -67,7 +67,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// `channels`: counts the channels of the process with late operations.
-    pub fn new(channels: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(channels: &Arc<AtomicUsize>) -> Self {
         Queue {
             late: Mutex::default(),
             peers: AtomicUsize::new(0),

@@ -53,7 +53,7 @@ pub use network::{Accepted, After, Begun, Ended, Faults, Found, Network, News, O
 pub use operands::{Operand, Operands};
 pub use over::{OverStreams, Owner, StreamTransport, close};
 pub use own::{Own, Ticket};
-pub use registration::{OwnPart, Registration, link_of};
+pub use registration::{OwnPart, Registration};
 pub use transport::Streams;
 
 /// The lower layers, for the expansion of [`carried_out_by_requests`].

@@ -130,7 +130,7 @@ impl Link {
     }
 
     /// Whether the peer has been reached.
-    pub fn is_reached(&self) -> bool {
+    pub(crate) fn is_reached(&self) -> bool {
         self.reached.load(Ordering::Acquire)
     }
 
@@ -145,7 +145,7 @@ impl Link {
     }
 
     /// Whether the stream has not taken all bytes.
-    pub fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::SeqCst)
     }
 

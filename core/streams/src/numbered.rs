@@ -79,7 +79,7 @@ impl<T> Numbered<T> {
     }
 
     /// Removes all items. Their numbers become invalid.
-    pub fn remove_all(&mut self) -> Vec<T> {
+    pub(crate) fn remove_all(&mut self) -> Vec<T> {
         self.numbers()
             .into_iter()
             .filter_map(|number| self.remove(number))

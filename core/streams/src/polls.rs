@@ -30,7 +30,7 @@ impl Polls {
     }
 
     /// A poll after many operations counts as many polls.
-    pub fn note_many(&self) {
+    pub(crate) fn note_many(&self) {
         self.noted.store(pace::now(), Ordering::Relaxed);
         self.were_many.store(true, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl Polls {
     }
 
     /// Whether there were many in the last [`TIME`].
-    pub fn are_many(&self) -> bool {
+    pub(crate) fn are_many(&self) -> bool {
         self.are_many_at(pace::now())
     }
 

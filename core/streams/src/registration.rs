@@ -45,7 +45,7 @@ unsafe impl Sync for Registration {}
 
 impl Registration {
     /// Allocates memory, and calls `own` with it. Errors: [`Error::Exhausted`]; as `own`.
-    pub fn allocate(
+    pub(crate) fn allocate(
         home: &Arc<Home>,
         len: usize,
         rights: Rights,
@@ -60,7 +60,7 @@ impl Registration {
 
     /// # Safety
     /// `len` bytes at `base` are valid until the registration is dropped.
-    pub unsafe fn of_user(
+    pub(crate) unsafe fn of_user(
         home: &Arc<Home>,
         base: *mut u8,
         len: usize,
@@ -178,7 +178,7 @@ pub(super) fn imported(region: &RemoteRegion) -> Option<&Imported> {
 }
 
 /// The stream to the owner of the region. `None`: the region was not imported by streams.
-pub fn link_of(region: &RemoteRegion) -> Option<&Arc<Link>> {
+pub(crate) fn link_of(region: &RemoteRegion) -> Option<&Arc<Link>> {
     imported(region).map(|imported| &imported.link)
 }
 
@@ -253,7 +253,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub fn split(answer: &[u8]) -> Result<(Told, &[u8])> {
+    pub(crate) fn split(answer: &[u8]) -> Result<(Told, &[u8])> {
         let whole = answer.split_first_chunk().and_then(|(len, rest)| {
             let (rights, own) = rest.split_first_chunk()?;
             let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;

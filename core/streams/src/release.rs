@@ -45,7 +45,7 @@ impl Releases {
     }
 
     /// Whether a peer that a thread gave up is still silent.
-    pub fn are_given_up(&self) -> bool {
+    pub(crate) fn are_given_up(&self) -> bool {
         !self.0.lock().given_up.is_empty()
     }
 
@@ -73,7 +73,7 @@ impl Releases {
     }
 
     /// For the agent: a peer no longer uses the registration.
-    pub fn forgotten(&self, place: Place) {
+    pub(crate) fn forgotten(&self, place: Place) {
         let mut state = self.0.lock();
         let told = state.told.iter_mut().find(|(told, _)| *told == place);
         if let Some((_, left)) = told {
@@ -88,7 +88,7 @@ impl Releases {
     }
 
     /// For the agent: whether there was a change since the last call.
-    pub fn have_changed(&self) -> bool {
+    pub(crate) fn have_changed(&self) -> bool {
         std::mem::take(&mut self.0.lock().changed)
     }
 

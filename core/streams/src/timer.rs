@@ -23,7 +23,7 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    pub fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let fd = above(|| timerfd_create(TimerfdClockId::Monotonic, flags));
         Ok(Timer {
@@ -42,7 +42,7 @@ impl Timer {
     }
 
     /// Makes the next look due now, but not before half the usual time after the last one. A count of looks without an answer declares a peer dead.
-    pub fn hasten(&self) {
+    pub(crate) fn hasten(&self) {
         self.runs.store(true, Ordering::SeqCst);
         let since = pace::now().saturating_sub(self.last.load(Ordering::Relaxed));
         let rest = (PAUSE_MS * 500_000).saturating_sub(since.try_into().unwrap_or(i64::MAX));

@@ -307,19 +307,6 @@ impl Messenger {
         }
     }
 
-    /// Waits until a receive from `source` has ended.
-    #[inline]
-    pub fn wait_received(
-        &self,
-        source: Option<u32>,
-        ticket: ReceiveTicket,
-        deadline: Deadline,
-    ) -> Result<Received> {
-        let needs = source.as_ref().map(std::slice::from_ref);
-        let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
-        self.wait(deadline, needs, |mailbox| mailbox.test_receive(ticket))?
-    }
-
     /// Waits for a message that fits, and does not take it.
     pub fn probe(&self, pattern: Pattern, deadline: Deadline) -> Result<Received> {
         let needs = pattern.source.as_ref().map(std::slice::from_ref);
@@ -372,12 +359,6 @@ impl Messenger {
     #[cold]
     pub fn abandon_send(&self, ticket: SendTicket) {
         self.mailbox().let_go_of_send(ticket);
-    }
-
-    /// Ends a receive, unless a fetch writes to its buffer. True: the ticket is invalid.
-    #[cold]
-    pub fn try_abandon_receive(&self, ticket: ReceiveTicket) -> bool {
-        self.advanced().let_go_of_receive(ticket)
     }
 
     /// Ends a receive. Waits for a fetch that writes to its buffer.

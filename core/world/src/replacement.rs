@@ -136,7 +136,7 @@ impl World {
     }
 
     /// [`World::check_ranks`] for the processes that had `ranks` with these `incarnations`.
-    pub fn check_processes(
+    pub(crate) fn check_processes(
         &self,
         ranks: &[u32],
         incarnations: &[u32],

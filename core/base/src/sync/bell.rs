@@ -22,7 +22,7 @@ pub const LONGEST: Duration = Duration::from_millis(500);
 const CROWD: u32 = 256;
 
 /// The longest sleep of a process, on a machine with `processes` of them.
-pub fn slice_of(processes: u32) -> Duration {
+pub(crate) fn slice_of(processes: u32) -> Duration {
     match sleeps_until_rung() {
         true => UNTIL_RUNG,
         false => (SLICE * processes.div_ceil(CROWD).max(1)).min(LONGEST),

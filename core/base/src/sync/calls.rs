@@ -100,7 +100,7 @@ mod count {
 
     impl Place {
         #[inline(always)]
-        pub fn of_this_thread() -> Self {
+        pub(crate) fn of_this_thread() -> Self {
             let distance: isize;
             // SAFETY:
             // - the dynamic linker writes this word before code of this library runs.
@@ -182,7 +182,7 @@ mod count {
 
     impl Place {
         #[inline(always)]
-        pub fn of_this_thread() -> Self {
+        pub(crate) fn of_this_thread() -> Self {
             #[cfg(all(target_arch = "aarch64", not(any(loom, miri))))]
             {
                 let (pointer, distance): (*const u8, isize);

@@ -47,16 +47,6 @@ impl Deadline {
         }
     }
 
-    /// Checks once.
-    pub fn now() -> Self {
-        Deadline::Now
-    }
-
-    /// Never gives up.
-    pub fn never() -> Self {
-        Deadline::Never
-    }
-
     /// Whether the deadline has passed.
     pub fn expired(&self) -> bool {
         match self {

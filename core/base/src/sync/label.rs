@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Label<const WORDS: usize>([AtomicU64; WORDS]);
 
 impl<const WORDS: usize> Label<WORDS> {
-    pub const fn empty() -> Self {
+    pub(crate) const fn empty() -> Self {
         Label([const { AtomicU64::new(0) }; WORDS])
     }
 

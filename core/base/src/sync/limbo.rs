@@ -107,7 +107,7 @@ impl Limbo {
     }
 
     /// Adds a reader. It is removed when no other reference to it exists.
-    pub fn read_by(&self, reader: Arc<dyn Reader>) {
+    pub(crate) fn read_by(&self, reader: Arc<dyn Reader>) {
         let mut state = self.state.lock();
         state.all.retain(|reader| Arc::strong_count(reader) > 1);
         state.all.push(reader);

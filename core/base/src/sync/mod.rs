@@ -19,7 +19,7 @@ pub mod pace;
 pub(crate) mod polls;
 pub mod posted;
 pub mod tally;
-pub mod this_thread;
+pub(crate) mod this_thread;
 pub mod wait;
 pub mod waits;
 

@@ -295,7 +295,7 @@ pub struct Account(&'static Tally);
 
 impl Account {
     /// An entry with this name, which is cut after 16 bytes. `None`: no entry is free, or this process has no counters.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Account::listed_in(mine()?, name)
     }
 
@@ -324,7 +324,7 @@ impl Account {
     }
 
     /// Sets the number of operations in progress.
-    pub fn tell_pending(&self, operations: usize) {
+    pub(crate) fn tell_pending(&self, operations: usize) {
         let many = operations.try_into().unwrap_or(u32::MAX);
         self.0.pending.store(many, Ordering::Relaxed);
     }

@@ -83,11 +83,11 @@ mod seconds {
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_f64(span.as_secs_f64())
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
         let span = f64::deserialize(from)?;
         Duration::try_from_secs_f64(span).map_err(serde::de::Error::custom)
     }
@@ -195,7 +195,7 @@ pub(crate) struct Telling {
 
 impl Telling {
     #[inline(always)]
-    pub fn begins() -> Self {
+    pub(crate) fn begins() -> Self {
         Telling {
             traced: trace::Wait::begins(),
             ..Telling::default()
@@ -203,12 +203,12 @@ impl Telling {
     }
 
     /// Counts the wait, which began at `began`, since it starts to yield its core.
-    pub fn yields(&mut self, began: Instant) {
+    pub(crate) fn yields(&mut self, began: Instant) {
         self.yields = Some(began);
     }
 
     /// As [`check`](Self::check), for a thread that polls. `used`: its processor time. Returns whether the wait is published.
-    pub fn polls(&mut self, lasted: Duration, used: Duration, check: impl FnOnce()) -> bool {
+    pub(crate) fn polls(&mut self, lasted: Duration, used: Duration, check: impl FnOnce()) -> bool {
         if lasted < LONG {
             return false;
         }
@@ -229,7 +229,7 @@ impl Telling {
     }
 
     /// Adds a call by which the thread polls.
-    pub fn also_in(&self, name: &str) {
+    pub(crate) fn also_in(&self, name: &str) {
         if let Some(seat) = self.seat {
             seat.also_in(name);
         }

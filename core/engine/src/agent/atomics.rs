@@ -142,7 +142,7 @@ impl Serving {
     ///
     /// # Safety
     /// The bytes are valid as long as messages come.
-    pub unsafe fn new(
+    pub(crate) unsafe fn new(
         base: *mut u8,
         len: usize,
         rights: Rights,
@@ -159,7 +159,7 @@ impl Serving {
     }
 
     /// Sets the handler of the program's messages.
-    pub fn set_programs(&self, handler: Arc<dyn Handler>) {
+    pub(crate) fn set_programs(&self, handler: Arc<dyn Handler>) {
         *self.programs.write() = Some(handler);
     }
 }

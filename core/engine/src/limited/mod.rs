@@ -330,7 +330,7 @@ impl Drop for Limited {
 impl Limited {
     /// A channel over `inner` with the network's `limits`. `registrations`: for networks that need registered memory. Errors: as
     /// [`Driver::of_this_process`].
-    pub fn over(
+    pub(crate) fn over(
         inner: Box<dyn Channel>,
         limits: Limits,
         registrations: Option<Arc<Registrations>>,

@@ -227,7 +227,7 @@ impl Work {
     }
 
     /// Whether the network does not take the operation as one piece.
-    pub fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
+    pub(crate) fn needs_cutting(&self, flags: Flags, limits: &Limits) -> bool {
         if let Kept::Atomic { op, ty, count, .. } = &self.kept
             && !limits.atomics
         {

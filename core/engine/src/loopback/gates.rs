@@ -14,7 +14,7 @@ const MOST_WORDS: usize = 6;
 
 /// The gates of all processes of a network, by name, with the packets that have arrived for them.
 #[derive(Default)]
-pub struct LoopbackGates {
+pub(crate) struct LoopbackGates {
     arrived: Mutex<BTreeMap<u64, VecDeque<Vec<u64>>>>,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct Block {
 }
 
 impl Bounces {
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Bounces {
             free: Mutex::default(),
         })

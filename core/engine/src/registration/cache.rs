@@ -49,7 +49,7 @@ impl Cached {
 
 impl Cache {
     /// `None`: the kernel does not report unmapped memory.
-    pub fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         Some(Cache {
             watch: Watch::of_this_process()?,
             entries: Mutex::default(),

@@ -52,7 +52,7 @@ impl Held {
 }
 
 impl Registrations {
-    pub fn new(transport: Arc<dyn Transport>) -> Self {
+    pub(crate) fn new(transport: Arc<dyn Transport>) -> Self {
         Registrations {
             bounces: Bounces::new(),
             cache: OnceCell::new(),

@@ -96,7 +96,7 @@ static CURRENT: Mutex<Weak<Watch>> = Mutex::new(Weak::new());
 
 impl Watch {
     /// The watch of this process. `None`: the kernel does not permit or support it.
-    pub fn of_this_process() -> Option<Arc<Watch>> {
+    pub(crate) fn of_this_process() -> Option<Arc<Watch>> {
         let mut current = CURRENT.lock();
         if let Some(watch) = current.upgrade() {
             return watch.is_here().then_some(watch);
@@ -152,7 +152,7 @@ impl Watch {
 
     /// Starts to watch `range`, which consists of whole pages. `None`: it is not private memory throughout, another userfaultfd has it, or too many ranges
     /// are watched.
-    pub fn over(self: &Arc<Self>, range: &Range<usize>) -> Option<Watched> {
+    pub(crate) fn over(self: &Arc<Self>, range: &Range<usize>) -> Option<Watched> {
         if !self.is_here() {
             return None;
         }
@@ -189,7 +189,7 @@ impl Watch {
     }
 
     /// Whether all ranges that were unmapped before this call are noted. Otherwise a range may be mapped again already. Waits briefly for that.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         for _ in 0..LOOKS {
             if !self.shared.is_changing() {
                 // The kernel's answer comes before the read of `noting`.

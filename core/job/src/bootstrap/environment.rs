@@ -35,7 +35,7 @@ pub(super) struct Environment {
 
 impl Environment {
     /// A job with all of its `size` ranks on this host. Errors: [`Error::InvalidArgument`] if `rank` is not below `size`, or for an invalid size.
-    pub fn new(
+    pub(crate) fn new(
         source: &'static str,
         name: JobName,
         rank: u32,

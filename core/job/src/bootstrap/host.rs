@@ -38,7 +38,7 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
 
 impl Host {
     /// The board of the ranks on this host, for job `name` of `size` ranks.
-    pub fn join(name: &JobName, rank: u32, size: u32) -> Result<Arc<Host>> {
+    pub(crate) fn join(name: &JobName, rank: u32, size: u32) -> Result<Arc<Host>> {
         let mut known = KNOWN.lock();
         let pid = std::process::id();
         if let Some((of, host)) = &known.host
@@ -80,7 +80,7 @@ impl Host {
     }
 
     /// All ranks are attached, so the file is removed.
-    pub fn all_are_here(&self) {
+    pub(crate) fn all_are_here(&self) {
         *self.meeting.lock() = None;
     }
 

@@ -46,7 +46,7 @@ pub(super) trait Server: Send + Sync {
 }
 
 /// A rank of a job that a foreign launcher has started.
-pub struct Launched {
+pub(crate) struct Launched {
     server: Box<dyn Server>,
     host: Arc<Host>,
     /// The job has several hosts.

@@ -18,8 +18,8 @@ mod pmix;
 mod ranked;
 
 pub use alone::Alone;
-pub use launched::Launched;
-pub use ranked::Ranked;
+pub(crate) use launched::Launched;
+pub(crate) use ranked::Ranked;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;

@@ -11,7 +11,7 @@ use unipgas_base::{Deadline, Error, Result, process};
 use unipgas_engine::host;
 
 /// A rank of a job with a board.
-pub struct Ranked {
+pub(crate) struct Ranked {
     board: Board,
     rank: u32,
     incarnation: u32,
@@ -22,7 +22,7 @@ pub struct Ranked {
 impl Ranked {
     /// Joins as `rank`. If the rank's process has died, this process replaces it. Errors: [`Error::InvalidArgument`] if the job has no such rank.
     /// [`Error::Unreachable`] if another process has replaced it.
-    pub fn new(board: Board, rank: u32) -> Result<Self> {
+    pub(crate) fn new(board: Board, rank: u32) -> Result<Self> {
         if rank >= board.size() {
             return Err(Error::InvalidArgument(format!(
                 "rank {rank} is not below the job's size of {}",

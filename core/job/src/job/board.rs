@@ -31,11 +31,11 @@ pub use watched::boards;
 /// Largest size of a job, in ranks.
 pub const MAX_SIZE: u32 = 65536;
 /// Most keys that a rank can publish.
-pub const SLOTS_PER_RANK: usize = 16;
+pub(crate) const SLOTS_PER_RANK: usize = 16;
 /// Longest key, in bytes.
-pub const MAX_KEY: usize = 31;
+pub(crate) const MAX_KEY: usize = 31;
 /// Longest value, in bytes.
-pub const MAX_VALUE: usize = 448;
+pub(crate) const MAX_VALUE: usize = 448;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"unipgasB");
 const VERSION: u32 = 11;
@@ -112,7 +112,7 @@ fn slots_offset(size: u32) -> usize {
 ///
 /// # Errors
 /// [`Error::PeerDead`] if the process does not exist, or is a zombie. [`Error::Os`] if /proc cannot be read.
-pub fn process_start_time(pid: u32) -> Result<u64> {
+pub(crate) fn process_start_time(pid: u32) -> Result<u64> {
     let stat = descriptor::stat_of(pid)?;
     // The second field is the program's name in parentheses, which may hold blanks and parentheses.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -273,13 +273,8 @@ impl Board {
     }
 
     /// Number of CPUs that the launcher may use. With more ranks, spinning wastes CPU time.
-    pub fn cpus(&self) -> u32 {
+    pub(crate) fn cpus(&self) -> u32 {
         self.cpus
-    }
-
-    /// A random number that identifies this board.
-    pub fn job_id(&self) -> u64 {
-        self.job_id
     }
 
     /// Pid of the process that made the board.
@@ -288,7 +283,7 @@ impl Board {
     }
 
     /// Whether the process that made the board still runs. It reads `/proc`, so it is not for fast paths.
-    pub fn launcher_alive(&self) -> bool {
+    pub(crate) fn launcher_alive(&self) -> bool {
         process_start_time(self.pid) == Ok(self.start)
     }
 
@@ -351,7 +346,7 @@ impl Board {
     }
 
     /// The last fence that `rank` has reached, 0 for none. Errors: [`Error::InvalidArgument`] if the job has no such rank.
-    pub fn epoch(&self, rank: u32) -> Result<u32> {
+    pub(crate) fn epoch(&self, rank: u32) -> Result<u32> {
         Ok(self.record(rank, R_EPOCH)?.load(Ordering::Acquire))
     }
 

@@ -12,7 +12,7 @@ fn pair(size: u32) -> (Board, OwnedFd, Board) {
 #[test]
 fn what_one_attachment_publishes_the_other_fetches() {
     let (a, _fd, b) = pair(3);
-    assert_eq!((b.size(), b.job_id(), b.cpus()), (3, a.job_id(), a.cpus()));
+    assert_eq!((b.size(), b.job_id, b.cpus()), (3, a.job_id, a.cpus()));
     assert_eq!(b.fetch(1, "addr").unwrap(), None);
     a.publish(1, "addr", b"hello").unwrap();
     a.publish(1, "empty", b"").unwrap();
@@ -308,7 +308,7 @@ fn two_processes_share_a_board() {
     assert!(child.wait().unwrap().success());
     assert_eq!(
         board.fetch(1, "answer").unwrap().unwrap(),
-        board.job_id().to_ne_bytes()
+        board.job_id.to_ne_bytes()
     );
     assert_eq!(
         (board.state(1).unwrap(), board.pid(1).unwrap()),
@@ -324,7 +324,7 @@ fn answer_the_parent(token: &str) {
         std::thread::yield_now();
     }
     board
-        .publish(1, "answer", &board.job_id().to_ne_bytes())
+        .publish(1, "answer", &board.job_id.to_ne_bytes())
         .unwrap();
     board.arrive(1, 1).unwrap();
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Board, RankState};
-use crate::bootstrap::{self, Alone, Bootstrap, Ranked};
+use crate::bootstrap::{self, Bootstrap, Ranked};
 use unipgas_base::{Deadline, Error, Result, log, trace};
 
 /// Reports long waits of this process on the board of `unipgas run`, if that has started it. For processes that join no job.
@@ -83,11 +83,6 @@ impl Job {
     /// replaced it.
     pub fn on_board(board: Board, rank: u32) -> Result<Self> {
         Ok(Job::new(Arc::new(Ranked::new(board, rank)?)))
-    }
-
-    /// A job of one.
-    pub fn alone() -> Self {
-        Job::new(Arc::new(Alone::default()))
     }
 
     /// This process's rank, from 0.

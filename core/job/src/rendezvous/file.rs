@@ -54,7 +54,7 @@ pub(super) struct Change<'a>(BorrowedFd<'a>);
 
 impl<'a> Change<'a> {
     /// Waits for the right. Holders keep it for some microseconds, unless they are stopped.
-    pub fn wait(fd: BorrowedFd<'a>) -> Result<Self> {
+    pub(crate) fn wait(fd: BorrowedFd<'a>) -> Result<Self> {
         lock(fd, libc::F_OFD_SETLKW, libc::F_WRLCK, CHANGE)
             .map_err(|e| Error::os("cannot lock the rendezvous file (F_OFD_SETLKW)", e))?;
         Ok(Change(fd))

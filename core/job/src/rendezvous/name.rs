@@ -191,7 +191,7 @@ impl JobName {
     }
 
     /// The launcher of this process.
-    pub fn launcher(&self) -> Launcher {
+    pub(crate) fn launcher(&self) -> Launcher {
         self.launcher
     }
 

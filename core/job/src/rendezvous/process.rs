@@ -18,7 +18,7 @@ pub(super) struct Process {
 
 impl Process {
     /// This process.
-    pub fn this() -> Result<Self> {
+    pub(crate) fn this() -> Result<Self> {
         static IMAGE: AtomicU64 = AtomicU64::new(0);
         if IMAGE.load(Ordering::Relaxed) == 0 {
             let mut random = [0u8; 8];

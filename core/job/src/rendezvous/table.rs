@@ -129,7 +129,7 @@ impl Entry {
 
 impl Layout {
     /// Number of groups.
-    pub fn groups(&self) -> u32 {
+    pub(crate) fn groups(&self) -> u32 {
         self.places.div_ceil(self.places_per_group)
     }
 
@@ -213,7 +213,7 @@ impl Table {
     }
 
     /// Creates the table in an empty file that no other process uses.
-    pub fn make(file: impl AsFd, layout: &Layout) -> Result<Self> {
+    pub(crate) fn make(file: impl AsFd, layout: &Layout) -> Result<Self> {
         let len = layout.len()?;
         descriptor::set_len(&file, len as u64, "the rendezvous file")?;
         allocate(file.as_fd(), 0, HEADER_WORDS)?;
@@ -237,7 +237,7 @@ impl Table {
     }
 
     /// Maps the table of other processes. The properties come from the file; the other fields must equal `layout`.
-    pub fn find(file: impl AsFd, layout: &Layout) -> Result<Self> {
+    pub(crate) fn find(file: impl AsFd, layout: &Layout) -> Result<Self> {
         let len = layout.len()?;
         let damaged = || Error::InvalidArgument("its file is damaged: end them".into());
         let mut header = [0u8; 8 * (H_PROPERTIES + 8)];
@@ -300,7 +300,7 @@ impl Table {
     }
 
     /// Allocates memory for the places up to `place`. The caller holds the lock.
-    pub fn use_place(&self, fd: BorrowedFd<'_>, place: u32) -> Result<()> {
+    pub(crate) fn use_place(&self, fd: BorrowedFd<'_>, place: u32) -> Result<()> {
         let used = self.places_used();
         if place >= used {
             let from = HEADER_WORDS + used as usize * RECORD_WORDS;
@@ -319,7 +319,7 @@ impl Table {
     }
 
     /// Allocates memory for the groups up to `group`. The caller holds the lock.
-    pub fn use_group(&self, fd: BorrowedFd<'_>, group: u32) -> Result<()> {
+    pub(crate) fn use_group(&self, fd: BorrowedFd<'_>, group: u32) -> Result<()> {
         let used = self.groups_used();
         let each = self.layout.words_per_group as usize;
         if group >= used && each > 0 {
@@ -365,7 +365,7 @@ impl Table {
     }
 
     /// Counts the death of the process with this generation at `place`. A repeated call has no effect.
-    pub fn mourn(&self, place: u32, generation: u32) {
+    pub(crate) fn mourn(&self, place: u32, generation: u32) {
         if place >= self.places_used() {
             return;
         }
@@ -387,7 +387,7 @@ impl Table {
     }
 
     /// Place and generation that claimed a resource. `None`: it was never claimed, or was released.
-    pub fn claimed(&self, group: u32, index: u32) -> Option<(u32, u32)> {
+    pub(crate) fn claimed(&self, group: u32, index: u32) -> Option<(u32, u32)> {
         if group >= self.groups_used() {
             return None;
         }

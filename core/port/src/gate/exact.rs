@@ -100,7 +100,7 @@ pub struct Sum {
 
 impl Sum {
     /// The empty sum: neutral in additions, with the value -0.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             head: Head {
                 special: 0,

@@ -54,7 +54,7 @@ pub use cell::{Gate, ROUNDS, Role, Settings};
 pub use packet::{
     LONGEST_PACKET, Packet, Ready, SETTINGS, Sender, arrive, execute, lose_output, neighbours_in,
 };
-pub use payload::{MAX_DOUBLES, MAX_INTEGERS, Operation, Payload};
+pub use payload::{Operation, Payload};
 pub use run::{
     Resolve, awaited, clear, configure, has_lost_input, is_broken, neighbours, poll, poll_for,
     start,

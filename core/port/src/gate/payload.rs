@@ -34,9 +34,9 @@ impl Operation {
 }
 
 /// Maximum number of integers in a reduction.
-pub const MAX_INTEGERS: usize = 6;
+pub(crate) const MAX_INTEGERS: usize = 6;
 /// Maximum number of doubles in a reduction.
-pub const MAX_DOUBLES: usize = 3;
+pub(crate) const MAX_DOUBLES: usize = 3;
 /// Words of the longest payload: flags, the heads of the sums, and the sums.
 pub(super) const MAX_WORDS: usize = 2 + MAX_DOUBLES * WORDS;
 
@@ -227,7 +227,7 @@ impl Payload {
 
     /// Whether inputs of different kinds were combined.
     #[inline(always)]
-    pub fn is_mismatch(&self) -> bool {
+    pub(crate) fn is_mismatch(&self) -> bool {
         self.head.0 & MISMATCH != 0
     }
 

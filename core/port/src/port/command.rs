@@ -137,7 +137,7 @@ impl Command {
 
     /// Atomic operation, if the command is atomic.
     #[inline(always)]
-    pub fn rmw(&self) -> Option<Rmw> {
+    pub(crate) fn rmw(&self) -> Option<Rmw> {
         Some(match (self.head >> 8) as u8 {
             1 => Rmw::Swap,
             2 => Rmw::Add,
@@ -151,7 +151,7 @@ impl Command {
 
     /// The byte in its notices.
     #[inline(always)]
-    pub fn edata(&self) -> u8 {
+    pub(crate) fn edata(&self) -> u8 {
         (self.head >> 16) as u8
     }
 
@@ -169,7 +169,7 @@ impl Command {
 
     /// Number of commands that its arrival triggers at a session port.
     #[inline(always)]
-    pub fn steps(&self) -> u8 {
+    pub(crate) fn steps(&self) -> u8 {
         (self.head >> 32) as u8
     }
 

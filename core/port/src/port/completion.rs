@@ -105,6 +105,6 @@ impl Completions {
 }
 
 /// Commands that the program has posted with delay.
-pub type Delayed = VecDeque<(super::Command, u64)>;
+pub(crate) type Delayed = VecDeque<(super::Command, u64)>;
 /// Limit of delayed commands. A further one is started at once.
-pub const MOST_DELAYED: usize = 64;
+pub(crate) const MOST_DELAYED: usize = 64;

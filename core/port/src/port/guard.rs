@@ -10,7 +10,7 @@ use unipgas_base::limbo::Turns;
 
 /// A value for one thread at a time. Interfaces with objects that are not thread-safe by default (uTofu guide §2.5) must not pay for a lock: a locked
 /// instruction costs half as much as a put. A program's threads hold the value within [calls](unipgas_base::calls::Call).
-pub struct Guarded<T> {
+pub(crate) struct Guarded<T> {
     lock: Option<Mutex<()>>,
     turns: Arc<Turns>,
     value: UnsafeCell<T>,
@@ -22,17 +22,12 @@ unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
     /// Makes a lock if `shared`. `turns` counts the sections in which the progress thread holds the value: it makes no calls.
-    pub fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
+    pub(crate) fn new(value: T, shared: bool, turns: Arc<Turns>) -> Self {
         Guarded {
             lock: shared.then(|| Mutex::new(())),
             turns,
             value: UnsafeCell::new(value),
         }
-    }
-
-    /// Whether there is a lock.
-    pub fn is_shared(&self) -> bool {
-        self.lock.is_some()
     }
 
     /// The value. The exclusive reference ensures that no other thread uses it.

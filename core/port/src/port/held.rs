@@ -29,7 +29,7 @@ const NO_FLIGHT: u64 = 0;
 const UNKNOWN: u32 = 1;
 
 impl Arrivals {
-    pub fn new(driver: &Arc<Driver>) -> Arc<Self> {
+    pub(crate) fn new(driver: &Arc<Driver>) -> Arc<Self> {
         Arc::new(Arrivals {
             allowed: AtomicU64::new(0),
             roused: AtomicBool::new(false),
@@ -38,7 +38,7 @@ impl Arrivals {
     }
 
     /// Whether arrivals wait for a poll.
-    pub fn are_new(&self) -> bool {
+    pub(crate) fn are_new(&self) -> bool {
         self.roused.load(Ordering::Acquire)
     }
 

@@ -19,7 +19,7 @@ use unipgas_engine::region::Region;
 /// Number of keys of a port.
 pub const KEYS: usize = 8192;
 /// The first keys are reserved: the program selects them by number.
-pub const RESERVED_KEYS: u32 = 256;
+pub(crate) const RESERVED_KEYS: u32 = 256;
 
 const OFFSET_BITS: u32 = 40;
 const INDEX_BITS: u32 = 13;
@@ -128,7 +128,7 @@ pub(super) struct KeyTable {
 }
 
 impl KeyTable {
-    pub fn new(port: u16) -> Self {
+    pub(crate) fn new(port: u16) -> Self {
         let own: Vec<_> = (0..KEYS).map(|_| Own::default()).collect();
         KeyTable {
             port,
@@ -266,7 +266,7 @@ impl KeyTable {
     }
 
     /// Releases all registrations.
-    pub fn release_all(&self, table: &Region) {
+    pub(crate) fn release_all(&self, table: &Region) {
         let mut all = self.registrations.lock();
         for index in all.by_index.keys() {
             let own = &self.own[*index];
@@ -306,7 +306,7 @@ pub(super) enum Reach {
 impl Reach {
     /// The fault for the source of a put.
     #[cold]
-    pub fn at_send(self) -> Fault {
+    pub(crate) fn at_send(self) -> Fault {
         match self {
             Reach::Key => Fault::SendKey,
             Reach::Length => Fault::SendLength,
@@ -316,7 +316,7 @@ impl Reach {
 
     /// The fault for the destination of a get.
     #[cold]
-    pub fn at_return(self) -> Fault {
+    pub(crate) fn at_return(self) -> Fault {
         match self {
             Reach::Key => Fault::LocalKey,
             Reach::Length => Fault::LocalLength,
@@ -326,7 +326,7 @@ impl Reach {
 
     /// The fault for memory of the target.
     #[cold]
-    pub fn at_target(self) -> Fault {
+    pub(crate) fn at_target(self) -> Fault {
         match self {
             Reach::Key => Fault::RemoteKey,
             Reach::Length => Fault::RemoteLength,

@@ -19,7 +19,7 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    pub fn of(address: usize, len: usize, ordered: bool) -> Self {
+    pub(crate) fn of(address: usize, len: usize, ordered: bool) -> Self {
         let word = last_word(address, len);
         // A transfer of one word needs no second operation.
         let apart = (len > word) & (ordered | (len <= LINE));

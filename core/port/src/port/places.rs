@@ -113,7 +113,7 @@ impl Places {
     }
 
     /// Notes the end of a peer at `place`.
-    pub fn take_notice(&self, place: u32, life: Life) {
+    pub(crate) fn take_notice(&self, place: u32, life: Life) {
         match self.beyond_this_host(place) {
             Some(afar) if life == Life::Dead => afar.mark_dead(place),
             Some(_) => {}

@@ -44,14 +44,14 @@ pub(super) struct Header {
 
 impl Header {
     /// Offset of the key of the inbox's larger part.
-    pub const SPILL: usize = std::mem::offset_of!(Header, spill);
+    pub(crate) const SPILL: usize = std::mem::offset_of!(Header, spill);
     /// Offset of the kind.
     pub const KIND: usize = std::mem::offset_of!(Header, kind);
     /// Offset of the overflow word.
-    pub const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
+    pub(crate) const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
 
     /// Publishes the key of the inbox's larger part.
-    pub fn set_spill(&self, key: &RegionKey) {
+    pub(crate) fn set_spill(&self, key: &RegionKey) {
         for (word, bytes) in self.spill.iter().zip(key.as_bytes().chunks_exact(8)) {
             let value = u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
             word.store(value, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl<'a> Trigger<'a> {
     /// # Safety
     /// `header` is at the beginning of `len` mapped bytes, which stay mapped for `'a`.
     #[inline(always)]
-    pub unsafe fn attach(header: &'a Header, len: usize) -> Option<Self> {
+    pub(crate) unsafe fn attach(header: &'a Header, len: usize) -> Option<Self> {
         if header.kind.load(Ordering::Acquire) != SESSION || len < SESSION_LEN {
             return None;
         }
@@ -107,7 +107,7 @@ impl<'a> Trigger<'a> {
     ///
     /// # Safety
     /// As [`attach`](Self::attach), with at least [`SESSION_LEN`] bytes.
-    pub unsafe fn own(header: &'a Header) -> Self {
+    pub(crate) unsafe fn own(header: &'a Header) -> Self {
         let places = std::ptr::from_ref(header)
             .cast::<u8>()
             .wrapping_add(PLAIN_LEN.next_multiple_of(PAIR))

@@ -49,7 +49,7 @@ impl Queue {
         node.channel.post_own(region, own, reads, after, context)
     }
 
-    pub fn contexts(&self) -> Vec<u64> {
+    pub(crate) fn contexts(&self) -> Vec<u64> {
         let handed = self.0.lock();
         handed.tickets.iter().map(|(context, _)| *context).collect()
     }
@@ -286,7 +286,10 @@ fn the_loss_of_the_peer_ends_each_once() {
     queue.post(&node, &aside, after, false, 6).unwrap();
     assert_eq!(queue.contexts(), [1, 2, 6]);
     assert!(queue.take(2).end(Ok(())));
-    crate::link_of(&region).unwrap().stream().end();
+    crate::registration::link_of(&region)
+        .unwrap()
+        .stream()
+        .end();
     home.drive();
     node.streams.home().wake();
     let ends = node.next_ends(5);

@@ -152,7 +152,7 @@ impl Default for Kind {
 }
 
 /// The network of one agent.
-pub struct Wires {
+pub(crate) struct Wires {
     address: Vec<u8>,
     secret: [u8; SECRET],
     kind: Kind,
@@ -167,7 +167,7 @@ pub struct Wires {
 static ALL: Mutex<Option<HashMap<Vec<u8>, Weak<Wires>>>> = Mutex::new(None);
 
 impl Wires {
-    pub fn new(kind: Kind) -> Arc<Wires> {
+    pub(crate) fn new(kind: Kind) -> Arc<Wires> {
         let wires = Arc::new(Wires {
             address: random::<8>().unwrap().to_vec(),
             secret: random().unwrap(),
@@ -185,7 +185,7 @@ impl Wires {
     }
 
     /// An operation of the network's own has ended.
-    pub fn tell_of_end(&self) {
+    pub(crate) fn tell_of_end(&self) {
         self.ended.fetch_add(1, Ordering::AcqRel);
         ring(&self.alarm);
     }
@@ -201,7 +201,7 @@ impl Wires {
     }
 
     /// The network's part of a registration.
-    pub fn own_part(word: u64) -> OwnPart {
+    pub(crate) fn own_part(word: u64) -> OwnPart {
         OwnPart {
             told: word.to_le_bytes().to_vec(),
             ..OwnPart::default()

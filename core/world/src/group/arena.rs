@@ -29,7 +29,7 @@ pub(super) struct Area {
 }
 
 impl Area {
-    pub fn has_buffers(&self) -> bool {
+    pub(crate) fn has_buffers(&self) -> bool {
         self.lines != self.buffers
     }
 
@@ -62,7 +62,7 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub fn new(region: Region) -> Result<Self> {
+    pub(crate) fn new(region: Region) -> Result<Self> {
         let all = region.local(0, region.len())?;
         Ok(Arena {
             base: all.ptr,

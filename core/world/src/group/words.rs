@@ -18,7 +18,7 @@ const NAN: u64 = 0;
 
 impl Encoding {
     /// `None`: gates do not support the combination.
-    pub fn of(how: Combination, element: Element) -> Option<Self> {
+    pub(crate) fn of(how: Combination, element: Element) -> Option<Self> {
         let by = match (how, element) {
             (Combination::Min | Combination::Max, _) => GateOp::Max,
             (Combination::Sum, Element::F64) => GateOp::SumF64,

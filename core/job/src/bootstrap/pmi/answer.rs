@@ -12,7 +12,7 @@ impl Answer {
     ///
     /// # Errors
     /// [`Error::Unreachable`](unipgas_base::Error::Unreachable) for a malformed line, or if `cmd` is not `wanted`.
-    pub fn of_line(line: &str, wanted: &str) -> Result<Self> {
+    pub(crate) fn of_line(line: &str, wanted: &str) -> Result<Self> {
         let pairs = line.split_ascii_whitespace().map(pair).collect();
         Self::checked(pairs, line, wanted)
     }
@@ -21,7 +21,7 @@ impl Answer {
     ///
     /// # Errors
     /// As [`of_line`](Self::of_line).
-    pub fn of_message(message: &str, wanted: &str) -> Result<Self> {
+    pub(crate) fn of_message(message: &str, wanted: &str) -> Result<Self> {
         Self::checked(messages_pairs(message), message, wanted)
     }
 

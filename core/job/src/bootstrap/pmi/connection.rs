@@ -44,12 +44,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Unreachable`] if there is no PMI server at the other end.
-    pub fn begin(fd: RawFd, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
+    pub(crate) fn begin(fd: RawFd, first: Version, rank: u32, job: Option<&str>) -> Result<Self> {
         Connection::over(Stream::of(fd)?, first, rank, job)
     }
 
     /// The name of the job's values.
-    pub fn space(&self) -> &str {
+    pub(crate) fn space(&self) -> &str {
         &self.space
     }
 
@@ -122,7 +122,7 @@ impl Connection {
         Ok(())
     }
 
-    pub fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> Version {
         self.version
     }
 

@@ -29,7 +29,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Unreachable`] if it is not open.
-    pub fn of(fd: RawFd) -> Result<Self> {
+    pub(crate) fn of(fd: RawFd) -> Result<Self> {
         let own = match fd {
             ..0 => Err(Errno::BADF),
             // SAFETY:
@@ -41,12 +41,12 @@ impl Stream {
     }
 
     /// Sends a line.
-    pub fn say_line(&self, text: &str) -> Result<()> {
+    pub(crate) fn say_line(&self, text: &str) -> Result<()> {
         self.say(format!("{text}\n").as_bytes())
     }
 
     /// Sends a message with a length prefix.
-    pub fn say_counted(&self, text: &str) -> Result<()> {
+    pub(crate) fn say_counted(&self, text: &str) -> Result<()> {
         self.say(format!("{:LENGTH$}{text}", text.len()).as_bytes())
     }
 

@@ -33,7 +33,7 @@ struct Answer {
 
 impl Asked {
     /// Requests the value that `process` has published under `key`. Errors: the library's code.
-    pub fn begin(
+    pub(crate) fn begin(
         library: &Library,
         process: &Proc,
         key: CString,

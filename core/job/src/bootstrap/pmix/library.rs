@@ -69,7 +69,7 @@ pub(super) struct Info {
 }
 
 impl Info {
-    pub fn new(key: &CStr, kind: u16, data: Data) -> Self {
+    pub(crate) fn new(key: &CStr, kind: u16, data: Data) -> Self {
         let mut info = Info {
             key: [0; KEY_LEN],
             flags: 0,

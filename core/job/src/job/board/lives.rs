@@ -94,7 +94,7 @@ impl Board {
     }
 
     /// The counter of [`deaths`](Board::deaths).
-    pub fn death_count(&self) -> &AtomicU32 {
+    pub(crate) fn death_count(&self) -> &AtomicU32 {
         self.word(H_DEATHS)
     }
 
@@ -133,7 +133,7 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a rank out of range. [`Error::Os`] if /proc cannot be read.
-    pub fn set_this_process(&self, rank: u32) -> Result<()> {
+    pub(crate) fn set_this_process(&self, rank: u32) -> Result<()> {
         let pid = std::process::id();
         let start = process_start_time(pid)?;
         self.check_rank(rank)?;
@@ -143,7 +143,7 @@ impl Board {
     }
 
     /// Whether the process that called [`set_this_process`](Board::set_this_process) for `rank` has ended. False if no process has called it.
-    pub fn process_has_ended(&self, rank: u32) -> bool {
+    pub(crate) fn process_has_ended(&self, rank: u32) -> bool {
         let offset = HEADER_BYTES + rank as usize * RANK_BYTES;
         let pid = self.pid(rank).unwrap_or(0);
         if pid == 0 {

@@ -33,7 +33,7 @@ impl Board {
     ///
     /// # Errors
     /// As [`died`](Board::died).
-    pub fn set_present(&self, rank: u32, incarnation: u32) -> Result<()> {
+    pub(crate) fn set_present(&self, rank: u32, incarnation: u32) -> Result<()> {
         self.record(rank, R_PRESENT)?
             .fetch_max(incarnation, Ordering::AcqRel);
         self.word(H_CHANGES).fetch_add(1, Ordering::Release);

@@ -33,7 +33,7 @@ impl Slot<'_> {
     }
 
     /// `order` of the last write.
-    pub fn order(&self) -> u32 {
+    pub(crate) fn order(&self) -> u32 {
         self.0[S_ORDER].load(Ordering::Relaxed)
     }
 
@@ -58,7 +58,7 @@ impl Slot<'_> {
     }
 
     /// Key and value as they are. `None`: an empty slot, or invalid lengths.
-    pub fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn read_unguarded(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let lengths = self.0[S_LENGTHS].load(Ordering::Relaxed);
         let (key_len, value_len) = ((lengths & 0xff) as usize, (lengths >> 8) as usize);
         if key_len == 0 || key_len > MAX_KEY || value_len > MAX_VALUE {
