@@ -24,4 +24,23 @@ pub use unipgas_libfabric as libfabric;
 #[cfg(feature = "utofu")]
 pub use unipgas_utofu as utofu;
 
-pub use unipgas_backends::{chaos, chaos_config, init, ofi, opaque, shm, tofu, verbs};
+pub use unipgas_backends::{chaos, ofi, opaque, shm, tofu, verbs};
+
+/// Fills the tables of backends and interfaces, and writes the log where UNIPGAS_LOG asks for it. A program calls it before it uses an interface. Calls after
+/// the first change nothing.
+pub fn init() {
+    unipgas_backends::init();
+    let interfaces: &[core::interface::Interface] = &[
+        #[cfg(feature = "gaspi")]
+        gaspi::INTERFACE,
+        #[cfg(feature = "ircce")]
+        ircce::INTERFACE,
+        #[cfg(feature = "libfabric")]
+        libfabric::INTERFACE,
+        #[cfg(feature = "utofu")]
+        utofu::INTERFACE,
+    ];
+    for interface in interfaces {
+        core::interface::contribute(*interface);
+    }
+}

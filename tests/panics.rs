@@ -94,10 +94,8 @@ fn broken_then_whole(mut call: impl FnMut() -> i32) -> (i32, i32) {
 #[test]
 fn one_panic_costs_one_call() {
     register(Backend {
-        name: "shm",
         open,
-        probe: |_| Ok(()),
-        network: false,
+        ..unipgas::shm::BACKEND
     });
     let mut memory = vec![0u64; 1024];
     let base = memory.as_mut_ptr();

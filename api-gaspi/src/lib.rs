@@ -17,6 +17,7 @@ pub mod ffi;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod group;
+mod interface;
 mod links;
 pub mod lowlevel;
 pub mod passive;
@@ -34,6 +35,7 @@ mod watch;
 
 pub use config::Config;
 pub use environment::{Current, process as current};
+pub use interface::INTERFACE;
 pub use process::{GROUP_ALL, Process};
 pub use reduce::{Datatype, Operation};
 pub use status::{Result, Status};

@@ -27,6 +27,7 @@ pub mod flag;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod interface;
 pub mod launch;
 mod lock;
 mod looks;
@@ -47,6 +48,7 @@ pub use collective::Reduction;
 pub use comm::{Comm, Communicator};
 pub use environment::current;
 pub use flag::Flag;
+pub use interface::INTERFACE;
 pub use message::Source;
 pub use mpb::Place;
 pub use process::Ue;

@@ -1,21 +1,15 @@
 //! Requests of the Rust interface, in a job of one that sends to itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
-use unipgas_core::registry::{Backend, register};
+use unipgas_core::registry::register;
 use unipgas_ircce::launch::Wishes;
 use unipgas_ircce::scope::Status;
 use unipgas_ircce::wait_list::Ended;
 use unipgas_ircce::{Code, Failure, Ue};
 
 fn start() -> Ue {
-    register(Backend {
-        name: "shm",
-        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
-        probe: |_| unipgas_shm::probe(),
-        network: false,
-    });
+    register(unipgas_shm::BACKEND);
     Ue::start(&Wishes::from_env().unwrap(), &[]).unwrap()
 }
 

@@ -1,20 +1,13 @@
 //! The Rust interface, in a job of one.
 
-use std::sync::Arc;
-
 use unipgas_core::directory::GROUP_PLACES;
-use unipgas_core::registry::{Backend, register};
+use unipgas_core::registry::register;
 use unipgas_ircce::flag::MAX_TAGGED_LEN;
 use unipgas_ircce::launch::Wishes;
 use unipgas_ircce::{Code, Comm, Failure, Flag, Place, Ue};
 
 fn start() -> Ue {
-    register(Backend {
-        name: "shm",
-        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
-        probe: |_| unipgas_shm::probe(),
-        network: false,
-    });
+    register(unipgas_shm::BACKEND);
     let wishes = Wishes {
         mpb: 1024,
         cores: Vec::new(),

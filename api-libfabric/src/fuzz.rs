@@ -38,8 +38,8 @@ fn text(bytes: &[u8]) {
 }
 
 fn all() -> Vec<Called> {
-    let address = Address::pack([(Tag::Shm, &[3u8; 20][..])]).expect("room");
-    let directory = RegionKey::pack([(Tag::Shm, &[4u8; 8][..])]).expect("room");
+    let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).expect("room");
+    let directory = RegionKey::pack([(Tag::new(2), &[4u8; 8][..])]).expect("room");
     let name = Name::new(9, &address, &directory).expect("room");
     let service = Service::new("7471").expect("a port");
     let server = Server::new(([10, 0, 0, 2], 7471).into()).expect("a port");

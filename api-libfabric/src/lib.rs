@@ -40,6 +40,7 @@ pub mod ffi;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod interface;
 pub mod memory;
 pub mod messages;
 pub mod name;
@@ -61,6 +62,7 @@ pub use completion::{CompletionQueue, Entry, Failure};
 pub use counter::Counter;
 pub use domain::{Domain, DomainOptions};
 pub use endpoint::{Endpoint, EndpointOptions};
+pub use interface::INTERFACE;
 pub use memory::MemoryRegion;
 pub use name::{Called, Name};
 pub use service::{Server, Service};

@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn parts_come_back_and_garbage_is_refused() {
-        let address = Address::pack([(Tag::Shm, &[3u8; 20][..])]).unwrap();
-        let directory = RegionKey::pack([(Tag::Shm, &[4u8; 8][..])]).unwrap();
+        let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).unwrap();
+        let directory = RegionKey::pack([(Tag::new(2), &[4u8; 8][..])]).unwrap();
         let name = Name::new(77, &address, &directory).unwrap();
         let again = Name::from_bytes(name.as_bytes()).unwrap();
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn of_several_transports_those_stay_that_reach_all_hosts() {
         let parts = |lens: [usize; 3]| {
-            let tags = [Tag::Shm, Tag::Opaque, Tag::Loopback];
+            let tags = [Tag::new(2), Tag::new(3), Tag::LOOPBACK];
             let bytes = [[1; 40], [2; 40], [3; 40]];
             let parts: Vec<_> = (0..3)
                 .map(|n| (tags[n], bytes[n][..lens[n]].to_vec()))
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn texts_mean_what_they_were_made_from() {
-        let address = Address::pack([(Tag::Shm, &[3u8; 20][..])]).unwrap();
-        let directory = RegionKey::pack([(Tag::Shm, &[0u8; 8][..])]).unwrap();
+        let address = Address::pack([(Tag::new(2), &[3u8; 20][..])]).unwrap();
+        let directory = RegionKey::pack([(Tag::new(2), &[0u8; 8][..])]).unwrap();
         let longest = "s".repeat(crate::service::LONGEST_SERVICE);
         let mut all = vec![Called::Name(Name::new(9, &address, &directory).unwrap())];
         for service in ["7471", "a b", "ü", &longest] {

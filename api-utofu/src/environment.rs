@@ -31,11 +31,15 @@ const MRQ_ENTRIES: [(usize, &str); 6] = [
     (2_097_152, "2mi"),
 ];
 const MRQ_DEFAULT: usize = 131_072;
+/// A second spelling of UTOFU_NUM_MRQ_ENTRIES_SESSION (§4.3.2.4).
+const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
 
 impl Wishes {
     /// Errors: a line with the wrong variable and its allowed values.
     pub fn from_env() -> Result<Self, String> {
-        unipgas_core::variables::check().map_err(|e| e.to_string())?;
+        unipgas_core::variables::check()
+            .and_then(|()| unipgas_core::variables::get(ALIAS))
+            .map_err(|e| e.to_string())?;
         Wishes::read(|name| std::env::var(name).ok())
     }
 
@@ -87,10 +91,7 @@ impl Wishes {
             exclusive_cqs: number("UTOFU_NUM_EXCLUSIVE_CQS", 0)?,
             session_cqs: number("UTOFU_NUM_SESSION_MODE_CQS", 3)?,
             mrq_entries: entries(&["UTOFU_NUM_MRQ_ENTRIES"])?,
-            mrq_entries_session: entries(&[
-                "UTOFU_NUM_MRQ_ENTRIES_SESSION",
-                "UTOFU_NUM_MRQ_ENTRIES_ENTRIES",
-            ])?,
+            mrq_entries_session: entries(&["UTOFU_NUM_MRQ_ENTRIES_SESSION", ALIAS])?,
             swap_protect,
             shape,
             processes_per_node,

@@ -22,6 +22,7 @@ pub mod ffi;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod ids;
+mod interface;
 mod locked;
 pub mod logical;
 mod native;
@@ -34,6 +35,7 @@ pub mod vbg;
 pub mod vcq;
 
 pub use ids::{VbgId, VcqId};
+pub use interface::INTERFACE;
 pub use owned::{Gates, VcqHandle};
 pub use process::{Process, current};
 pub use shape::{Coords, Shape};

@@ -1,10 +1,9 @@
 //! The Rust interface, in a process that talks to itself.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use unipgas_core::port::{NoticeKind, Rmw};
-use unipgas_core::registry::{Backend, register};
+use unipgas_core::registry::register;
 use unipgas_utofu::command::Target;
 use unipgas_utofu::vbg::VbgSetting;
 use unipgas_utofu::vcq::VcqFlags;
@@ -18,12 +17,7 @@ fn join() {
     // SAFETY:
     // - before any thread of this program reads the environment but the harness's own
     unsafe { std::env::set_var("UNIPGAS_JOB_NAME", format!("owned {}", std::process::id())) };
-    register(Backend {
-        name: "shm",
-        open: |opening| Ok(Arc::new(unipgas_shm::Shm::open(opening.local_processes)?)),
-        probe: |_| unipgas_shm::probe(),
-        network: false,
-    });
+    register(unipgas_shm::BACKEND);
 }
 
 fn wait<T>(mut poll: impl FnMut() -> Option<T>) -> T {

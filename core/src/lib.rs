@@ -38,9 +38,10 @@ pub use unipgas_base::copy::copy;
 pub use unipgas_base::{
     AtomicOp, AtomicType, Deadline, Error, Result, Rights, alarm, announced, atomic, bell, biased,
     cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
-    functions_of_library, held, issued, leave_unfinished, limbo, lines, log, nap, on_line, on_pair,
-    own_thread, pace, pages, panics, print, process, prototype, refused, stop, tally, tell,
-    tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits, words,
+    functions_of_library, held, interface, issued, leave_unfinished, limbo, lines, log, nap,
+    on_line, on_pair, own_thread, pace, pages, panics, print, process, prototype, refused, stop,
+    tally, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits,
+    words,
 };
 pub use unipgas_engine::{
     LISTENER, Service, agent, awaited, bundle, circuit, directory, endpoint, engine, fast_path,
@@ -74,3 +75,19 @@ pub mod message {
     };
     pub use unipgas_world::{Lane, Messenger, Needs};
 }
+
+/// The engine as an interface of Rust programs.
+pub const INTERFACE: interface::Interface = interface::Interface {
+    calls: &[],
+    crates: &[
+        "unipgas_core::",
+        "unipgas_world::",
+        "unipgas_port::",
+        "unipgas_message::",
+        "unipgas_job::",
+        "unipgas_streams::",
+        "unipgas_engine::",
+        "unipgas_base::",
+    ],
+    variables: &[],
+};

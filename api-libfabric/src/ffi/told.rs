@@ -6,7 +6,7 @@ use std::mem::transmute;
 use std::sync::OnceLock;
 
 use unipgas_core::log::{self, Level, Sink};
-use unipgas_core::variables::{self, VARIABLES};
+use unipgas_core::variables;
 
 use super::library::find;
 use crate::sys::fi_provider;
@@ -109,7 +109,7 @@ unsafe fn parameter(
     name: &CStr,
     variable: &'static str,
 ) {
-    let meaning = VARIABLES
+    let meaning = variables::all()
         .iter()
         .find(|one| one.name == variable)
         .map_or("", |one| one.meaning);

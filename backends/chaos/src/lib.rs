@@ -24,6 +24,7 @@
 //! # Ok::<(), unipgas_core::Error>(())
 //! ```
 
+mod backend;
 mod channel;
 mod config;
 #[cfg(any(test, fuzzing))]
@@ -36,5 +37,6 @@ mod shared;
 mod transport;
 mod work;
 
+pub use backend::{BACKEND, check};
 pub use config::ChaosConfig;
 pub use transport::Chaos;

@@ -8,9 +8,11 @@ use unipgas_core::bell::Bell;
 use unipgas_core::bundle::Tag;
 use unipgas_core::driver::Driver;
 use unipgas_core::region::Memory;
+use unipgas_core::registry::Opening;
 use unipgas_core::transport::{Capabilities, Channel, Limits, Peer, Transport};
 use unipgas_core::{Deadline, Result, Rights};
 
+use crate::backend::below;
 use crate::channel::ChaosChannel;
 use crate::config::ChaosConfig;
 use crate::hidden::HiddenPeer;
@@ -25,6 +27,14 @@ pub struct Chaos {
 }
 
 impl Chaos {
+    /// Opens the backend that UNIPGAS_CHAOS names, and wraps it. Errors: [`Error::InvalidArgument`](unipgas_core::Error::InvalidArgument) for a wrong variable;
+    /// errors of the backend.
+    pub fn from_env(opening: &Opening) -> Result<Chaos> {
+        let config = ChaosConfig::from_env()?;
+        let below = below(&config, opening.other_hosts)?;
+        Ok(Chaos::wrap((below.open)(opening)?, config))
+    }
+
     /// Wraps `inner`.
     pub fn wrap(inner: Arc<dyn Transport>, config: ChaosConfig) -> Chaos {
         tracing::debug!(?config, inner = inner.name(), "chaos");

@@ -21,6 +21,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod backend;
 mod buffers;
 pub mod choice;
 mod contact;
@@ -43,6 +44,7 @@ mod transport;
 mod wire;
 mod word;
 
+pub use backend::BACKEND;
 pub use transport::{Ofi, probe};
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::address::Address;
+use crate::backend::TAG;
 use crate::choice::{Info, Wish, choose};
 use crate::endpoint::{Endpoint, INLINE};
 use crate::fabric;
@@ -152,7 +153,7 @@ impl Drop for Ofi {
 
 impl StreamTransport for Ofi {
     const NAME: &'static str = "ofi";
-    const TAG: Tag = Tag::Ofi;
+    const TAG: Tag = TAG;
 
     fn streams(&self) -> &Streams {
         self.streams.as_ref().expect("there until it is dropped")

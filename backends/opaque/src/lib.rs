@@ -20,6 +20,7 @@
 
 #![warn(missing_docs)]
 
+mod backend;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -30,6 +31,7 @@ mod stream;
 mod transport;
 mod window;
 
+pub use backend::BACKEND;
 pub use options::Options;
 pub use transport::{Opaque, probe};
 

@@ -8,6 +8,7 @@ use unipgas_core::registry::Opening;
 use unipgas_core::streams::{OverStreams, Owner, StreamTransport, Streams};
 use unipgas_core::transport::Transport;
 
+use crate::backend::TAG;
 use crate::network::Sockets;
 use crate::options::Options;
 use crate::stream::Listener;
@@ -36,7 +37,7 @@ impl Opaque {
 
 impl StreamTransport for Opaque {
     const NAME: &'static str = "opaque";
-    const TAG: Tag = Tag::Opaque;
+    const TAG: Tag = TAG;
 
     fn streams(&self) -> &Streams {
         &self.0

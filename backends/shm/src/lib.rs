@@ -19,6 +19,7 @@
 
 pub mod adopt;
 mod agent;
+mod backend;
 mod channel;
 pub mod control;
 #[cfg(any(test, fuzzing))]
@@ -30,4 +31,5 @@ pub mod pool;
 mod registration;
 mod transport;
 
+pub use backend::BACKEND;
 pub use transport::{Shm, adoption, probe};

@@ -18,6 +18,7 @@ use unipgas_core::{
 
 use crate::adopt;
 use crate::agent::{self, Agent};
+use crate::backend::TAG;
 use crate::channel::ShmChannel;
 use crate::control::{ALIVE, LEFT, MAGIC, start_time};
 use crate::peer::{NOT_DUMPABLE, PeerProcess, ShmAddress, ShmPeer};
@@ -180,7 +181,7 @@ impl Transport for Shm {
     }
 
     fn tag(&self) -> Tag {
-        Tag::Shm
+        TAG
     }
 
     fn capabilities(&self) -> Capabilities {

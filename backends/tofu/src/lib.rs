@@ -25,6 +25,7 @@
 
 mod address;
 mod armw;
+mod backend;
 mod blocks;
 mod clock;
 mod conversation;
@@ -46,4 +47,5 @@ mod region;
 mod transport;
 mod vcq;
 
+pub use backend::BACKEND;
 pub use transport::{Tofu, functions, probe};

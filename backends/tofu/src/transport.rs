@@ -19,6 +19,7 @@ use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::Functions;
 
 use crate::address::Address;
+use crate::backend::TAG;
 use crate::conversation::Conversation;
 use crate::endpoint::{Endpoint, PIGGYBACK};
 use crate::library::Library;
@@ -136,7 +137,7 @@ impl Drop for Tofu {
 
 impl StreamTransport for Tofu {
     const NAME: &'static str = "tofu";
-    const TAG: Tag = Tag::Tofu;
+    const TAG: Tag = TAG;
 
     fn streams(&self) -> &Streams {
         self.streams.as_ref().expect("there until it is dropped")

@@ -23,6 +23,7 @@
 #![warn(missing_docs)]
 
 mod address;
+mod backend;
 mod buffers;
 mod choice;
 mod connection;
@@ -45,4 +46,5 @@ mod staged;
 mod transport;
 mod wire;
 
+pub use backend::BACKEND;
 pub use transport::{Verbs, probe};

@@ -16,6 +16,7 @@ use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::address::Address;
+use crate::backend::TAG;
 use crate::choice::{Port, Wish, choose};
 use crate::device::Context;
 use crate::endpoint::Endpoint;
@@ -139,7 +140,7 @@ impl Drop for Verbs {
 
 impl StreamTransport for Verbs {
     const NAME: &'static str = "verbs";
-    const TAG: Tag = Tag::Verbs;
+    const TAG: Tag = TAG;
 
     fn streams(&self) -> &Streams {
         self.streams.as_ref().expect("there until it is dropped")

@@ -23,6 +23,7 @@ pub mod error;
 pub mod exit;
 pub mod fenced;
 pub mod held;
+pub mod interface;
 pub mod log;
 mod memory;
 pub mod own_thread;

@@ -1,6 +1,7 @@
 //! The environment variables: their table, and functions that read them.
 //!
-//! All interfaces share one table, so the library finds misspelt names, and `unipgas info` lists the actual variables.
+//! All crates share one table, so the library finds misspelt names, and `unipgas info` lists the actual variables. Backends and interfaces
+//! [contribute] theirs.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,159 +20,78 @@ pub struct Variable {
     pub meaning: &'static str,
 }
 
-const fn variable(name: &'static str, meaning: &'static str) -> Variable {
-    Variable { name, meaning }
+impl Variable {
+    /// A variable.
+    pub const fn new(name: &'static str, meaning: &'static str) -> Variable {
+        Variable { name, meaning }
+    }
 }
 
-/// The variables of a job, for the library, `unipgas run` and `unipgas cc`.
-pub const VARIABLES: [Variable; 39] = [
-    variable("UNIPGAS_JOB", "the job, set by unipgas run"),
-    variable(
+/// The variables of the engine, for the library, `unipgas run` and `unipgas cc`.
+const OF_THE_ENGINE: [Variable; 18] = [
+    Variable::new("UNIPGAS_JOB", "the job, set by unipgas run"),
+    Variable::new(
         "UNIPGAS_RANK",
         "the rank of this process, set by unipgas run",
     ),
-    variable("UNIPGAS_SIZE", "number of processes, set by unipgas run"),
-    variable(
+    Variable::new("UNIPGAS_SIZE", "number of processes, set by unipgas run"),
+    Variable::new(
         "UNIPGAS_INCARNATION",
         "number of earlier processes of this rank, set by unipgas run --spares for replacements",
     ),
-    variable("UNIPGAS_BIND", "binding of processes, set by unipgas run"),
-    variable("UNIPGAS_BACKEND", "the backend: --backend"),
-    variable(
+    Variable::new("UNIPGAS_BIND", "binding of processes, set by unipgas run"),
+    Variable::new("UNIPGAS_BACKEND", "the backend: --backend"),
+    Variable::new(
         "UNIPGAS_LAUNCHER",
         "the launcher, or remote shell, of unipgas run for other hosts: --launcher",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_NETWORKS",
         "networks to other hosts, separated by commas, in order of preference; none: no network (the first usable one)",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_SEED",
-        "the seed of the backend chaos, and of opaque with unordered: --seed",
+        "the seed of backends that draw faults: --seed",
     ),
-    variable(
-        "UNIPGAS_SHM_ADOPT",
-        "0: memory that programs register is copied, not shared in place (1)",
-    ),
-    variable(
-        "UNIPGAS_MR_ALLOCATED",
-        "libfabric: 1: registered memory stays in place, as with FI_MR_ALLOCATED (0)",
-    ),
-    variable(
-        "UNIPGAS_CHAOS",
-        "faults that the backend chaos injects: kill=RANK@OP,stall=RANK@OP:MS,delay=N,split=0,reorder=0,over=BACKEND",
-    ),
-    variable(
-        "UNIPGAS_OPAQUE",
-        "properties of the backend opaque: tcp,unordered,no-lines,no-atomics,registered,inline=N,largest=N,depth=N,lose=RANK@OP",
-    ),
-    variable(
-        "UNIPGAS_VERBS_DEVICE",
-        "the RDMA device that verbs uses, or device:port, as ibv_devices lists them (one near the process with an active port)",
-    ),
-    variable(
-        "UNIPGAS_VERBS_GID",
-        "the index in the port's table of the GID that verbs uses (the best one: RoCE v2, IPv4)",
-    ),
-    variable(
-        "UNIPGAS_VERBS_TIMEOUT",
-        "verbs: a peer is dead that has not answered for 7 times 4.096 us times 2 to this power, 8 to 31 (17: four seconds)",
-    ),
-    variable(
-        "UNIPGAS_OFI_PROVIDER",
-        "libfabric's provider for the backend ofi, named as in fi_info -l (the first suitable provider)",
-    ),
-    variable(
-        "UNIPGAS_OFI_INTERFACE",
-        "the interface that ofi uses: a domain as fi_info prints them, like eth0, or an address of this host",
-    ),
-    variable(
+    Variable::new(
         "UNIPGAS_LOG",
         "log of choices and events on standard error: error, warn, info, debug, trace, or targets with levels, such as unipgas::route=debug",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_LOG_FILE",
         "the file to which each process appends the lines of UNIPGAS_LOG, with the time in UTC (standard error)",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_NAP",
         "the thread that initialises the library sleeps a moment at this interval, in microseconds: for programs that poll memory with more processes than cores (0)",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_TRACE",
         "the file to which each process appends its timeline, in the Trace Event Format: --trace",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_CHECK",
         "1: a line for each call that is refused, with argument, reason and remedy (0)",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_STATS",
-        "1: each rank prints its counters at its end; the level of GASPI's statistics at the start: --stats (0)",
+        "1: each rank prints its counters at its end; also the level of statistics at the start: --stats (0)",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_STATS_TO",
         "the file to which each rank appends them, a record of JSON; without it they are printed; set by unipgas run",
     ),
-    variable(
-        "UNIPGAS_TOFU_LIBRARY",
-        "the machine's libtofucom.so, by which tofu reaches other nodes (the one in the loader's path)",
-    ),
-    variable("UNIPGAS_CC", "the compiler that unipgas cc runs"),
-    variable("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),
-    variable(
-        "UNIPGAS_TOFU_SHAPE",
-        "uTofu: lengths of the axes X, Y, Z, A, B, C like 2x1x1x2x3x2; without it unipgas run sets one for its processes",
-    ),
-    variable(
-        "UNIPGAS_TOFU_PPN",
-        "uTofu: processes that share a virtual node, 1 to 48 (1)",
-    ),
-    variable(
-        "UNIPGAS_JOB_NAME",
-        "uTofu: name of a job of processes that are started by hand; processes of one user with the same name find each other",
-    ),
-    variable(
-        "UTOFU_NUM_EXCLUSIVE_CQS",
-        "CQs of each TNI kept for exclusive VCQs (0)",
-    ),
-    variable(
-        "UTOFU_NUM_SESSION_MODE_CQS",
-        "CQs of each TNI kept for session mode VCQs (3)",
-    ),
-    variable(
-        "UTOFU_NUM_MRQ_ENTRIES",
-        "entries of the MRQ of a free mode VCQ: 2Ki, 8Ki, 32Ki, 128Ki, 512Ki, 2Mi (128Ki)",
-    ),
-    variable(
-        "UTOFU_NUM_MRQ_ENTRIES_SESSION",
-        "the same of a session mode VCQ (128Ki)",
-    ),
-    variable(
-        "UTOFU_SWAP_PROTECT",
-        "1: registered memory is locked, so that it is not swapped out (0)",
-    ),
-    variable(
-        "UNIPGAS_RCCE_MPB",
-        "RCCE: bytes of each message-passing buffer (8192)",
-    ),
-    variable(
-        "UNIPGAS_RCCE_SHM_LOW",
-        "RCCE: 1: the memory of RCCE_shmalloc has addresses of 32 bits (0)",
-    ),
-    variable(
-        "UNIPGAS_RCCE_CORES",
-        "RCCE: the cores that the UEs stand for, with commas between them",
-    ),
+    Variable::new("UNIPGAS_CC", "the compiler that unipgas cc runs"),
+    Variable::new("UNIPGAS_CXX", "the compiler that unipgas c++ runs"),
 ];
 
 /// Variables for builds and tests of the library itself.
 pub const OF_TESTS: [Variable; 2] = [
-    variable(
+    Variable::new(
         "UNIPGAS_LIB",
         "library that unipgas conform and unipgas bench call; tests compare its symbols with the headers",
     ),
-    variable(
+    Variable::new(
         "UNIPGAS_NO_INSTALL",
         "forbids make and the tests to install packages",
     ),
@@ -180,8 +100,25 @@ pub const OF_TESTS: [Variable; 2] = [
 const PREFIX: &str = "UNIPGAS_";
 /// Prefix of variables that the library's tests pass to their processes.
 const TEST_PREFIX: &str = "UNIPGAS_TEST_";
-/// An alternative spelling in the uTofu User's Guide.
-const ALIAS: &str = "UTOFU_NUM_MRQ_ENTRIES_ENTRIES";
+
+static CONTRIBUTED: Mutex<Vec<Variable>> = Mutex::new(Vec::new());
+
+/// Adds the variables of a backend or an interface.
+pub fn contribute(variables: &[Variable]) {
+    let mut known = CONTRIBUTED.lock();
+    for variable in variables {
+        if !known.contains(variable) {
+            known.push(*variable);
+        }
+    }
+}
+
+/// The variables of the engine, and those of the backends and interfaces that this program has.
+pub fn all() -> Vec<Variable> {
+    let mut all = OF_THE_ENGINE.to_vec();
+    all.extend(CONTRIBUTED.lock().iter());
+    all
+}
 
 static OTHERWISE: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
 
@@ -244,11 +181,9 @@ pub fn number(name: &str) -> Result<Option<u64>> {
 
 /// Reads all variables, so that a value that is not UTF-8 is found before any work starts. Errors: as [`get`].
 pub fn check() -> Result<()> {
-    VARIABLES
+    all()
         .iter()
-        .map(|variable| variable.name)
-        .chain([ALIAS])
-        .try_for_each(|name| get(name).map(drop))
+        .try_for_each(|variable| get(variable.name).map(drop))
 }
 
 /// Warns in one line about unknown variables with the library's prefix: they are misspelt, or from another version. Once per process;
@@ -279,7 +214,7 @@ fn unknown(name: &OsStr) -> Option<String> {
         return None;
     }
     let name = name.to_string_lossy();
-    let known = VARIABLES.iter().chain(&OF_TESTS).any(|v| v.name == name);
+    let known = all().iter().chain(&OF_TESTS).any(|v| v.name == name);
     (!known && !name.starts_with(TEST_PREFIX)).then(|| name.escape_debug().to_string())
 }
 

@@ -4,22 +4,22 @@ use std::ops::Range;
 
 use crate::{Error, Result};
 
-/// Names a kind of transport in an [`Address`] or a [`RegionKey`].
+/// Number of a kind of transport in an [`Address`] or a [`RegionKey`]. Each backend has its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Tag {
+pub struct Tag(u8);
+
+impl Tag {
     /// Threads of one process that play several processes.
-    Loopback = 1,
-    /// Shared memory of one machine.
-    Shm = 2,
-    /// Streams between processes that share no memory.
-    Opaque = 3,
-    /// libfabric.
-    Ofi = 4,
-    /// InfiniBand and RoCE.
-    Verbs = 5,
-    /// Tofu, by the machine's own library.
-    Tofu = 6,
+    pub const LOOPBACK: Tag = Tag::new(1);
+
+    /// The tag with this number.
+    ///
+    /// # Panics
+    /// For 0, which ends the list of parts.
+    pub const fn new(number: u8) -> Tag {
+        assert!(number != 0, "tag 0 ends a bundle");
+        Tag(number)
+    }
 }
 
 /// Bytes of a bundle.
@@ -42,7 +42,7 @@ impl Bundle {
                     "room in an address or key of {BUNDLE_LEN} bytes"
                 )));
             }
-            bytes[at] = tag as u8;
+            bytes[at] = tag.0;
             bytes[at + 1] = part.len() as u8;
             bytes[at + 2..end].copy_from_slice(part);
             at = end;
@@ -58,7 +58,7 @@ impl Bundle {
             if end > BUNDLE_LEN {
                 return None;
             }
-            if self.0[at] == tag as u8 {
+            if self.0[at] == tag.0 {
                 return Some(&self.0[at + 2..end]);
             }
             at = end;
@@ -138,14 +138,15 @@ mod tests {
 
     #[test]
     fn parts_come_back_and_garbage_is_refused() {
-        let bundle = Bundle::pack([(Tag::Loopback, &b"ab"[..]), (Tag::Shm, &[7; 30][..])]).unwrap();
-        assert_eq!(bundle.part(Tag::Loopback), Some(&b"ab"[..]));
-        assert_eq!(bundle.part(Tag::Shm), Some(&[7; 30][..]));
+        let bundle =
+            Bundle::pack([(Tag::LOOPBACK, &b"ab"[..]), (Tag::new(2), &[7; 30][..])]).unwrap();
+        assert_eq!(bundle.part(Tag::LOOPBACK), Some(&b"ab"[..]));
+        assert_eq!(bundle.part(Tag::new(2)), Some(&[7; 30][..]));
         assert_eq!(Bundle::from_bytes(bundle.as_bytes()).unwrap(), bundle);
         assert!(Bundle::from_bytes(b"short").is_err());
-        assert!(Bundle::pack([(Tag::Shm, &[0; BUNDLE_LEN - 1][..])]).is_err());
+        assert!(Bundle::pack([(Tag::new(2), &[0; BUNDLE_LEN - 1][..])]).is_err());
         let garbage = Bundle::from_bytes(&[0xff; BUNDLE_LEN]).unwrap();
-        assert_eq!(garbage.part(Tag::Shm), None);
+        assert_eq!(garbage.part(Tag::new(2)), None);
         assert_eq!(
             (garbage.count(), garbage.only(0..9)),
             (0, Bundle([0; BUNDLE_LEN]))
@@ -155,25 +156,25 @@ mod tests {
     #[test]
     fn three_networks_have_room() {
         let parts = [
-            (Tag::Shm, &[1; 20][..]),
-            (Tag::Opaque, &[2; 30][..]),
-            (Tag::Loopback, &[3; 72][..]),
+            (Tag::new(2), &[1; 20][..]),
+            (Tag::new(3), &[2; 30][..]),
+            (Tag::LOOPBACK, &[3; 72][..]),
         ];
         let bundle = Bundle::pack(parts).unwrap();
         for (tag, part) in parts {
             assert_eq!(bundle.part(tag), Some(part));
         }
         assert_eq!(bundle.count(), 3);
-        let more = [parts[0], parts[1], (Tag::Loopback, &[3; 73][..])];
+        let more = [parts[0], parts[1], (Tag::LOOPBACK, &[3; 73][..])];
         assert!(Bundle::pack(more).is_err());
     }
 
     #[test]
     fn some_parts_are_taken_out() {
         let parts = [
-            (Tag::Shm, &b"shm"[..]),
-            (Tag::Opaque, b"o"),
-            (Tag::Loopback, b""),
+            (Tag::new(2), &b"shm"[..]),
+            (Tag::new(3), b"o"),
+            (Tag::LOOPBACK, b""),
         ];
         let bundle = Bundle::pack(parts).unwrap();
         assert_eq!(bundle.count(), 3);

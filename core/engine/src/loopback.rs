@@ -158,7 +158,7 @@ impl Transport for Loopback {
     }
 
     fn tag(&self) -> Tag {
-        Tag::Loopback
+        Tag::LOOPBACK
     }
 
     fn capabilities(&self) -> Capabilities {

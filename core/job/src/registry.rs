@@ -1,5 +1,5 @@
-//! The backends of this program. The engine knows none by name: the facade library fills this table. Interfaces open the backends that the job needs and the
-//! environment names.
+//! The backends of this program. The engine knows none by name: each backend describes itself in a [`Backend`], and the facade library fills this table.
+//! Interfaces open the backends that the job needs and the environment names.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use crate::bootstrap;
 use crate::job::Job;
 use crate::rendezvous::{JobName, Launcher};
-use unipgas_base::{Error, Result, log, variables};
-use unipgas_engine::bundle::Bundle;
+use unipgas_base::variables::{self, Variable};
+use unipgas_base::{Error, Result, log};
+use unipgas_engine::bundle::{Bundle, Tag};
 use unipgas_engine::host;
 use unipgas_engine::transport::Transport;
 
@@ -48,57 +49,65 @@ impl Opening {
     }
 }
 
-/// One row of the table.
+/// Description of a backend.
 #[derive(Clone, Copy)]
 pub struct Backend {
     /// Its name, as in `unipgas run --backend`.
     pub name: &'static str,
+    /// Its number in addresses and keys, unique among the backends. `None`: a backend around another one.
+    pub tag: Option<Tag>,
+    /// Its environment variables.
+    pub variables: &'static [Variable],
     /// Opens it.
     pub open: fn(&Opening) -> Result<Arc<dyn Transport>>,
     /// Gives the missing requirement if the backend cannot work. The argument: between hosts.
     pub probe: fn(bool) -> std::result::Result<(), String>,
     /// It reaches other hosts.
     pub network: bool,
+    /// The native functions of an interface, if its network has them.
+    pub native: Option<Native>,
 }
+
+/// Gives the network's native functions of an interface, in the type of the crate that declares the interface. `None`: the network cannot be used.
+pub type Native = fn() -> Option<&'static (dyn Any + Send + Sync)>;
 
 static BACKENDS: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
 
-/// Adds a backend, or replaces the backend of the same name. The first backend is the default. Networks are preferred in this order.
+/// Adds a backend and its variables, or replaces the backend of the same name. The first backend is the default. Networks are preferred in this order.
+///
+/// # Panics
+/// If another backend has the same tag.
 pub fn register(backend: Backend) {
+    variables::contribute(backend.variables);
     let mut backends = BACKENDS.lock();
+    let other = (backends.iter())
+        .find(|b| b.tag.is_some() && b.tag == backend.tag && b.name != backend.name);
+    assert!(
+        other.is_none(),
+        "{}: another backend has its tag",
+        backend.name
+    );
     match backends.iter_mut().find(|b| b.name == backend.name) {
         Some(row) => *row = backend,
         None => backends.push(backend),
     }
 }
 
-/// Gives the network's native functions of an interface, in the type of the crate that declares the interface. `None`: the network cannot be used.
-pub type Below = fn() -> Option<&'static (dyn Any + Send + Sync)>;
-
-static BELOW: Mutex<Vec<(&'static str, Below)>> = Mutex::new(Vec::new());
-
-/// Registers the native interface of the backend's network.
-pub fn register_interface(backend: &'static str, below: Below) {
-    BELOW.lock().push((backend, below));
-}
-
 /// The native interface of the backend that reaches the other processes of the job, or its other hosts. It is the backend of UNIPGAS_BACKEND, or the first
 /// usable network. An unknown backend gives `None`. Errors: as [`open_from_env`].
 pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
-    let offers = BELOW.lock().clone();
-    if offers.is_empty() {
-        return Ok(None);
-    }
-    let of = |name: &str| offers.iter().find(|(backend, _)| *backend == name);
     let wish = variables::get("UNIPGAS_BACKEND")?;
     let backends = backends();
+    if backends.iter().all(|backend| backend.native.is_none()) {
+        return Ok(None);
+    }
     let named = wish.map(|wish| backends.iter().find(|b| b.name == wish).copied());
     let backend = named.unwrap_or(backends.first().copied());
     let Some(backend) = backend else {
         return Ok(None);
     };
-    if let Some((_, below)) = of(backend.name) {
-        return Ok(below());
+    if let Some(native) = backend.native {
+        return Ok(native());
     }
     let beyond = || bootstrap::beyond_this_host(&JobName::from_env()?);
     // The default backend uses networks for other hosts only. Another backend without a native interface, such as one for tests, has none below it.
@@ -113,8 +122,8 @@ pub fn interface_below() -> Result<Option<&'static (dyn Any + Send + Sync)>> {
         .iter()
         .find(|network| (network.probe)(true).is_ok());
     Ok(usable
-        .and_then(|network| of(network.name))
-        .and_then(|(_, below)| below()))
+        .and_then(|network| network.native)
+        .and_then(|native| native()))
 }
 
 /// All backends, the default first.
@@ -255,9 +264,12 @@ mod tests {
     fn backend(name: &'static str, network: bool) -> Backend {
         Backend {
             name,
+            tag: None,
+            variables: &[],
             open: |_| Err(Error::Unsupported),
             probe: |_| Ok(()),
             network,
+            native: None,
         }
     }
 

@@ -492,9 +492,7 @@ fn variables_of(
 
 fn check_chaos(backend: Option<&str>) -> Result<(), String> {
     match backend {
-        Some("chaos") => unipgas::chaos_config()
-            .map(drop)
-            .map_err(|error| error.to_string()),
+        Some("chaos") => unipgas::chaos::check().map_err(|error| error.to_string()),
         _ => Ok(()),
     }
 }

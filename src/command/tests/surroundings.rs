@@ -6,12 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use unipgas::core::variables::{OF_TESTS, VARIABLES};
+use unipgas::core::variables::{self, OF_TESTS, Variable};
+
+fn all() -> Vec<Variable> {
+    unipgas::init();
+    variables::all()
+}
 
 fn unipgas(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unipgas"));
     command.args(args).stdin(Stdio::null());
-    for variable in VARIABLES.iter().chain(&OF_TESTS) {
+    for variable in all().iter().chain(&OF_TESTS) {
         command.env_remove(variable.name);
     }
     command
@@ -41,7 +46,7 @@ fn the_readme_has_the_variables_that_there_are() {
         .map(|name| name.trim_matches('`'))
         .collect();
     described.sort_unstable();
-    let mut known: Vec<&str> = VARIABLES.iter().chain(&OF_TESTS).map(|v| v.name).collect();
+    let mut known: Vec<&str> = all().iter().chain(&OF_TESTS).map(|v| v.name).collect();
     // Every build tool's.
     known.extend(["CC", "CXX"]);
     known.sort_unstable();
@@ -86,7 +91,7 @@ fn wrong_values_are_named_before_anything_starts() {
 
 #[test]
 fn values_that_are_no_text_are_named() {
-    for variable in VARIABLES {
+    for variable in all() {
         let output = unipgas(&["run", "-n", "2", "echo", "started"])
             .env(variable.name, OsStr::from_bytes(b"1\xff"))
             .output()

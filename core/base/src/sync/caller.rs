@@ -8,25 +8,10 @@ use object::{Object, ObjectSymbol};
 use once_cell::sync::OnceCell;
 use rustc_demangle::demangle;
 
+use crate::interface::{is_call, is_function};
+
 /// The most frames of the stack that are examined.
 const FRAMES: usize = 64;
-/// Prefixes of the calls in C.
-const PREFIXES: [&str; 6] = ["gaspi_", "pgaspi_", "utofu_", "RCCE_", "iRCCE_", "fi_"];
-/// Crates of the calls in Rust. The crates of the engine are interfaces there, too.
-const CRATES: [&str; 12] = [
-    "unipgas_gaspi::",
-    "unipgas_utofu::",
-    "unipgas_ircce::",
-    "unipgas_libfabric::",
-    "unipgas_core::",
-    "unipgas_world::",
-    "unipgas_port::",
-    "unipgas_message::",
-    "unipgas_job::",
-    "unipgas_streams::",
-    "unipgas_engine::",
-    "unipgas_base::",
-];
 
 /// The outermost call of an interface on this thread's stack. Empty: none has a name.
 pub(crate) fn calling() -> String {
@@ -52,11 +37,6 @@ fn exported(address: *mut c_void) -> Option<String> {
         CStr::from_ptr(found.dli_sname).to_str().ok()?
     };
     is_call(name).then(|| name.to_owned())
-}
-
-/// Whether `name` is a call of an interface in C.
-pub(super) fn is_call(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// A call in the program itself.
@@ -98,7 +78,7 @@ fn read(path: &str) -> Option<Vec<Call>> {
     Some(calls)
 }
 
-/// `TYPE::function` or `module::function` of a function in [`CRATES`].
+/// `TYPE::function` or `module::function` of a function of an [interface](crate::interface).
 fn in_rust(symbol: &str) -> Option<String> {
     if !symbol.contains("unipgas_") {
         return None;
@@ -106,7 +86,7 @@ fn in_rust(symbol: &str) -> Option<String> {
     let path = format!("{:#}", demangle(symbol));
     // An implementation is `<CRATE::TYPE>::function`, or `CRATE::<impl CRATE::TYPE>::function`. Functions of traits are skipped: other functions call them.
     let plain = path.strip_prefix('<').unwrap_or(&path);
-    let is_ours = CRATES.iter().any(|name| plain.starts_with(name)) && !path.contains(" as ");
+    let is_ours = is_function(plain) && !path.contains(" as ");
     if !is_ours || path.contains("{closure") {
         return None;
     }
@@ -139,8 +119,17 @@ fn bias() -> u64 {
 mod tests {
     use super::*;
 
+    fn contribute() {
+        crate::interface::contribute(crate::interface::Interface {
+            calls: &["gaspi_"],
+            crates: &["unipgas_base::", "unipgas_core::", "unipgas_gaspi::"],
+            variables: &[],
+        });
+    }
+
     #[test]
     fn calls_in_rust_have_short_names() {
+        contribute();
         let name = |symbol| in_rust(symbol);
         for (symbol, short) in [
             (
@@ -170,6 +159,7 @@ mod tests {
     /// The program's table has symbols that no library exports.
     #[test]
     fn the_programs_own_table_is_read() {
+        contribute();
         let calls = read("/proc/self/exe").expect("a table");
         let outer = calls
             .iter()

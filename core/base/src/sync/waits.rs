@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::sync::caller::{calling, is_call};
+use crate::interface::is_call;
+use crate::sync::caller::calling;
 use crate::sync::label::Label;
 use crate::sync::polls;
 use crate::sync::tally::{self, Ledger};

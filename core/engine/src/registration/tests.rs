@@ -116,7 +116,7 @@ impl Transport for Pinning {
         "pinning"
     }
     fn tag(&self) -> Tag {
-        Tag::Loopback
+        Tag::LOOPBACK
     }
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
 use unipgas::core::inbox::InboxLayout;
-use unipgas::core::variables::{self, VARIABLES, Variable};
+use unipgas::core::variables::{self, Variable};
 use unipgas::gaspi;
 use unipgas::ircce;
 use unipgas::utofu::environment::Wishes;
@@ -156,7 +156,7 @@ impl Info {
                 "memory     per process and VCQ not measured: {why}"
             )),
         }
-        for Variable { name, meaning } in VARIABLES {
+        for Variable { name, meaning } in variables::all() {
             let value =
                 std::env::var(name).map_or_else(|_| "not set".into(), |value| format!("= {value}"));
             lines.push(format!("variable   {name} {value} ({meaning})"));
@@ -212,7 +212,7 @@ impl Info {
             "limits": self.limits.iter().map(|(name, value)| (name.to_string(), (*value).into())).collect::<Map<_, _>>(),
             "memory_per_process_bytes": self.memory.as_ref().ok().map(|memory| memory.process),
             "memory_per_vcq_bytes": self.memory.as_ref().ok().map(|memory| memory.vcq),
-            "environment": VARIABLES.iter().map(|variable| (variable.name.to_string(), json!(std::env::var(variable.name).ok()))).collect::<Map<_, _>>(),
+            "environment": variables::all().iter().map(|variable| (variable.name.to_string(), json!(std::env::var(variable.name).ok()))).collect::<Map<_, _>>(),
         })
     }
 }

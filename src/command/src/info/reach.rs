@@ -195,9 +195,12 @@ mod tests {
     fn table() -> [Backend; 4] {
         let backend = |name, network| Backend {
             name,
+            tag: None,
+            variables: &[],
             open: |_| Err(Error::Unsupported),
             probe: |_| Ok(()),
             network,
+            native: None,
         };
         let broken = Backend {
             probe: |_| Err("no adapter".into()),

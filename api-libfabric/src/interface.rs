@@ -1,0 +1,14 @@
+//! Description of the interface.
+
+use unipgas_core::interface::Interface;
+use unipgas_core::variables::Variable;
+
+/// What the engine knows of this interface.
+pub const INTERFACE: Interface = Interface {
+    calls: &["fi_"],
+    crates: &["unipgas_libfabric::"],
+    variables: &[Variable::new(
+        "UNIPGAS_MR_ALLOCATED",
+        "libfabric: 1: registered memory stays in place, as with FI_MR_ALLOCATED (0)",
+    )],
+};

@@ -1,0 +1,26 @@
+//! Description of the backend.
+
+use std::sync::Arc;
+
+use unipgas_core::bundle::Tag;
+use unipgas_core::registry::Backend;
+use unipgas_core::variables::Variable;
+
+use crate::{Shm, probe};
+
+/// Number of this backend in addresses and keys.
+pub(crate) const TAG: Tag = Tag::new(2);
+
+/// What the engine knows of this backend.
+pub const BACKEND: Backend = Backend {
+    name: "shm",
+    tag: Some(TAG),
+    variables: &[Variable::new(
+        "UNIPGAS_SHM_ADOPT",
+        "0: memory that programs register is copied, not shared in place (1)",
+    )],
+    open: |opening| Ok(Arc::new(Shm::open(opening.local_processes)?)),
+    probe: |_| probe(),
+    network: false,
+    native: None,
+};

@@ -1,0 +1,26 @@
+//! Description of the backend.
+
+use std::sync::Arc;
+
+use unipgas_core::bundle::Tag;
+use unipgas_core::registry::Backend;
+use unipgas_core::variables::Variable;
+
+use crate::{Tofu, functions, probe};
+
+/// Number of this backend in addresses and keys.
+pub(crate) const TAG: Tag = Tag::new(6);
+
+/// What the engine knows of this backend.
+pub const BACKEND: Backend = Backend {
+    name: "tofu",
+    tag: Some(TAG),
+    variables: &[Variable::new(
+        "UNIPGAS_TOFU_LIBRARY",
+        "the machine's libtofucom.so, by which tofu reaches other nodes (the one in the loader's path)",
+    )],
+    open: |opening| Ok(Arc::new(Tofu::from_env(opening)?)),
+    probe: |_| probe(),
+    network: true,
+    native: Some(|| Some(functions()?)),
+};
