@@ -61,8 +61,9 @@ pub use fast_path::{FastPath, Posting};
 pub use group::Group;
 pub use notification::Notifications;
 pub use op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
-pub use region::{Region, RemoteRegion};
+pub use region::RemoteRegion;
 pub use together::{Staying, Together};
+pub use unipgas_engine::Region;
 pub use unipgas_world::{central, group, host_memory, imports, published, world};
 pub use world::World;
 

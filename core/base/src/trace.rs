@@ -11,7 +11,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::sync::caller::calling;
-use crate::sync::polls;
 use crate::{exit, process, tell, variables};
 
 /// Least size of a copy or transfer that is recorded, in bytes.
@@ -134,11 +133,7 @@ fn open(path: &str) -> std::io::Result<File> {
 }
 
 extern "C" fn at_exit() {
-    let polls = polls::take();
-    exit::run(|| {
-        drop(polls);
-        flush();
-    });
+    exit::run(flush);
 }
 
 /// Writes the events in memory.

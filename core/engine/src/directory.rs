@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bytemuck::{Pod, Zeroable};
 use parking_lot::Mutex;
 
+use crate::Region;
 use crate::bundle::{BUNDLE_LEN, RegionKey};
 use crate::engine::Engine;
-use crate::region::Region;
 use crate::{Error, Result, Rights};
 
 /// Number of region entries.

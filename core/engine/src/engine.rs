@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::Region;
 use crate::agent::Serving;
 use crate::bell::Bell;
 use crate::bundle::{Address, RegionKey};
@@ -12,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::executor::{Detour, Executor};
 use crate::limited::Limited;
 use crate::operands::Operands;
-use crate::region::{Memory, Region, RemoteRegion};
+use crate::region::{Memory, RemoteRegion};
 use crate::registration::Registrations;
 use crate::schedule::Shapes;
 use crate::transport::{Capabilities, Channel, Life, Limits, Peer, Transport};

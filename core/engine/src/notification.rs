@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::Region;
 use crate::bundle::RegionKey;
 use crate::engine::Engine;
-use crate::region::Region;
 use crate::{Deadline, Result};
 
 /// Consecutive u32 words at the beginning of a region of this process, which peers set by notices.

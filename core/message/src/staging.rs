@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use unipgas_base::{Result, Rights};
+use unipgas_engine::Region;
 use unipgas_engine::engine::Engine;
-use unipgas_engine::region::Region;
 
 /// Bytes for payloads; a power of two.
 const SIZE: u64 = 1 << 20;

@@ -7,7 +7,7 @@ use super::outgoing::Bytes;
 use super::pool::PoolTicket;
 use unipgas_base::{Error, Result};
 use unipgas_engine::bundle::BUNDLE_LEN;
-use unipgas_engine::region::{Region, RemoteRegion};
+use unipgas_engine::{Region, RemoteRegion};
 
 /// For [`Pattern::ignore`]: accepts all tags.
 pub const ANY_TAG: u64 = u64::MAX;

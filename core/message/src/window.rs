@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use super::layout::{LINE, Line, Shape};
 use super::outgoing::Bytes;
 use unipgas_base::{Result, Rights, announced, prefetch};
+use unipgas_engine::Region;
 use unipgas_engine::bundle::{BUNDLE_LEN, RegionKey};
 use unipgas_engine::engine::Engine;
-use unipgas_engine::region::Region;
 use unipgas_engine::transport::Handler;
 
 /// Memory of one lane for each peer of the shape.

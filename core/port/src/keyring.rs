@@ -16,8 +16,8 @@ use unipgas_engine::bundle::{BUNDLE_LEN, RegionKey};
 use unipgas_engine::directory::{Listed, read_listed, write_listed};
 use unipgas_engine::engine::{Connection, Engine};
 use unipgas_engine::op::Remote;
-use unipgas_engine::region::{Region, RemoteRegion};
 use unipgas_engine::service::Service;
+use unipgas_engine::{Region, RemoteRegion};
 
 /// Slots of a new table.
 const FIRST: usize = 64;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use unipgas_base::{Error, Result, Rights};
 use unipgas_engine::engine::Engine;
 use unipgas_engine::op::Remote;
-use unipgas_engine::region::{Region, RemoteRegion};
 use unipgas_engine::service::Service;
+use unipgas_engine::{Region, RemoteRegion};
 
 /// Bytes of a peer's name.
 pub const NAME_LEN: usize = 64;

@@ -12,10 +12,10 @@ use unipgas_base::combine::{Combination, Element};
 use unipgas_base::fenced::Fenced;
 use unipgas_base::{Deadline, Error, Result, Rights};
 use unipgas_engine::Engine;
+use unipgas_engine::Region;
 use unipgas_engine::directory::{GROUPS, incarnation_word, region_entry, visibility_word};
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
 use unipgas_engine::op::{Flags, Local, Notice, Remote};
-use unipgas_engine::region::Region;
 use unipgas_job::bootstrap::Bootstrap;
 use unipgas_job::job::{Job, RankState};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::world::World;
 use unipgas_base::{Deadline, Error, Result, Rights};
+use unipgas_engine::Region;
 use unipgas_engine::engine::Engine;
 use unipgas_engine::op::{Flags, Outcome, Remote, Reply};
-use unipgas_engine::region::Region;
 use unipgas_engine::transport::{Handler, Life};
 use unipgas_job::bootstrap::Bootstrap;
 use unipgas_job::job::Job;

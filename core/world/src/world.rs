@@ -17,8 +17,8 @@ use unipgas_engine::Endpoint;
 use unipgas_engine::bundle::{Address, Bundle, RegionKey};
 use unipgas_engine::directory::{Directory, Listed, read_listed};
 use unipgas_engine::engine::{Connection, Engine};
-use unipgas_engine::region::{Region, RemoteRegion};
 use unipgas_engine::transport::Life;
+use unipgas_engine::{Region, RemoteRegion};
 use unipgas_job::job::Job;
 
 /// Minimum time for another answer of a rank that has just answered, despite the deadline.

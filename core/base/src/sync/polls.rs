@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
+use parking_lot::Once;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::sync::caller::calling;
 use crate::sync::tally;
 use crate::sync::waits::Telling;
-use crate::{issued, trace};
+use crate::{exit, issued, trace};
 
 /// A thread that uses its processor for longer between two notes computes, and does not wait.
 pub(super) const WORK: Duration = Duration::from_millis(100);
@@ -55,9 +56,23 @@ pub(crate) fn end() {
 }
 
 /// Takes the polls of this thread. They end with the drop of the result. `None` also if a signal has come during a change of the polls.
-pub(crate) fn take() -> Option<Polls> {
+pub(super) fn take() -> Option<Polls> {
     let polls = POLLS.with(|polls| polls.try_borrow_mut().ok()?.take());
     polls.map(ManuallyDrop::into_inner)
+}
+
+/// Writes the exiting thread's polls to the trace. Handlers of `atexit` run in reverse order, so this one runs before the trace's, which is older.
+fn end_at_exit() {
+    extern "C" fn at_exit() {
+        let polls = take();
+        exit::run(|| drop(polls));
+    }
+    static ONCE: Once = Once::new();
+    // SAFETY:
+    // - contract of atexit(3): the handler takes no argument. It uses thread-local data without a destructor.
+    ONCE.call_once(|| unsafe {
+        libc::atexit(at_exit);
+    });
 }
 
 #[cold]
@@ -89,6 +104,9 @@ fn note(came: bool, check: impl FnOnce()) {
 impl Polls {
     fn begin(now: Instant) -> Self {
         let traced = trace::Wait::begins();
+        if traced.is_some() {
+            end_at_exit();
+        }
         Polls {
             told: Telling::default(),
             call: traced.as_ref().map_or_else(String::new, |_| calling()),

@@ -342,7 +342,8 @@ mod tests {
 
     #[test]
     fn issue_contexts_are_listed() {
-        let ledger = Box::leak(Box::new(Ledger::new()));
+        static LEDGER: Ledger = Ledger::new();
+        let ledger = &LEDGER;
         let named = |name: &str| Account::listed_in(ledger, name);
         let account = named("queue 3").expect("room");
         account.tell(402, 508);

@@ -5,10 +5,10 @@ use std::mem::size_of;
 use parking_lot::Mutex;
 
 use unipgas_base::{Result, Rights};
+use unipgas_engine::Region;
 use unipgas_engine::bundle::RegionKey;
 use unipgas_engine::directory::{RegionEntry, write_listed};
 use unipgas_engine::engine::Engine;
-use unipgas_engine::region::Region;
 
 /// Maximum number of ports in a process.
 pub const PORTS: usize = 768;

@@ -17,9 +17,9 @@ use unipgas_base::calls::Call;
 use unipgas_base::fenced::Fenced;
 use unipgas_base::{Result, Rights};
 use unipgas_engine::Engine;
+use unipgas_engine::Region;
 use unipgas_engine::directory::RegionEntry;
 use unipgas_engine::loopback::{Loopback, LoopbackNet};
-use unipgas_engine::region::Region;
 use unipgas_job::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 
 const SESSION: u16 = 0;

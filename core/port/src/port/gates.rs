@@ -13,10 +13,10 @@ use crate::gate::{self, Gate, LONGEST_PACKET, Packet, Ready, Resolve, Sender};
 use unipgas_base::driver::{self, Driven, Driver, Waits};
 use unipgas_base::limbo::Turns;
 use unipgas_base::{Deadline, Error, Result};
+use unipgas_engine::Region;
 use unipgas_engine::agent::ENVELOPE;
 use unipgas_engine::endpoint::Endpoint;
 use unipgas_engine::op::{Flags, Outcome, Remote, Reply};
-use unipgas_engine::region::Region;
 use unipgas_engine::transport::{Handler, LONGEST_MESSAGE};
 
 const _: () = assert!(LONGEST_PACKET <= LONGEST_MESSAGE - ENVELOPE);

@@ -22,9 +22,9 @@ use unipgas_base::issued::{Issued, Issues, Listing};
 use unipgas_base::pace::Pace;
 use unipgas_base::sync::tally;
 use unipgas_base::{Deadline, Error, Result, Rights};
+use unipgas_engine::Region;
 use unipgas_engine::endpoint::Endpoint;
 use unipgas_engine::inbox::{InboxLayout, InboxReader, initialise_zeroed};
-use unipgas_engine::region::Region;
 use unipgas_engine::together::Several;
 
 /// Records in the small part of an inbox. Its cache lines stay in the caches of its users.

@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use super::notice::Fault;
 use super::trigger::HEADER_LEN;
 use unipgas_base::{Error, Result, Rights};
+use unipgas_engine::Region;
 use unipgas_engine::bundle::BUNDLE_LEN;
 use unipgas_engine::directory::{Listed, write_listed};
 use unipgas_engine::engine::Engine;
 use unipgas_engine::op::Local;
-use unipgas_engine::region::Region;
 
 /// Number of keys of a port.
 pub const KEYS: usize = 8192;

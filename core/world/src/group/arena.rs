@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use unipgas_base::Result;
 use unipgas_base::cache::PAIR;
+use unipgas_engine::Region;
 use unipgas_engine::op::Local;
-use unipgas_engine::region::Region;
 use unipgas_schedule::{PAYLOAD, Schedule, Shapes, dissemination_barrier};
 
 /// Each flag and counter has its own cache lines.
