@@ -9,7 +9,7 @@ use crate::variables::{self, Variable};
 pub struct Interface {
     /// Prefixes of its calls in C.
     pub calls: &'static [&'static str],
-    /// Paths of its functions in Rust, up to the name of the crate: `unipgas_core::`.
+    /// Names of its crates in Rust, with `::`.
     pub crates: &'static [&'static str],
     /// Its environment variables.
     pub variables: &'static [Variable],
