@@ -501,12 +501,16 @@ fn what_cannot_be_watched_is_registered_each_time() {
 #[test]
 fn what_is_not_mapped_is_refused() {
     let bench = Bench::new();
-    let at = map(std::ptr::null_mut(), LEN, 1);
+    let [first, at] = [(); 2].map(|()| map(std::ptr::null_mut(), LEN, 1));
+    // Starts the listener now, so that its stack does not take the freed addresses.
+    bench.send(first, 0);
     unmap(at, LEN);
     // SAFETY:
     // - the call refuses the memory.
     let refused = unsafe { bench.registrations.hold(at, LEN, false) };
     assert!(matches!(refused, Err(crate::Error::InvalidArgument(_))));
+    drop(bench);
+    unmap(first, LEN);
 }
 
 #[test]
