@@ -11,7 +11,7 @@ use crate::bell::SLICE;
 
 /// Runs the body of a service thread until it returns. After a panic it restarts `body` after a pause, so repeated panics do not
 /// keep a core busy.
-pub fn keep_going(mut body: impl FnMut()) {
+pub(crate) fn keep_going(mut body: impl FnMut()) {
     while catch_unwind(AssertUnwindSafe(&mut body)).is_err() {
         std::thread::sleep(SLICE);
     }

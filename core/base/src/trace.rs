@@ -63,7 +63,7 @@ struct Event<'a> {
 
 /// Whether this process records a timeline.
 #[inline(always)]
-pub fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     !RECORDER.load(Ordering::Relaxed).is_null()
 }
 
@@ -216,7 +216,7 @@ pub fn span() -> Option<Span> {
     is_on().then(|| Span(Instant::now()))
 }
 
-/// Begins a span for a transfer of `len` bytes, if the timeline is on and `len` is at least [`LARGE`].
+/// Begins a span for a transfer of `len` bytes, if the timeline is on and `len` is at least `LARGE`.
 #[inline(always)]
 pub fn transfer(len: usize) -> Option<Span> {
     (len >= LARGE && is_on()).then(|| Span(Instant::now()))

@@ -95,7 +95,7 @@ impl Awaited {
     }
 
     /// Whether it has ended, with success or failure.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.0.ended.lock().is_some()
     }
 
@@ -192,7 +192,7 @@ impl Endpoint {
     }
 
     /// Writes the bytes, and waits for completion. Errors: [`Error::Timeout`] (the write may still happen); as [`Endpoint::put`].
-    pub fn write(
+    pub(crate) fn write(
         &self,
         engine: &Engine,
         from: &[u8],
@@ -258,17 +258,6 @@ impl Endpoint {
             self.deliver(inbox, record, Flags::empty(), context)
         })?;
         delivered.settle(self, engine, Deadline::Never)
-    }
-
-    /// Sends an active message, and waits until it has been handled. Errors: as [`Endpoint::active_message`]; [`Error::Timeout`] (it may still be handled).
-    pub fn tell(
-        &self,
-        engine: &Engine,
-        to: Remote<'_>,
-        message: &[u8],
-        deadline: Deadline,
-    ) -> Result<()> {
-        self.tell_of(to, message)?.settle(self, engine, deadline)
     }
 
     /// Sends an active message. The caller waits for its [end](Awaited::end). Errors: as [`Endpoint::active_message`].

@@ -51,7 +51,7 @@ impl Bundle {
     }
 
     /// The part of `tag`, if there is one. Invalid bytes give `None`, never a panic.
-    pub fn part(&self, tag: Tag) -> Option<&[u8]> {
+    pub(crate) fn part(&self, tag: Tag) -> Option<&[u8]> {
         let mut at = 0;
         while at + 2 <= BUNDLE_LEN && self.0[at] != 0 {
             let end = at + 2 + self.0[at + 1] as usize;

@@ -430,7 +430,7 @@ impl Engine {
         self.bell().ring_if_heard();
     }
 
-    /// Makes the progress thread drive `driven` at each ring of this engine's bell, and at least once in each [`SLICE`](crate::bell::SLICE). It listens at
+    /// Makes the progress thread drive `driven` at each ring of this engine's bell, and at least once in each `SLICE`. It listens at
     /// the bell until the result is dropped, and drives `driven` while that exists. Errors: [`Error::Os`].
     pub fn drive_at_bell(
         self: &Arc<Self>,

@@ -454,7 +454,7 @@ impl Kept {
     }
 
     /// Leaks the copy of a put, since a channel may still read it.
-    pub fn abandon(self) {
+    pub(crate) fn abandon(self) {
         if let Kept::Put { src, .. } = self {
             std::mem::forget(src);
         }

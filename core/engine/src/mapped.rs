@@ -388,7 +388,7 @@ pub fn value32(dst: Remote<'_>) -> Result<&AtomicU32> {
 
 /// The `len` bytes at `at`, if they are mapped and whole words. Peers may change them by atomics at the same time, so a plain copy must not read or write
 /// them.
-pub fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
+pub(crate) fn words(at: Remote<'_>, len: usize, need: Rights) -> Result<Option<&[AtomicU64]>> {
     if !at.region.is_direct() {
         return Ok(None);
     }

@@ -12,12 +12,12 @@ pub(crate) struct Operands(RwLock<Slab<Box<[u64]>>>);
 
 impl Operands {
     /// Adds a registration with `descriptors`, by transport. Returns its number, which is not 0.
-    pub fn enter(&self, descriptors: Box<[u64]>) -> u64 {
+    pub(crate) fn enter(&self, descriptors: Box<[u64]>) -> u64 {
         self.0.write().insert(descriptors) as u64 + 1
     }
 
     /// Removes a registration that has ended.
-    pub fn leave(&self, number: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         self.0.write().try_remove((number - 1) as usize);
     }
 

@@ -80,11 +80,11 @@ impl Course {
     }
 
     /// The host of a rank. `None`: no such rank.
-    pub fn home(&self, rank: u32) -> Option<usize> {
+    pub(crate) fn home(&self, rank: u32) -> Option<usize> {
         self.rules.homes.get(rank as usize).copied()
     }
 
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.running == 0
     }
 
@@ -137,7 +137,7 @@ impl Course {
     }
 
     /// Records the loss of a host and its ranks. Without `keep_going`, the ranks get spares only if the spares suffice for all of them.
-    pub fn lose(&mut self, host: usize) -> Then {
+    pub(crate) fn lose(&mut self, host: usize) -> Then {
         self.lost[host] = true;
         let ranks = self.running_at(host);
         for rank in &ranks {

@@ -29,7 +29,11 @@ impl Crowd {
     }
 
     /// The first of these ranks that uses whole time slices. Returns a rank at most once.
-    pub fn news(&mut self, ranks: impl Iterator<Item = (u32, u32)>, now: Instant) -> Option<u32> {
+    pub(crate) fn news(
+        &mut self,
+        ranks: impl Iterator<Item = (u32, u32)>,
+        now: Instant,
+    ) -> Option<u32> {
         if self.next.is_none_or(|next| now < next) {
             return None;
         }

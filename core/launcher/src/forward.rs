@@ -63,7 +63,7 @@ impl Forwarder {
     }
 
     /// The streams, for the thread that reports written output.
-    pub fn streams(&self) -> Arc<Streams> {
+    pub(crate) fn streams(&self) -> Arc<Streams> {
         self.streams.clone()
     }
 

@@ -66,7 +66,7 @@ pub(super) struct End {
 }
 
 impl End {
-    pub fn to_bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         let (kind, number) = match self.exit {
             Exit::Code(code) => (0, code),
             Exit::Signal(signal) => (1, signal),
@@ -116,7 +116,7 @@ pub(super) struct Begin {
 }
 
 impl Begin {
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.hosts.to_le_bytes().to_vec();
         bytes.extend(self.job.to_le_bytes());
         bytes.extend((self.here.len() as u32).to_le_bytes());
@@ -172,7 +172,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub fn to_bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = self.rank.to_le_bytes().to_vec();
         bytes.extend((self.bytes as u32).to_le_bytes());
         bytes.push(u8::from(self.is_stderr));

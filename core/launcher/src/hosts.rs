@@ -218,13 +218,13 @@ impl Hosts {
         self.tell_all(frames::SIGNAL, &signal.as_raw().to_le_bytes());
     }
 
-    /// Ends the ranks as after a failure: SIGTERM, then SIGKILL after [`GRACE`].
+    /// Ends the ranks as after a failure: SIGTERM, then SIGKILL after `GRACE`.
     pub fn end(&self) {
         self.wish(Event::End);
     }
 
     /// Requests a picture of the ranks of each host: [`Told::Shown`].
-    pub fn show(&self) {
+    pub(crate) fn show(&self) {
         self.tell_all(frames::SHOW, &[]);
     }
 

@@ -47,7 +47,7 @@ use unipgas_core::job::board::MAX_SIZE;
 use unipgas_core::{Error, Result};
 
 /// Time between SIGTERM and SIGKILL when a job is ended.
-pub const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
 /// Placement of the ranks on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,7 +161,7 @@ impl Exit {
     }
 
     /// Exit status as in a shell: 128 + n for signal n.
-    pub fn status(self) -> i32 {
+    pub(crate) fn status(self) -> i32 {
         match self {
             Exit::Code(code) => code,
             Exit::Signal(signal) => 128 + signal,

@@ -133,7 +133,7 @@ impl Lines {
     }
 
     /// Releases all text of a rank.
-    pub fn flush(&mut self, rank: u32) {
+    pub(crate) fn flush(&mut self, rank: u32) {
         if self.texts.contains_key(&rank) {
             self.waiting.retain(|other| *other != rank);
             self.begin(rank);
@@ -142,14 +142,14 @@ impl Lines {
     }
 
     /// Ends the open line, before lines from another source.
-    pub fn interrupt(&mut self) {
+    pub(crate) fn interrupt(&mut self) {
         if self.open.is_some() {
             self.end_line();
         }
     }
 
     /// Releases all text. Returns whether the last line is incomplete.
-    pub fn close(&mut self) -> bool {
+    pub(crate) fn close(&mut self) -> bool {
         let first = std::mem::take(&mut self.waiting);
         first.into_iter().for_each(|rank| self.flush(rank));
         while let Some(rank) = self.oldest() {

@@ -49,18 +49,18 @@ impl Stream {
         })
     }
 
-    pub fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
     /// The descriptor to wait for, if more bytes may be in flight.
-    pub fn wants(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn wants(&self) -> Option<BorrowedFd<'_>> {
         let file = self.file.as_ref().filter(|_| self.on_the_way < ON_THE_WAY);
         file.map(AsFd::as_fd)
     }
 
     /// Reads available bytes, up to the limit of bytes in flight.
-    pub fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) {
         while self.wants().is_some() && self.read() {}
     }
 
@@ -74,7 +74,7 @@ impl Stream {
     }
 
     /// Reads the rest, and closes.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.drain();
         self.shut();
     }

@@ -199,7 +199,7 @@ impl Mirror {
         self.heard.bell.as_fd()
     }
 
-    pub fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         let mut count = [0; 8];
         // Before the requests are taken: a later request rings again.
         let _ = rustix::io::read(&self.heard.bell, &mut count);

@@ -166,7 +166,7 @@ impl Picture {
     }
 
     /// Queues with operations in flight, of ranks that wait.
-    pub fn under_way(&self) -> impl Iterator<Item = (u32, &QueueCounts)> {
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (u32, &QueueCounts)> {
         let waits = self.ranks.iter().filter(|seen| !seen.waits.is_empty());
         waits.flat_map(|seen| {
             let busy = seen.counts.queues.iter().filter(|queue| queue.pending > 0);
@@ -176,7 +176,7 @@ impl Picture {
 
     /// Calls in which ranks wait for a set of ranks that includes themselves, each with the missing ranks. Missing ranks are in the set and in the
     /// picture, but not in the call.
-    pub fn missing(&self) -> Vec<(String, Vec<u32>)> {
+    pub(crate) fn missing(&self) -> Vec<(String, Vec<u32>)> {
         let mut calls: BTreeMap<(&str, &[u32]), BTreeSet<u32>> = BTreeMap::new();
         for seen in &self.ranks {
             for wait in &seen.waits {

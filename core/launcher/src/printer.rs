@@ -69,14 +69,14 @@ impl Printer {
         self.print.clone()
     }
 
-    pub fn print(&self, print: Print) {
+    pub(crate) fn print(&self, print: Print) {
         // Cannot fail before `Print::Over`.
         let _ = self.print.send(print);
     }
 
     /// Waits until all output has been written. The wait ends early at the end of the keeper, after `limit`, or [`GRACE`] after a signal that does not ask
     /// for a picture. Returns whether output was lost.
-    pub fn finish(
+    pub(crate) fn finish(
         self,
         inbox: Option<&Inbox>,
         keeper: Option<&Keeper>,

@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// Reaps the process if it has ended.
-    pub fn reap(&mut self) -> Option<Exit> {
+    pub(crate) fn reap(&mut self) -> Option<Exit> {
         let status = self.child.try_wait().ok()??;
         let exit = match (status.code(), status.signal()) {
             (Some(code), _) => Exit::Code(code),

@@ -28,7 +28,7 @@ impl Progress {
     }
 
     /// Number of ranks that have joined, if a message is due.
-    pub fn news(&mut self, board: &Board, now: Instant) -> Option<u32> {
+    pub(crate) fn news(&mut self, board: &Board, now: Instant) -> Option<u32> {
         if self.next.is_none_or(|next| now < next) {
             return None;
         }

@@ -19,7 +19,7 @@ pub enum Binding {
     None,
     /// The processing units of one core, by its index among [`Topology::usable_cores`].
     Core(usize),
-    /// The processing units of one NUMA node, by its index among [`Topology::usable_nodes`].
+    /// The processing units of one NUMA node, by its index among `Topology::usable_nodes`.
     Numa(usize),
 }
 

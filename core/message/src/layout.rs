@@ -203,7 +203,7 @@ impl Line {
 
     /// Stores a payload of up to [`INLINE`] bytes in it.
     #[inline(always)]
-    pub fn carry(&mut self, payload: &[u8]) {
+    pub(crate) fn carry(&mut self, payload: &[u8]) {
         let room = &mut bytemuck::bytes_of_mut(&mut self.0)[..payload.len().min(INLINE)];
         // SAFETY:
         // - two slices that do not overlap, each of at least `room.len()` bytes.
@@ -232,7 +232,7 @@ impl Line {
 
     /// Its content. `None`: the bytes are no line of a sender.
     #[inline(always)]
-    pub fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&self) -> Option<Head> {
         let about = self.0[6];
         Some(Head {
             kind: Kind::from_bits((about >> LEN_BITS) as u8)?,

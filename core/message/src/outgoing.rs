@@ -49,7 +49,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    pub const NONE: Bytes = Bytes {
+    pub(crate) const NONE: Bytes = Bytes {
         ptr: std::ptr::null(),
         len: 0,
     };
@@ -74,7 +74,7 @@ impl Outgoing {
 
     /// Whether the way to the peer has been found.
     #[inline(always)]
-    pub fn is_found(&self) -> bool {
+    pub(crate) fn is_found(&self) -> bool {
         self.way.is_some()
     }
 
@@ -244,7 +244,11 @@ impl Outgoing {
     }
 
     /// Imports the peer's region of an offer. Errors: [`Error::Timeout`]: the peer has not answered yet, and the caller asks again.
-    pub fn import(&mut self, key: &[u8; BUNDLE_LEN], within: Deadline) -> Result<RemoteRegion> {
+    pub(crate) fn import(
+        &mut self,
+        key: &[u8; BUNDLE_LEN],
+        within: Deadline,
+    ) -> Result<RemoteRegion> {
         if let Some((known, region)) = &self.imported
             && known == key
             && region.is_current()

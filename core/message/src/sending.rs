@@ -30,7 +30,7 @@ pub enum Multicast {
 impl Mailbox {
     /// Sends `len` bytes at `data` to `to`. `None`: the send has ended already. `attentive`: until the end, the caller only makes progress. Errors: as
     /// [`Peers::find`](super::Peers::find); [`Error::PeerDead`], [`Error::StaleRegion`]; [`Error::InvalidArgument`] for an [`APART`] message longer than
-    /// [`Shape::eager`](super::Shape::eager).
+    /// `Shape::eager`.
     ///
     /// # Safety
     /// The bytes stay valid, and unchanged, until the send has ended.

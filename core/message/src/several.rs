@@ -14,7 +14,7 @@ pub(super) struct Room {
 
 impl Room {
     /// Takes the room of the next message from the beginning. True: the receive ends, since the message was too long or too little room is left.
-    pub fn part(&mut self, head: &Head, least: usize) -> (Room, bool) {
+    pub(crate) fn part(&mut self, head: &Head, least: usize) -> (Room, bool) {
         let part = Room {
             begin: self.begin,
             len: head.len.min(self.len),

@@ -42,7 +42,7 @@ impl Staging {
         len as u64 <= SIZE / 2
     }
 
-    pub fn region(&self) -> Arc<Region> {
+    pub(crate) fn region(&self) -> Arc<Region> {
         self.region.clone()
     }
 

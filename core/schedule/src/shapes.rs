@@ -11,13 +11,13 @@ use super::{
 /// A shape of a barrier. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Barrier {
-    /// [`counting_barrier`]
+    /// Each member counts itself at one place, and waits until all have counted. For more members than cores.
     Counting,
-    /// [`dissemination_barrier`]
+    /// ceil(log2 n) rounds without a central member ([`dissemination_barrier`]).
     Dissemination,
-    /// [`radix_barrier`]
+    /// Dissemination in rounds to the base of this radix.
     Radix(u32),
-    /// [`barrier_by_node`]: members of a node, radix.
+    /// Up to the first member of each node, dissemination among these, and down again: members of a node, radix.
     ByNode(u32, u32),
 }
 
@@ -36,15 +36,15 @@ impl Barrier {
 /// A shape of an all-reduce. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllReduce {
-    /// [`flat_allreduce`]
+    /// Each member sends its value to all others. For few members on fewer cores.
     Flat,
-    /// [`doubling_allreduce`]
+    /// Recursive doubling.
     Doubling,
-    /// [`radix_allreduce`]
+    /// Recursive multiplying by this radix.
     Radix(u32),
-    /// [`tree_allreduce`]
+    /// Up a tree of this radix and down again: fewer messages, twice as many rounds.
     Tree(u32),
-    /// [`allreduce_by_node`]: members of a node, radix.
+    /// Up to the first member of each node, an exchange among these, and down again: members of a node, radix.
     ByNode(u32, u32),
 }
 
@@ -64,11 +64,11 @@ impl AllReduce {
 /// A shape of a broadcast. All members use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broadcast {
-    /// [`binomial_broadcast`]
+    /// Down a binomial tree, with acknowledgements and a release.
     Binomial,
-    /// [`tree_broadcast`]
+    /// Down a tree of this radix, and a barrier behind it.
     Tree(u32),
-    /// [`broadcast_by_node`]: members of a node, radix.
+    /// Down a tree of nodes, then to the other members of each node, and a barrier behind it: members of a node, radix.
     ByNode(u32, u32),
 }
 

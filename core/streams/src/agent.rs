@@ -93,7 +93,7 @@ impl Agent {
         self.guests.iter().all(Guest::has_all)
     }
 
-    pub fn part(&mut self, home: &Home) {
+    pub(crate) fn part(&mut self, home: &Home) {
         self.meet_new_hosts(home);
         self.guests.drain(..).for_each(|guest| guest.part());
         self.hosts.drain(..).for_each(|host| host.link.close());

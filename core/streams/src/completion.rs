@@ -126,7 +126,7 @@ impl Completions {
     }
 
     /// Takes an operation back: it has been reported, or was not posted.
-    pub fn take_back(&self, peer: u32) {
+    pub(crate) fn take_back(&self, peer: u32) {
         self.of(peer).pending.fetch_sub(1, Ordering::AcqRel);
         self.pending.fetch_sub(1, Ordering::AcqRel);
     }
@@ -197,12 +197,12 @@ impl Completions {
     }
 
     /// Number of operations that have not been reported.
-    pub fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
     /// Reports the completions.
-    pub fn report(&self, sink: &mut dyn FnMut(Completion)) {
+    pub(crate) fn report(&self, sink: &mut dyn FnMut(Completion)) {
         while let Some((peer, completion, count)) = self.ended.pop() {
             for _ in 1..count.unwrap_or(1) {
                 sink(completion.clone());

@@ -64,7 +64,7 @@ impl Guest {
     }
 
     /// Whether no request is kept.
-    pub fn is_served(&self) -> bool {
+    pub(crate) fn is_served(&self) -> bool {
         self.order.as_ref().is_none_or(|order| order.is_empty())
     }
 
@@ -246,7 +246,7 @@ impl Guest {
     }
 
     /// Ends the stream, also in children of a fork.
-    pub fn part(&self) {
+    pub(crate) fn part(&self) {
         self.stream.end();
     }
 }

@@ -46,7 +46,7 @@ impl Heap {
         Ok(block.cast())
     }
 
-    pub fn give_back(&self, base: *mut u8, len: usize) {
+    pub(crate) fn give_back(&self, base: *mut u8, len: usize) {
         let whole = len.next_multiple_of(rustix::param::page_size());
         let mut blocks = self.0.lock();
         blocks

@@ -148,7 +148,7 @@ impl Home {
     }
 
     /// The memory that requests of peers can reach.
-    pub fn registered(&self) -> &Registered {
+    pub(crate) fn registered(&self) -> &Registered {
         &self.registered
     }
 
@@ -165,7 +165,7 @@ impl Home {
     }
 
     /// See [`Network::check_local`].
-    pub fn check_local(&self, local: Local, len: usize) -> Result<()> {
+    pub(crate) fn check_local(&self, local: Local, len: usize) -> Result<()> {
         match self.limits.registered {
             true => self.network.check_local(&self.registered, local, len),
             false => Ok(()),
@@ -174,7 +174,7 @@ impl Home {
 
     /// The stream to the process behind `address`, and its index. Begins the stream if there is none. Errors: as [`Network::reach`];
     /// [`Error::PeerDead`] if the address is not in use; [`Error::Timeout`]; [`Stream::refusal`](super::Stream::refusal).
-    pub fn connect(&self, address: &[u8], deadline: Deadline) -> Result<(u32, Arc<Link>)> {
+    pub(crate) fn connect(&self, address: &[u8], deadline: Deadline) -> Result<(u32, Arc<Link>)> {
         if address.len() > ADDRESS {
             return Err(Error::Unreachable("the address is too long".into()));
         }
@@ -243,7 +243,7 @@ impl Home {
     }
 
     /// A frame has been sent. The agent looks from time to time whether the peer lives ([`Stream::look`](super::Stream::look)), until no frame is on its way.
-    pub fn watch_silence(&self) {
+    pub(crate) fn watch_silence(&self) {
         self.timer.start();
     }
 
@@ -312,7 +312,7 @@ impl Home {
     }
 
     /// False in the child of a fork: the streams are the parent's.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.process == process::id()
     }
 
@@ -373,7 +373,11 @@ impl Home {
     }
 
     /// Waits until `done`, by answers of peers or by the progress thread. Errors: [`Error::Timeout`].
-    pub fn wait_until(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> Result<()> {
+    pub(crate) fn wait_until(
+        &self,
+        deadline: Deadline,
+        mut done: impl FnMut() -> bool,
+    ) -> Result<()> {
         let patience = Patience {
             bell: self.registered.bell(),
             crowded: true,

@@ -48,7 +48,7 @@ pub(super) struct Put {
 unsafe impl Send for Put {}
 
 impl Put {
-    pub fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         Request::Put {
             to: self.to,
             // SAFETY:

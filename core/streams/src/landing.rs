@@ -41,7 +41,7 @@ impl Landing {
     }
 
     /// Takes the bytes of an answer. Returns the result of the operation. Errors: the request has no answer of this length.
-    pub fn land(self, bytes: &[u8], home: &Home) -> Result<Result<()>, wire::Malformed> {
+    pub(crate) fn land(self, bytes: &[u8], home: &Home) -> Result<Result<()>, wire::Malformed> {
         match self {
             Landing::Read { into, len, flags } if bytes.len() == len => {
                 // The memory must still be registered.

@@ -93,7 +93,7 @@ impl Queue {
     }
 
     /// Keeps the operation if others of that peer wait, or if it is `held_up`. False: it may leave.
-    pub fn keep(
+    pub(crate) fn keep(
         &self,
         peer: u32,
         held_up: impl Fn() -> bool,

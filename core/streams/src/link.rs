@@ -135,7 +135,7 @@ impl Link {
     }
 
     /// Whether the stream has ended, or the peer was never reached.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
 
@@ -193,7 +193,7 @@ impl Link {
     }
 
     /// The known state of the peer.
-    pub fn life(&self) -> Life {
+    pub(crate) fn life(&self) -> Life {
         match (self.left.load(Ordering::Acquire), self.is_dead()) {
             (true, _) => Life::Left,
             (false, true) => Life::Dead,

@@ -17,7 +17,7 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    pub fn insert(&mut self, what: T) -> u64 {
+    pub(crate) fn insert(&mut self, what: T) -> u64 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.places.push((0, None));
             (self.places.len() - 1) as u32
@@ -28,7 +28,7 @@ impl<T> Numbered<T> {
     }
 
     /// The item with this number.
-    pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         let at = (number as u32).checked_sub(1)?;
         let place = self.places.get_mut(at as usize)?;
         let current = u64::from(place.0) == number >> 32;
@@ -44,7 +44,7 @@ impl<T> Numbered<T> {
     }
 
     /// Removes the item with this number. The number becomes invalid.
-    pub fn remove(&mut self, number: u64) -> Option<T> {
+    pub(crate) fn remove(&mut self, number: u64) -> Option<T> {
         let at = (number as u32).checked_sub(1)?;
         let place = self.places.get_mut(at as usize)?;
         if u64::from(place.0) != number >> 32 {
@@ -66,7 +66,7 @@ impl<T> Numbered<T> {
     }
 
     /// The numbers of all items.
-    pub fn numbers(&self) -> Vec<u64> {
+    pub(crate) fn numbers(&self) -> Vec<u64> {
         let used = |(low, (generation, what)): (u64, &(u32, Option<T>))| {
             what.is_some().then(|| (u64::from(*generation) << 32) | low)
         };

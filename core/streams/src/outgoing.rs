@@ -18,7 +18,7 @@ impl Outgoing {
         &mut self.bytes
     }
 
-    pub fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.bytes.len() - self.sent
     }
 
@@ -33,7 +33,7 @@ impl Outgoing {
     }
 
     /// As [`push`](Outgoing::push), for bytes that [may wait](Stream::push_along) for others.
-    pub fn push_along(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
+    pub(crate) fn push_along(&mut self, stream: &dyn Stream) -> Result<(), Ended> {
         self.push_by(|bytes| stream.push_along(bytes))
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Polls {
 impl Polls {
     /// Counts a poll.
     #[inline]
-    pub fn note(&self) {
+    pub(crate) fn note(&self) {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
         self.count.store(count, Ordering::Relaxed);
         if count.is_multiple_of(MANY) {

@@ -30,7 +30,7 @@ impl Releases {
     }
 
     /// Whether no peer uses the registration any more. Gives true only once, until the agent ends.
-    pub fn is_over(&self, place: Place) -> bool {
+    pub(crate) fn is_over(&self, place: Place) -> bool {
         let mut state = self.0.lock();
         if let Some(at) = state.told.iter().position(|told| *told == (place, 0)) {
             state.told.swap_remove(at);
@@ -40,7 +40,7 @@ impl Releases {
     }
 
     /// No thread waits any more for the peers that have not answered.
-    pub fn give_up(&self, place: Place) {
+    pub(crate) fn give_up(&self, place: Place) {
         self.0.lock().given_up.push(place);
     }
 
@@ -50,20 +50,20 @@ impl Releases {
     }
 
     /// Whether peers know that this process leaves.
-    pub fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         let state = self.0.lock();
         state.left || state.closed
     }
 
     /// For the agent: peers know that this process leaves.
-    pub fn left(&self) {
+    pub(crate) fn left(&self) {
         let mut state = self.0.lock();
         state.changed |= !state.left;
         state.left = true;
     }
 
     /// For the agent: reports the new ends. `tell` does it, and returns the number of peers.
-    pub fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
+    pub(crate) fn tell(&self, mut tell: impl FnMut(Place) -> usize) {
         let mut state = self.0.lock();
         for place in std::mem::take(&mut state.untold) {
             let peers = tell(place);
@@ -93,7 +93,7 @@ impl Releases {
     }
 
     /// For the agent: it ends.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.lock().closed = true;
     }
 }

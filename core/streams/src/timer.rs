@@ -65,7 +65,7 @@ impl Timer {
     }
 
     /// For the agent: whether a look is due. The timer stops then.
-    pub fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         let runs = self.runs.load(Ordering::SeqCst);
         let due = runs && rustix::io::read(&self.fd, &mut [0u8; 8]).is_ok();
         if due {

@@ -38,7 +38,7 @@ impl Streams {
     }
 
     /// See [`Transport::connect_within`].
-    pub fn connect(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
+    pub(crate) fn connect(&self, address: &[u8], deadline: Deadline) -> Result<Arc<dyn Peer>> {
         let (index, link) = self.home.connect(address, deadline)?;
         Ok(Arc::new(Neighbour {
             index,
@@ -48,7 +48,7 @@ impl Streams {
     }
 
     /// See [`Transport::allocate`]. Calls `own` with the memory.
-    pub fn allocate(
+    pub(crate) fn allocate(
         &self,
         len: usize,
         rights: Rights,
@@ -65,7 +65,7 @@ impl Streams {
     ///
     /// # Safety
     /// `len` bytes at `base` stay valid until the registration is dropped.
-    pub unsafe fn register(
+    pub(crate) unsafe fn register(
         &self,
         base: *mut u8,
         len: usize,
@@ -87,12 +87,12 @@ impl Streams {
     }
 
     /// A channel of requests.
-    pub fn open_channel(&self) -> Requests {
+    pub(crate) fn open_channel(&self) -> Requests {
         Requests::new(&self.home, self.home.limits().depth)
     }
 
     /// See [`Transport::progress`].
-    pub fn progress(&self) -> bool {
+    pub(crate) fn progress(&self) -> bool {
         self.home.take_answers_first();
         self.home.has_served()
     }
@@ -108,12 +108,12 @@ impl Streams {
     }
 
     /// See [`Transport::hurry`].
-    pub fn hurry(&self, deadline: Deadline) {
+    pub(crate) fn hurry(&self, deadline: Deadline) {
         self.home.hurry(deadline);
     }
 
     /// See [`Transport::leave`].
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.home.leave();
     }
 }

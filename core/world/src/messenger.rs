@@ -307,13 +307,6 @@ impl Messenger {
         }
     }
 
-    /// Waits for a message that fits, and does not take it.
-    pub fn probe(&self, pattern: Pattern, deadline: Deadline) -> Result<Received> {
-        let needs = pattern.source.as_ref().map(std::slice::from_ref);
-        let needs = needs.map_or(Needs::Anyone, Needs::Ranks);
-        self.wait(deadline, needs, |mailbox| mailbox.probe(pattern))
-    }
-
     /// Sends the same bytes to several ranks, and waits until the caller may use the buffer again.
     ///
     /// # Safety

@@ -13,7 +13,7 @@ use crate::process;
 
 /// Wakes the progress thread of a bell's owner.
 pub trait Alarm: Send + Sync {
-    /// Wakes the thread. A failure only costs time: the thread polls after each [`SLICE`](crate::bell::SLICE).
+    /// Wakes the thread. A failure only costs time: the thread polls after each `SLICE`.
     fn sound(&self);
 }
 

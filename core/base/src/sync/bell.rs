@@ -15,7 +15,7 @@ use crate::sync::fence;
 use crate::sync::futex;
 
 /// The longest sleep without a check of the condition. With more than 256 processes it is longer.
-pub const SLICE: Duration = Duration::from_millis(50);
+pub(crate) const SLICE: Duration = Duration::from_millis(50);
 /// The longest sleep of all.
 pub const LONGEST: Duration = Duration::from_millis(500);
 /// The most processes that may wake after each [`SLICE`] without a noticeable load on the machine.

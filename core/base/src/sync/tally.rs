@@ -15,7 +15,7 @@ use crate::sync::polls;
 use crate::{exit, issued, process, tell, variables};
 
 /// The most issue contexts of a process that are listed by name. The others are counted together.
-pub const TALLIES: usize = 24;
+pub(crate) const TALLIES: usize = 24;
 /// Bytes of a name.
 const NAME: usize = 16;
 
@@ -313,13 +313,13 @@ impl Account {
     }
 
     /// Resets the entry, and gives it another name.
-    pub fn rename(&self, name: &str) {
+    pub(crate) fn rename(&self, name: &str) {
         self.0.empty();
         self.0.name.set(name);
     }
 
     /// Sets the number of posted operations, and their bytes.
-    pub fn tell(&self, operations: u64, bytes: u64) {
+    pub(crate) fn tell(&self, operations: u64, bytes: u64) {
         self.0.tell(operations, bytes);
     }
 

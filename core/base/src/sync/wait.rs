@@ -140,7 +140,7 @@ pub struct Patience<'a> {
     pub bell: &'a Bell,
     /// More processes than cores: a spin would keep the awaited peer from its core.
     pub crowded: bool,
-    /// Number of processes that take part. The longest sleep between two checks [depends on it](slice_of).
+    /// Number of processes that take part. The longest sleep between two checks depends on it.
     pub company: &'a AtomicU32,
 }
 

@@ -20,7 +20,7 @@ pub use crate::sync::polls::polled;
 /// A wait is published after this time.
 pub const LONG: Duration = Duration::from_millis(200);
 /// The most threads of a process that publish at a time.
-pub const SEATS: usize = 4;
+pub(crate) const SEATS: usize = 4;
 /// The most ranks that a wait names.
 pub const NAMED: usize = 48;
 /// Bytes of a call's name.

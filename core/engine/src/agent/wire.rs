@@ -12,7 +12,7 @@ use crate::transport::LONGEST_MESSAGE;
 use crate::{AtomicOp, AtomicType, Error};
 
 /// Bytes of a frame's length field.
-pub const PREFIX: usize = 4;
+pub(crate) const PREFIX: usize = 4;
 /// The most bytes of a message after its head, and of one read.
 pub const LONGEST: usize = 1 << 30;
 

@@ -73,7 +73,7 @@ impl Work {
     }
 
     /// A region of the operation's peer.
-    pub fn region(&self) -> &RemoteRegion {
+    pub(crate) fn region(&self) -> &RemoteRegion {
         self.kept.region()
     }
 
@@ -140,7 +140,7 @@ impl Work {
     ///
     /// # Safety
     /// The call of the operation has not returned, and its memory is valid until its end.
-    pub unsafe fn hold(
+    pub(crate) unsafe fn hold(
         &mut self,
         flags: Flags,
         limits: &Limits,
@@ -198,7 +198,7 @@ impl Work {
     ///
     /// # Safety
     /// All bytes have been received, and their destination is valid.
-    pub unsafe fn land(&self, flags: Flags) {
+    pub(crate) unsafe fn land(&self, flags: Flags) {
         if let Some((Registered::Bounce(block), users, len)) = &self.landing {
             let flags = match &self.kept {
                 Kept::Get { .. } => flags,
@@ -211,7 +211,7 @@ impl Work {
     }
 
     /// Leaks memory that the network may still read or write.
-    pub fn abandon(self) {
+    pub(crate) fn abandon(self) {
         self.kept.abandon();
         std::mem::forget((self.source, self.landing));
     }
@@ -302,7 +302,7 @@ impl Work {
     ///
     /// # Safety
     /// The memory that the operation reads and writes is valid until the completion with `context`.
-    pub unsafe fn issue(
+    pub(crate) unsafe fn issue(
         &self,
         at: usize,
         flags: Flags,

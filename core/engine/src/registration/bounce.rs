@@ -93,7 +93,7 @@ impl Bounces {
 
 impl Block {
     /// The first byte of the buffer.
-    pub fn local(&self) -> Local {
+    pub(crate) fn local(&self) -> Local {
         self.piece.as_ref().expect("until it is dropped").at
     }
 }

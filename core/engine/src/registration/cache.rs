@@ -38,7 +38,7 @@ pub(crate) struct Cached {
 
 impl Cached {
     /// The network's descriptor of the memory.
-    pub fn desc(&self) -> u64 {
+    pub(crate) fn desc(&self) -> u64 {
         self.memory.desc()
     }
 
@@ -101,7 +101,7 @@ impl Cache {
     }
 
     /// Drops the registrations that overlap `range`. Operations keep those in use alive.
-    pub fn forget(&self, range: &Range<usize>) {
+    pub(crate) fn forget(&self, range: &Range<usize>) {
         let mut entries = self.entries.lock();
         entries.drop_those(|entry| entry.range.start < range.end && range.start < entry.range.end);
     }

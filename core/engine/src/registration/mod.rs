@@ -43,7 +43,7 @@ pub(crate) enum Held {
 
 impl Held {
     /// The network's descriptor of the memory.
-    pub fn desc(&self) -> u64 {
+    pub(crate) fn desc(&self) -> u64 {
         match self {
             Held::Cached(cached) => cached.desc(),
             Held::Own(memory) => memory.desc(),
@@ -70,7 +70,7 @@ impl Registrations {
     ///
     /// # Safety
     /// The bytes are valid as long as the result is used.
-    pub unsafe fn hold(&self, ptr: *mut u8, len: usize, write: bool) -> Result<Held> {
+    pub(crate) unsafe fn hold(&self, ptr: *mut u8, len: usize, write: bool) -> Result<Held> {
         let register = |range: &Range<usize>| {
             let base = ptr.with_addr(range.start);
             user_memory::check(base, range.len(), "of an operation")?;
@@ -90,7 +90,7 @@ impl Registrations {
     }
 
     /// Drops registrations that overlap these bytes: the caller registers them in another way.
-    pub fn forget(&self, ptr: *const u8, len: usize) {
+    pub(crate) fn forget(&self, ptr: *const u8, len: usize) {
         if let Some(Some(cache)) = self.cache.get() {
             cache.forget(&(ptr.addr()..ptr.addr().saturating_add(len)));
         }

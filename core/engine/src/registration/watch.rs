@@ -226,7 +226,7 @@ impl Drop for Watch {
 impl Watched {
     /// Whether no page of the range is noted as gone ([`Watch::is_settled`]).
     #[inline]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.watch.shared.slots[self.slot]
             .state
             .load(Ordering::Acquire)

@@ -1,8 +1,8 @@
 //! Bootstrap of a process: its rank and job, exchange of data with other ranks before they can communicate, and reports of their deaths.
 //!
 //! There are three sources:
-//! - the [board](Ranked) of `unipgas run`
-//! - another launcher ([`Launched`]): PMIx (Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`)
+//! - the board of `unipgas run`
+//! - another launcher (`Launched`): PMIx (Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix`) or PMI (MPICH's `mpiexec`)
 //! - none: the process is [alone](Alone)
 
 mod alone;

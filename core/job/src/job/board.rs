@@ -287,11 +287,11 @@ impl Board {
         process_start_time(self.pid) == Ok(self.start)
     }
 
-    /// Publishes `value` (at most [`MAX_VALUE`] bytes) under `key` (1 to [`MAX_KEY`] bytes). A later value of the same key overwrites it. Only the process
+    /// Publishes `value` (at most `MAX_VALUE` bytes) under `key` (1 to `MAX_KEY` bytes). A later value of the same key overwrites it. Only the process
     /// of `rank` may call, from any of its threads.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a rank, key or value out of range. [`Error::Exhausted`] if the rank has already published [`SLOTS_PER_RANK`] other
+    /// [`Error::InvalidArgument`] for a rank, key or value out of range. [`Error::Exhausted`] if the rank has already published `SLOTS_PER_RANK` other
     /// keys.
     pub fn publish(&self, rank: u32, key: &str, value: &[u8]) -> Result<()> {
         self.check_rank(rank)?;

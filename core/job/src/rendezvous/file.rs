@@ -75,7 +75,7 @@ impl<'a> Change<'a> {
     }
 
     /// Ends the attachment. A close is not sufficient while a child that another thread is starting has the file open too.
-    pub fn detach(&self) {
+    pub(crate) fn detach(&self) {
         // Cannot fail. The close of the file would release it, too.
         let _ = lock(self.0, libc::F_OFD_SETLK, libc::F_UNLCK, LIFE);
     }

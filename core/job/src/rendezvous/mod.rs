@@ -165,11 +165,6 @@ impl Rendezvous {
         )))
     }
 
-    /// The job.
-    pub fn job(&self) -> &JobName {
-        &self.job
-    }
-
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path

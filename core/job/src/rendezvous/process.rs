@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// Whether it still runs the same program. Only the process itself can detect an exec.
-    pub fn lives(&self, me: &Process) -> bool {
+    pub(crate) fn lives(&self, me: &Process) -> bool {
         if (self.pid, self.start) == (me.pid, me.start) {
             return self.image == me.image;
         }

@@ -292,7 +292,7 @@ impl Table {
     }
 
     /// Places from this number on were never in use.
-    pub fn places_used(&self) -> u32 {
+    pub(crate) fn places_used(&self) -> u32 {
         let used = self.word(H_PLACES_USED).load(Ordering::Acquire);
         u32::try_from(used)
             .unwrap_or(u32::MAX)
@@ -332,7 +332,7 @@ impl Table {
     }
 
     /// The last shown state of a place. `None`: it was never in use. Plain loads, repeated if the state changes meanwhile.
-    pub fn entry(&self, place: u32) -> Option<Entry> {
+    pub(crate) fn entry(&self, place: u32) -> Option<Entry> {
         if place >= self.places_used() {
             return None;
         }
@@ -351,7 +351,7 @@ impl Table {
     }
 
     /// Shows a new state. The caller holds the lock, and the place is in use.
-    pub fn show(&self, place: u32, entry: &Entry) {
+    pub(crate) fn show(&self, place: u32, entry: &Entry) {
         let record = HEADER_WORDS + place as usize * RECORD_WORDS;
         let version = self.word(record).load(Ordering::Relaxed);
         let next = version.wrapping_add(1);
@@ -377,7 +377,7 @@ impl Table {
     }
 
     /// Number of counted deaths.
-    pub fn deaths(&self) -> u64 {
+    pub(crate) fn deaths(&self) -> u64 {
         self.word(H_DEATHS).load(Ordering::Acquire)
     }
 
@@ -397,7 +397,7 @@ impl Table {
     }
 
     /// Stores the owner of a resource. The caller holds the lock, and the group is in use.
-    pub fn claim(&self, group: u32, index: u32, owner: Option<(u32, u32)>) {
+    pub(crate) fn claim(&self, group: u32, index: u32, owner: Option<(u32, u32)>) {
         let word = owner.map_or(0, |(place, generation)| {
             u64::from(generation) << 32 | (u64::from(place) + 1)
         });

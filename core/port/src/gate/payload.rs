@@ -116,7 +116,7 @@ impl Payload {
     /// The input of a reduction of integers.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the operation is not for integers, the number of elements is 0 or above [`MAX_INTEGERS`], or [`Operation::Maxloc`] gets an odd
+    /// [`Error::Invalid`] if the operation is not for integers, the number of elements is 0 or above `MAX_INTEGERS`, or [`Operation::Maxloc`] gets an odd
     /// number.
     pub fn integers(operation: Operation, elements: &[u64], flags: u64) -> Result<Self> {
         if matches!(operation, Operation::Barrier | Operation::Bfpsum) {
@@ -139,7 +139,7 @@ impl Payload {
     /// The input of a reduction of doubles.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the operation is not [`Operation::Bfpsum`], or the number of elements is 0 or above [`MAX_DOUBLES`].
+    /// [`Error::Invalid`] if the operation is not [`Operation::Bfpsum`], or the number of elements is 0 or above `MAX_DOUBLES`.
     pub fn doubles(operation: Operation, elements: &[f64], flags: u64) -> Result<Self> {
         if operation != Operation::Bfpsum {
             return Err(Error::Invalid("the operation is not one of doubles"));

@@ -221,13 +221,13 @@ impl Command {
 
     /// Address at the target.
     #[inline(always)]
-    pub fn remote(&self) -> ShortKey {
+    pub(crate) fn remote(&self) -> ShortKey {
         ShortKey(self.remote)
     }
 
     /// Local address.
     #[inline(always)]
-    pub fn local(&self) -> ShortKey {
+    pub(crate) fn local(&self) -> ShortKey {
         ShortKey(self.data[0])
     }
 

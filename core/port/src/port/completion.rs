@@ -28,7 +28,7 @@ pub struct Counts {
 
 impl Counts {
     #[inline(always)]
-    pub fn unread(&self) -> usize {
+    pub(crate) fn unread(&self) -> usize {
         self.next
             .load(Ordering::Relaxed)
             .wrapping_sub(self.first.load(Ordering::Relaxed))
@@ -36,20 +36,20 @@ impl Counts {
 
     /// Counts a command that moves `bytes` bytes.
     #[inline(always)]
-    pub fn moved(&self, bytes: usize) {
+    pub(crate) fn moved(&self, bytes: usize) {
         let before = self.bytes.load(Ordering::Relaxed);
         let now = before.wrapping_add(bytes as u64);
         self.bytes.store(now, Ordering::Relaxed);
     }
 
     /// Number of commands that have completions, and the bytes of all commands.
-    pub fn so_far(&self) -> (u64, u64) {
+    pub(crate) fn so_far(&self) -> (u64, u64) {
         let commands = self.next.load(Ordering::Relaxed) as u64;
         (commands, self.bytes.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
-    pub fn has_room(&self, commands: usize) -> bool {
+    pub(crate) fn has_room(&self, commands: usize) -> bool {
         self.unread() + commands <= DEPTH
     }
 }

@@ -31,7 +31,7 @@ impl<T> Guarded<T> {
     }
 
     /// The value. The exclusive reference ensures that no other thread uses it.
-    pub fn get_mut(&mut self) -> &mut T {
+    pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
@@ -40,7 +40,7 @@ impl<T> Guarded<T> {
     /// # Safety
     /// Without a lock: no other thread holds the value at the same time.
     #[inline(always)]
-    pub unsafe fn hold(&self) -> Held<'_, T> {
+    pub(crate) unsafe fn hold(&self) -> Held<'_, T> {
         let lock = self.lock.as_ref().map(wait_for);
         Held {
             // SAFETY:
@@ -83,7 +83,7 @@ fn wait_for(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock()
 }
 
-/// Access to the value; see [`Guarded::hold`].
+/// Access to the value; see `Guarded::hold`.
 pub struct Held<'a, T> {
     value: &'a mut T,
     _lock: Option<MutexGuard<'a, ()>>,

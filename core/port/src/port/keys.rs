@@ -142,7 +142,7 @@ impl KeyTable {
     ///
     /// # Safety
     /// As [`Engine::register`], until the key is released as often as it was returned.
-    pub unsafe fn register(
+    pub(crate) unsafe fn register(
         &self,
         engine: &Engine,
         table: &Region,
@@ -193,7 +193,7 @@ impl KeyTable {
     ///
     /// # Safety
     /// As [`KeyTable::register`].
-    pub unsafe fn register_reserved(
+    pub(crate) unsafe fn register_reserved(
         &self,
         engine: &Engine,
         table: &Region,
@@ -279,7 +279,7 @@ impl KeyTable {
 
     /// `len` bytes at `key`, as an operand of a command of this process.
     #[inline(always)]
-    pub fn local(&self, key: ShortKey, len: usize, write: bool) -> Result<Local, Reach> {
+    pub(crate) fn local(&self, key: ShortKey, len: usize, write: bool) -> Result<Local, Reach> {
         let own = &self.own[key.index()];
         if own.name.load(Ordering::Acquire) != key.name() {
             return Err(Reach::Key);

@@ -145,7 +145,7 @@ impl Notices {
     }
 
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<PortNotice> {
+    pub(crate) fn pop(&mut self) -> Option<PortNotice> {
         if self.len == 0 {
             return None;
         }

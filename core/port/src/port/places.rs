@@ -105,7 +105,7 @@ impl Places {
     }
 
     /// Whether the process at `place` has ended without leaving, as far as known. May read /proc.
-    pub fn has_died(&self, place: u32) -> bool {
+    pub(crate) fn has_died(&self, place: u32) -> bool {
         match self.beyond_this_host(place) {
             Some(afar) => afar.has_died(place),
             None => self.here.has_died(place),
@@ -131,13 +131,13 @@ impl Places {
     }
 
     /// No place from this number on was ever taken.
-    pub fn places_used(&self) -> u32 {
+    pub(crate) fn places_used(&self) -> u32 {
         let ranks = self.afar.as_ref().map_or(0, |afar| afar.bootstrap.size());
         self.here.places_used().max(ranks)
     }
 
     /// Leaves the job, at the end of the process. Peers find nothing here any more.
-    pub fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.here.end();
         if let Some(afar) = &self.afar {
             // The process ends, and cannot handle an error.

@@ -46,7 +46,7 @@ impl Header {
     /// Offset of the key of the inbox's larger part.
     pub(crate) const SPILL: usize = std::mem::offset_of!(Header, spill);
     /// Offset of the kind.
-    pub const KIND: usize = std::mem::offset_of!(Header, kind);
+    pub(crate) const KIND: usize = std::mem::offset_of!(Header, kind);
     /// Offset of the overflow word.
     pub(crate) const OVERFLOW: usize = std::mem::offset_of!(Header, overflow);
 
@@ -138,12 +138,12 @@ impl<'a> Trigger<'a> {
     }
 
     /// Whether commands may start, and have not been started.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.header.steps.ready_of(TRIGGERED as u64).is_some()
     }
 
     /// Result of command `number`. `None`: it waits. Otherwise the fault, if it was not sent.
-    pub fn outcome(&self, number: u64) -> Option<Option<Fault>> {
+    pub(crate) fn outcome(&self, number: u64) -> Option<Option<Fault>> {
         match self.place(number).state.load(Ordering::Acquire) {
             0 => None,
             state => Some(Fault::from_bits((state - 1) as u8)),

@@ -62,7 +62,7 @@ fn alarm() -> Arc<OwnedFd> {
 }
 
 /// A stream that holds at most `room` bytes in each direction.
-pub fn pair(room: usize) -> (Arc<End>, Arc<End>) {
+pub(crate) fn pair(room: usize) -> (Arc<End>, Arc<End>) {
     between(room, &alarm(), &alarm())
 }
 
@@ -191,7 +191,7 @@ impl Wires {
     }
 
     /// Loses all peers.
-    pub fn end_all(&self) {
+    pub(crate) fn end_all(&self) {
         for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
             end.end();
             // The agent has not seen the end.

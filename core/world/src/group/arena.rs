@@ -37,7 +37,7 @@ impl Area {
         self.flags + slot as usize * LINE
     }
 
-    pub fn buffer(&self, slot: u32, number: u32) -> usize {
+    pub(crate) fn buffer(&self, slot: u32, number: u32) -> usize {
         self.buffers + (slot as usize * 2 + (number % 2) as usize) * PAYLOAD
     }
 
@@ -73,7 +73,7 @@ impl Arena {
     }
 
     #[inline(always)]
-    pub fn local(&self, offset: usize, len: usize) -> Result<Local> {
+    pub(crate) fn local(&self, offset: usize, len: usize) -> Result<Local> {
         unipgas_engine::region::check_range(offset, len, self.len)?;
         Ok(Local {
             ptr: self.base.wrapping_add(offset),
@@ -92,7 +92,7 @@ impl Arena {
 
     /// The last word of a line: the number.
     #[inline(always)]
-    pub fn behind(&self, line: usize) -> Result<&AtomicU64> {
+    pub(crate) fn behind(&self, line: usize) -> Result<&AtomicU64> {
         let local = self.local(line + IN_LINE, 8)?;
         // SAFETY:
         // - as for `word`. Lines are aligned too.

@@ -34,18 +34,18 @@ impl Encoding {
     }
 
     /// Number of words for `len` bytes.
-    pub fn words(self, len: usize) -> usize {
+    pub(crate) fn words(self, len: usize) -> usize {
         len / self.element.size()
     }
 
-    pub fn encode(self, elements: &[u8], words: &mut [u64]) {
+    pub(crate) fn encode(self, elements: &[u8], words: &mut [u64]) {
         let each = elements.chunks_exact(self.element.size());
         for (word, element) in words.iter_mut().zip(each) {
             *word = self.word(element);
         }
     }
 
-    pub fn decode(self, words: &[u64], elements: &mut [u8]) {
+    pub(crate) fn decode(self, words: &[u64], elements: &mut [u8]) {
         let each = elements.chunks_exact_mut(self.element.size());
         for (word, element) in words.iter().zip(each) {
             self.element(*word, element);

@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// Publishes a value. Others find it after the next barrier.
-    pub fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
+    pub(crate) fn put(&mut self, key: &str, value: &[u8]) -> Result<()> {
         let value = hex(value);
         if value.len() >= self.longest {
             return Err(Error::InvalidArgument(format!(
@@ -195,7 +195,7 @@ impl Connection {
     }
 
     /// The ranks on the host of `rank`, ascending, and the number of hosts, by the server's process mapping.
-    pub fn neighbours(&mut self, rank: u32, size: u32) -> Result<(Vec<u32>, u32)> {
+    pub(crate) fn neighbours(&mut self, rank: u32, size: u32) -> Result<(Vec<u32>, u32)> {
         let map = self.attribute("PMI_process_mapping")?;
         let hosts = map.as_deref().and_then(|map| hosts(map, size));
         let Some(hosts) = hosts else {
@@ -211,7 +211,7 @@ impl Connection {
     }
 
     /// Enters a barrier of all ranks, or continues one, and waits for its end.
-    pub fn barrier(&mut self, deadline: Deadline) -> Result<()> {
+    pub(crate) fn barrier(&mut self, deadline: Deadline) -> Result<()> {
         let (wish, out) = match self.version {
             Version::One => ("barrier_in", "barrier_out"),
             Version::Two => ("kvs-fence", "kvs-fence-response"),
@@ -226,7 +226,7 @@ impl Connection {
     }
 
     /// Leaves. Errors are ignored.
-    pub fn finalize(&mut self) {
+    pub(crate) fn finalize(&mut self) {
         let out = match self.version {
             Version::One => "finalize_ack",
             Version::Two => "finalize-response",
@@ -235,7 +235,7 @@ impl Connection {
     }
 
     /// Whether the server keeps its end open.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.stream.is_open()
     }
 

@@ -125,7 +125,7 @@ impl Stream {
     }
 
     /// Whether the server keeps its end open.
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
         let ended = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR;
         match poll(&mut fds, Some(&Timespec::default())) {

@@ -65,7 +65,7 @@ impl Board {
         ))
     }
 
-    /// Marks `rank` dead, and then counts it in [`deaths`](Board::deaths). The launcher calls this if the process of a rank has ended without leaving the
+    /// Marks `rank` dead, and then counts it. The launcher calls this if the process of a rank has ended without leaving the
     /// job. A second call for the same process changes nothing.
     ///
     /// # Errors
@@ -89,7 +89,8 @@ impl Board {
 
     /// Number of processes marked dead so far. After a change, the caller checks the [`state`](Board::state)s. One relaxed load.
     #[inline]
-    pub fn deaths(&self) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn deaths(&self) -> u32 {
         self.death_count().load(Ordering::Relaxed)
     }
 

@@ -103,7 +103,7 @@ impl Board {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](unipgas_base::Error::InvalidArgument) for a rank out of range.
-    pub fn is_gone(&self, rank: u32) -> Result<bool> {
+    pub(crate) fn is_gone(&self, rank: u32) -> Result<bool> {
         let told = self.record(rank, R_ENDED)?.load(Ordering::Acquire) != 0;
         if told || self.is_afar(rank)? {
             return Ok(told);

@@ -25,7 +25,7 @@ impl Board {
     ///
     /// # Errors
     /// As [`died`](Board::died).
-    pub fn present(&self, rank: u32) -> Result<u32> {
+    pub(crate) fn present(&self, rank: u32) -> Result<u32> {
         Ok(self.record(rank, R_PRESENT)?.load(Ordering::Acquire))
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Slot<'a>(pub(super) &'a [AtomicU32; SLOT_WORDS]);
 
 impl Slot<'_> {
     /// `order` grows with each write of the rank.
-    pub fn write(&self, key: &[u8], value: &[u8], order: u32) {
+    pub(crate) fn write(&self, key: &[u8], value: &[u8], order: u32) {
         // A writer that died within a write left the version odd. The next one continues from there.
         let odd = self.0[S_SEQ].load(Ordering::Relaxed) | 1;
         self.0[S_SEQ].store(odd, Ordering::Relaxed);
