@@ -1,7 +1,7 @@
 /*
  * barriers COUNT: how many operations of libfabric a rank begins in so many barriers, over the double that counts them (strict_libfabric.c). Of n ranks each
  * signals ceil(log2 n) others in a barrier, by one write for each. Gathered writes are acknowledged by one more for each 64 to a peer. An error where
- * there are more, or fewer. For tests; packaging/on-strict.
+ * there are more, or fewer. For tests; tests/on-strict.
  */
 #include <GASPI.h>
 #include <dlfcn.h>

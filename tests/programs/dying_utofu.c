@@ -4,7 +4,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
-#include "../examples/utofu/job.h"
+#include "../../examples/utofu/job.h"
 
 #include <signal.h>
 

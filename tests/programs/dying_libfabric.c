@@ -3,7 +3,7 @@
  * dying_libfabric PORT HOST: the other one, which kills itself. For tests.
  */
 #define _GNU_SOURCE
-#include "../examples/libfabric/meet.h"
+#include "../../examples/libfabric/meet.h"
 
 #include <rdma/fi_tagged.h>
 

@@ -3,7 +3,7 @@
  * queues in vain. */
 #define _DEFAULT_SOURCE
 
-#include "../examples/utofu/job.h"
+#include "../../examples/utofu/job.h"
 
 #include <signal.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
  * A libfabric.so.1 in front of the one that STRICT_LIBFABRIC names: it answers as a provider with other demands would, and ends the process where one is
- * not kept. Below is a provider that demands nothing (tcp;ofi_rxm). For tests; packaging/on-strict. STRICT has words with commas between them:
+ * not kept. Below is a provider that demands nothing (tcp;ofi_rxm). For tests; tests/on-strict. STRICT has words with commas between them:
  *
  *   local virt allocated provkey endpoint raw   of fi_mr(3); keysize=N bytes
  *   context context2                            the provider has the context's memory until the end, and writes there
@@ -36,7 +36,7 @@ static uint64_t context_mode;
 static size_t keysize = 8, inject = -1, max = -1, data = 8, tx = -1, rx = -1, av_room = -1, waw = -1, busy;
 static int unordered, nowait, nocntr, norm, rxdata;
 
-/* Operations that endpoints of this process have taken; packaging/barriers.c looks. */
+/* Operations that endpoints of this process have taken; tests/programs/barriers.c looks. */
 static size_t taken;
 size_t strict_taken (void) { return __atomic_load_n (&taken, __ATOMIC_RELAXED); }
 static void one_taken (ssize_t status) { __atomic_add_fetch (&taken, status == 0, __ATOMIC_RELAXED); }

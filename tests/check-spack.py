@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check.py PREFIX: looks at the recipe where there is no Spack: what it says of this project is true, and its test passes with what is installed in PREFIX.
+"""check-spack.py PREFIX: looks at the recipe where there is no Spack: what it says of this project is true, and its test passes with what is installed in PREFIX.
 
 Spack's functions are played by ones that note how they are called.
 """
@@ -11,12 +11,11 @@ import sys
 import types
 from pathlib import Path
 
-here = Path(__file__).resolve().parent
-root = here.parent.parent
+root = Path(__file__).resolve().parent.parent
 
 
 def fail(text):
-    sys.exit(f"spack/check.py: {text}")
+    sys.exit(f"check-spack: {text}")
 
 
 class Executable:
@@ -74,7 +73,7 @@ def load(notes):
     sys.modules["spack_repo.builtin.build_systems.makefile"] = makefile
     # The recipe leaves nothing beside itself.
     sys.dont_write_bytecode = True
-    spec = importlib.util.spec_from_file_location("package", here / "package.py")
+    spec = importlib.util.spec_from_file_location("package", root / "packaging/spack/package.py")
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
     return recipe.Unipgas
@@ -107,7 +106,7 @@ def main():
     if not package.libs:
         fail(f"it finds no library in {package.prefix}")
     package.test_hello()
-    print("spack/check.py: the recipe is all right")
+    print("check-spack: the recipe is all right")
 
 
 main()

@@ -4,7 +4,7 @@
  *
  * lost_host LOST: so many ranks are expected to be lost.
  */
-#include "../examples/gaspi/success_or_die.h"
+#include "../../examples/gaspi/success_or_die.h"
 
 enum
 {

@@ -5,7 +5,7 @@
  * waited for it says how much of a processor that has taken. For tests.
  */
 #define _GNU_SOURCE
-#include "../examples/gaspi/success_or_die.h"
+#include "../../examples/gaspi/success_or_die.h"
 
 #include <signal.h>
 #include <string.h>
