@@ -95,7 +95,7 @@ fn compiles(name: &str, text: &str) -> Result<(), String> {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
     let output = Command::new(&compiler)
         .args(["-std=gnu11", "-Wall", "-Werror", "-fsyntax-only", "-I"])
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../include"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/include"))
         .arg(&source)
         .output()
         .unwrap_or_else(|e| panic!("{compiler} does not start ({e}): install gcc, or set CC"));

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-#[path = "../../tests/common/mod.rs"]
 mod common;
 use common::{compiler, demand, scratch};
 use unipgas_libfabric_sys as sys;
