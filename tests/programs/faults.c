@@ -1,5 +1,5 @@
 /*
- * faults RANK: this rank's uTofu library fails as FAULT says (MOCK_TOFU, backends/tofu/mock). All ranks put with notifications, get, add and swap, send messages, meet, and
+ * faults RANK: this rank's uTofu library fails as FAULT says (MOCK_TOFU, backends/doubles/tofu). All ranks put with notifications, get, add and swap, send messages, meet, and
  * register memory, and look at every byte that comes. Each says in its last line how it has ended: that all was right, or which call has failed, with what; exit status 0
  * or 3. Bytes that are wrong: status 5. For tests.
  */

@@ -1,10 +1,10 @@
-//! A `libibverbs.so.1` for tests: processes of one host speak InfiniBand verbs to each other without a device.
+//! A double of `libibverbs.so.1` for tests: processes of one host use InfiniBand verbs without a device.
 //!
 //! A folder in which `libibverbs.so.1` is a link to this library, in `LD_LIBRARY_PATH`, is all that a program needs. Each opened device has a thread, its
 //! NIC: it reads the sources of what this process asks for, and carries out what peers ask for in this process's memory, after the checks of a real
 //! device. Between NICs there are Unix sockets in the abstract namespace, so nothing is left behind.
 //!
-//! Tests of other crates have this one as a dev-dependency: cargo then builds `libfake_verbs.so` beside their executables.
+//! Tests of other crates have this one as a dev-dependency: cargo then builds `libverbs_double.so` beside their executables.
 //!
 //! `FAKE_VERBS` says what the device is like (`config.rs`), `FAKE_VERBS_FAULT` and `fake_verbs_inject` what happens to it (`faults.rs`),
 //! `FAKE_VERBS_COUNTS` and `fake_verbs_count` what was done (`counters.rs`).

@@ -64,7 +64,7 @@ pub fn api() -> &'static Api {
     static API: OnceLock<Api> = OnceLock::new();
     API.get_or_init(|| {
         let own = std::env::current_exe().unwrap();
-        let beside = own.with_file_name("libfake_verbs.so");
+        let beside = own.with_file_name("libverbs_double.so");
         let path = CString::new(beside.into_os_string().into_encoded_bytes()).unwrap();
         // SAFETY:
         // - its constructors do nothing.

@@ -1,7 +1,7 @@
-//! A `libtofucom.so` for tests: it stands in front of another one, and is as strict as the machine.
+//! A double of `libtofucom.so` for tests: it wraps another one, and is as strict as the machine.
 //!
 //! `MOCK_TOFU_LIBRARY` is the path of the library that does the work, as our own `libunipgas.so`: the processes of one host communicate by shared memory
-//! then, started by `unipgas run` or alone. Who loads `libmock_tofu.so` (by its path, or in a folder of `LD_LIBRARY_PATH` as a link `libtofucom.so`) gets
+//! then, started by `unipgas run` or alone. A program that loads `libtofu_double.so` (by its path, or in a folder of `LD_LIBRARY_PATH` as a link `libtofucom.so`) gets
 //! all 65 functions; each passes on what it is given, when that keeps the rules:
 //!
 //! - Limits of arguments have the codes of the guide: `UTOFU_ERR_INVALID_SIZE` for a put, get or piggyback that is too long, for an MTU, and for memory under a
@@ -14,7 +14,7 @@
 //!   not aligned (of this process's VCQs: of others, the library says it at a poll); blocks that are written over each other in no order; session mode for what is no put; descriptors that were not
 //!   prepared with the VCQ; two threads in VCQs that share a CQ, or in a VBG; an MRQ with as many descriptors as it has entries.
 //!
-//! Tests of other crates have this one as a dev-dependency: cargo then builds `libmock_tofu.so` beside their executables.
+//! Tests of other crates have this one as a dev-dependency: cargo then builds `libtofu_double.so` beside their executables.
 //!
 //! `MOCK_TOFU` says what the machine is like and what fails (`config.rs`). With a wrong setting, or no library, all calls answer `UTOFU_ERR_FATAL`, after one line.
 //!

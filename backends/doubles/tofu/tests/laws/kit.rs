@@ -18,14 +18,14 @@ fn symbol(name: &CStr) -> *mut c_void {
     let library = LIBRARY.get_or_init(|| {
         let path = std::env::current_exe()
             .unwrap()
-            .with_file_name("libmock_tofu.so");
+            .with_file_name("libtofu_double.so");
         let path = CString::new(path.into_os_string().into_vec()).unwrap();
         // SAFETY:
         // - a C string.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(
             !library.is_null(),
-            "cargo has not built libmock_tofu.so beside this test"
+            "cargo has not built libtofu_double.so beside this test"
         );
         library.expose_provenance()
     });
