@@ -124,17 +124,17 @@ stage: prepare ## the checked build with all tests, installed in target/stage: m
 shipped: prepare libraries ## the libraries that users get with the programs of the checked build, installed in target/shipped
 	@$(MAKE) --no-print-directory install PREFIX="$(SHIPPED)" DESTDIR= PROGRAMS=$(BUILT)debug >/dev/null
 
-test: ## the rows of packaging/tests with the tier `test`; ends at the first failure
-	@packaging/run-tests test
+test: ## the rows of tests/rows with the tier `test`; ends at the first failure
+	@tests/run-tests test
 
 test-all: ## all rows (many hours)
-	@packaging/run-tests all
+	@tests/run-tests all
 
 test-%: ## one row
-	@packaging/run-tests $*
+	@tests/run-tests $*
 
 flaky: shipped ## repeats the laws of deaths, replacements and links (or of KINDS) with the shipped library, N (100) runs for each kind from seed SEED (1) on
-	packaging/flaky "$(SHIPPED)" $(or $(N),100) $(or $(SEED),1) $(KINDS)
+	tests/flaky "$(SHIPPED)" $(or $(N),100) $(or $(SEED),1) $(KINDS)
 
 lint: test-lint ## rustfmt and clippy
 
@@ -146,4 +146,4 @@ clean: ## removes what was built
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { sub(/%/, "NAME", $$1); printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@packaging/run-tests --list
+	@tests/run-tests --list

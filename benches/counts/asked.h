@@ -1,5 +1,5 @@
 /*
- * What a call asks of a device of software (backends/verbs/fake), which counts: work requests, and calls that post them. The least of several times: the
+ * What a call asks of a double of an RDMA device (backends/doubles/verbs), which counts: work requests, and calls that post them. The least of several times: the
  * progress thread may ask for something, too.
  */
 #ifndef ASKED_H

@@ -1,4 +1,4 @@
-/* gaspi_calls WHAT COUNT: calls that are counted (packaging/run-tofu-calls), beside those that begin and end it. */
+/* gaspi_calls WHAT COUNT: calls that are counted (tests/run-tofu-calls), beside those that begin and end it. */
 #include <GASPI.h>
 #include <stdlib.h>
 #include <string.h>

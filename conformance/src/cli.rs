@@ -39,7 +39,7 @@ struct Wishes {
     /// Only this column (several: with commas between them): shm, shm-copy (without adoption of memory in place), chaos, opaque and opaque-tcp (nothing is
     /// mapped: everything goes over sockets), opaque-chaos (chaos around that), opaque-poor (opaque in any order and within narrow limits),
     /// mixed (shm among the ranks of one parity, opaque between the two), mixed-verbs (verbs between them), mixed-tofu, verbs (an RDMA device),
-    /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over packaging/with-mock-tofu), ofi (libfabric), ofi-chaos (chaos
+    /// verbs-chaos, tofu (the machine's uTofu library), tofu-chaos, tofu-mock (over tests/with-tofu-double), ofi (libfabric), ofi-chaos (chaos
     /// around that), loopback
     #[arg(long, value_name = "B")]
     backend: Option<String>,

@@ -25,7 +25,7 @@ use crate::stall::{LOOK, Seats, Sitting};
 use crate::worker::Item;
 use unipgas_core::stop::Stop;
 
-/// A script that creates hosts from namespaces and runs a command that sees them; packaging/run-hosts uses it too.
+/// A script that creates hosts from namespaces and runs a command that sees them; tests/run-hosts uses it too.
 const WITH_HOSTS: &str = include_str!("../with-hosts");
 /// Variable with the names of hosts, separated by blanks.
 const NAMES: &str = "HOSTS";

@@ -132,7 +132,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5.3.1", "with build_infrastructure it sets up one-sided communication with all processes", &["gaspi.process.init", "gaspi.write.all-to-all"]),
     by("5.3.1", "with build_infrastructure it sets up passive communication with all processes", &["gaspi.passive.send", "gaspi.passive.anyone"]),
     not("5.3.1", "without build_infrastructure it sets up no communication", "the first use makes a connection in both cases; without it the program commits GASPI_GROUP_ALL"),
-    test("5.3.1", "ranks follow the order of the list of hosts: the first host has rank 0", "packaging/run-hosts"),
+    test("5.3.1", "ranks follow the order of the list of hosts: the first host has rank 0", "tests/run-hosts"),
     by("5.3.1", "another process can replace a failed process and takes over its rank", &["gaspi.replaced.state", "gaspi.replaced.twice", "gaspi.replaced.two", "gaspi.replaced.any-moment"]),
     by("5.3.1", "the new process registers with the others; they then see it as healthy", &["gaspi.replaced.state", "gaspi.replaced.not-before", "gaspi.replaced.segment", "gaspi.replaced.passive"]),
     not("5.3.1", "additionally started processes register with the running processes", FIXED),
@@ -164,7 +164,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("5.3.5", "success: the process has been terminated", &["gaspi.proc_kill", "gaspi.stopped.kill"]),
     by("5.3.5", "error: an invalid rank terminates no process", &["gaspi.proc_kill", "gaspi.bad.ranks"]),
     unseen("5.3.5", "programs register a signal handler for a clean exit", DUTY),
-    test("5.3.6", "the hello world of C compiles and runs", "packaging/run-examples"),
+    test("5.3.6", "the hello world of C compiles and runs", "tests/run-examples"),
 
     by("5.4.1", "two processes can communicate once a connection is established", &["gaspi.process.no-infrastructure", "gaspi.disconnect"]),
     by("5.4.1", "gaspi_connect establishes the connection for one-sided operations", &["gaspi.disconnect", "gaspi.process.no-infrastructure"]),
@@ -202,8 +202,8 @@ pub(super) const SENTENCES: &[Sentence] = &[
     not("5.5.2", "entries of ranks without communication with this process stay unchanged", "each entry shows the known state of the rank; all processes learn of a death"),
     by("5.5.2", "on failure it returns an error", &["gaspi.bad.null-results", "gaspi.process.phase"]),
 
-    test("5.6", "gaspi_proc_init works in a program that MPI has started", "packaging/run-launchers"),
-    test("5.6", "phases of MPI and of GASPI can alternate", "packaging/run-launchers"),
+    test("5.6", "gaspi_proc_init works in a program that MPI has started", "tests/run-launchers"),
+    test("5.6", "phases of MPI and of GASPI can alternate", "tests/run-launchers"),
     unseen("5.6", "MPI and GASPI do not communicate at the same time", DUTY),
     not("5.7", "the library does not check arguments by default", "the library checks all arguments at little cost and refuses bad ones"),
     by("5.7", "a library that checks arguments checks bounds", &["gaspi.bad.offsets", "gaspi.bad.overflow", "gaspi.bad.notifications", "gaspi.bad.random", "gaspi.atomic.bounds"]),

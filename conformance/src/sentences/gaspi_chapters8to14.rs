@@ -75,7 +75,7 @@ pub(super) const SENTENCES: &[Sentence] = &[
     by("8.2.3", "after a failure gaspi_queue_purge makes the queue usable again", &["gaspi.failure.wait", "gaspi.full-queue.death", "gaspi.link.writes"]),
     by("8.2.3", "success: stores to the source do not change what arrives", &["gaspi.wait.source-reusable"]),
     by("8.2.3", "success: the data of all reads has arrived locally", &["gaspi.wait.read-complete", "gaspi.queue.threads.wait"]),
-    test("8.2.4", "the example transposes a matrix with writes", "packaging/run-examples"),
+    test("8.2.4", "the example transposes a matrix with writes", "tests/run-examples"),
     test("8.2.4", "the calls of the listings compile", "api-gaspi/tests/headers.rs"),
 
     by("8.3.1", "notifications signal the arrival of data to the remote side", &["gaspi.notify.not-overtaking", "gaspi.write.chain", "gaspi.differential.exchange.of-8"]),

@@ -1,5 +1,5 @@
 //! Readers of bytes from other processes, users' files or the network: tests and libFuzzer call them with malformed input.
-//! A correct reader returns, and touches only its own memory (`packaging/fuzz`, and the crate `unipgas-fuzz`).
+//! A correct reader returns, and touches only its own memory (`tests/fuzz`, and the crate `unipgas-fuzz`).
 
 use crate::{gate, keyring, peer_numbers, port, reception};
 

@@ -313,7 +313,7 @@ fn info_tells_the_machine_the_backends_and_the_limits() {
     assert_eq!(info["networks"]["shm"]["used"], true);
     assert_eq!(info["backends"]["shm"]["mapped"], true);
     assert_eq!(info["backends"]["opaque"]["mapped"], false);
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/run-examples");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/run-examples");
     let tests = std::fs::read_to_string(examples).unwrap();
     for (limit, before, after) in [
         ("processes that were tried", "ranks=", "\n"),

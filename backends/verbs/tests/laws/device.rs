@@ -16,9 +16,9 @@ fn path() -> PathBuf {
         .ancestors()
         .skip(1)
         .take(2)
-        .map(|folder| folder.join("libfake_verbs.so"))
+        .map(|folder| folder.join("libverbs_double.so"))
         .find(|file| file.exists());
-    found.expect("cargo has built libfake_verbs.so beside the tests")
+    found.expect("cargo has built libverbs_double.so beside the tests")
 }
 
 fn fake() -> &'static Fake {

@@ -10,7 +10,7 @@ use unipgas::utofu::caps;
 use unipgas::utofu::environment::Wishes;
 use unipgas::utofu::shape::MAX_NODES;
 
-/// Processes of one job that the tests start (packaging/run-examples): of GASPI, of uTofu.
+/// Processes of one job that the tests start (tests/run-examples): of GASPI, of uTofu.
 const TRIED: [u64; 2] = [1000, 200];
 
 /// A name and a number.

@@ -1,0 +1,223 @@
+//! What tests share: the functions of the mock, and two VCQs of one process.
+
+use std::alloc::{Layout, alloc_zeroed};
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::OnceLock;
+
+use unipgas_utofu_sys::*;
+
+pub const TCQ: c_ulong = UTOFU_ONESIDED_FLAG_TCQ_NOTICE;
+pub const LOCAL: c_ulong = UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE;
+pub const REMOTE: c_ulong = UTOFU_ONESIDED_FLAG_REMOTE_MRQ_NOTICE;
+pub const SIZE: usize = 1 << 16;
+
+/// A symbol of the mock, or null.
+fn symbol(name: &CStr) -> *mut c_void {
+    static LIBRARY: OnceLock<usize> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        let path = std::env::current_exe()
+            .unwrap()
+            .with_file_name("libtofu_double.so");
+        let path = CString::new(path.into_os_string().into_vec()).unwrap();
+        // SAFETY:
+        // - a C string.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(
+            !library.is_null(),
+            "cargo has not built libtofu_double.so beside this test"
+        );
+        library.expose_provenance()
+    });
+    // SAFETY:
+    // - a library that is never closed, and a C string.
+    unsafe {
+        libc::dlsym(
+            std::ptr::with_exposed_provenance_mut(*library),
+            name.as_ptr(),
+        )
+    }
+}
+
+/// The functions of the mock.
+pub fn tofu() -> &'static Functions {
+    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    FUNCTIONS.get_or_init(|| {
+        // SAFETY:
+        // - the functions of a libtofucom, which stays loaded.
+        unsafe { Functions::load(symbol) }.unwrap()
+    })
+}
+
+/// Calls a function: `call!(utofu_nop(handle, 0, cbdata))`.
+macro_rules! call {
+    ($name:ident($($argument:expr),* $(,)?)) => {{
+        let function = crate::kit::tofu().$name;
+        #[allow(unused_unsafe, reason = "where an argument is an expression of its own")]
+        // SAFETY:
+        // - arguments of a test: places are valid, and the rest is the mock's to refuse.
+        unsafe { function($($argument),*) }
+    }};
+}
+pub(crate) use call;
+
+/// What `mock_tofu_counts` says.
+pub fn counts() -> serde_json::Value {
+    // SAFETY:
+    // - a function of this type.
+    let function = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_char, usize) -> usize>(
+            symbol(c"mock_tofu_counts"),
+        )
+    };
+    let mut text = vec![0u8; 1 << 16];
+    // SAFETY:
+    // - as many bytes as are said.
+    let used = unsafe { function(text.as_mut_ptr().cast(), text.len()) };
+    serde_json::from_slice(&text[..used - 1]).unwrap()
+}
+
+pub fn reset() {
+    // SAFETY:
+    // - a function of this type.
+    unsafe {
+        std::mem::transmute::<*mut c_void, extern "C" fn()>(symbol(c"mock_tofu_reset"))();
+    }
+}
+
+/// What was given as cbdata.
+pub fn cbdata(number: usize) -> *mut c_void {
+    std::ptr::without_provenance_mut(number)
+}
+
+#[derive(Clone, Copy)]
+pub struct Vcq {
+    pub handle: utofu_vcq_hdl_t,
+    pub id: utofu_vcq_id_t,
+    pub memory: *mut u8,
+    pub stadd: utofu_stadd_t,
+}
+
+/// Memory that is never freed.
+pub fn memory() -> *mut u8 {
+    let layout = Layout::from_size_align(SIZE, 4096).unwrap();
+    // SAFETY:
+    // - a size that is not 0.
+    let memory = unsafe { alloc_zeroed(layout) };
+    assert!(!memory.is_null());
+    memory
+}
+
+pub fn create(tni: utofu_tni_id_t, flags: c_ulong) -> Result<utofu_vcq_hdl_t, c_int> {
+    let mut handle = 0;
+    match call!(utofu_create_vcq(tni, flags, &mut handle)) {
+        UTOFU_SUCCESS => Ok(handle),
+        code => Err(code),
+    }
+}
+
+impl Vcq {
+    pub fn new(tni: utofu_tni_id_t, flags: c_ulong) -> Self {
+        let handle = create(tni, flags).unwrap();
+        let (mut id, mut stadd, memory) = (0, 0, memory());
+        assert_eq!(call!(utofu_query_vcq_id(handle, &mut id)), UTOFU_SUCCESS);
+        let code = call!(utofu_reg_mem(handle, memory.cast(), SIZE, 0, &mut stadd));
+        assert_eq!(code, UTOFU_SUCCESS);
+        Vcq {
+            handle,
+            id,
+            memory,
+            stadd,
+        }
+    }
+
+    pub fn set(&self, offset: usize, value: u64) {
+        // SAFETY:
+        // - inside the memory, aligned.
+        unsafe { self.memory.add(offset).cast::<u64>().write_volatile(value) }
+    }
+
+    pub fn word(&self, offset: usize) -> u64 {
+        // SAFETY:
+        // - inside the memory, aligned.
+        unsafe { self.memory.add(offset).cast::<u64>().read_volatile() }
+    }
+
+    /// Puts a word from the beginning of its memory to that of `other`.
+    pub fn put(&self, other: &Vcq, flags: c_ulong, number: usize) -> c_int {
+        let (from, to) = (self.stadd, other.stadd);
+        call!(utofu_put(
+            self.handle,
+            other.id,
+            from,
+            to,
+            8,
+            7,
+            flags,
+            cbdata(number)
+        ))
+    }
+
+    pub fn get(&self, other: &Vcq, flags: c_ulong, number: usize) -> c_int {
+        let (to, from) = (self.stadd, other.stadd);
+        call!(utofu_get(
+            self.handle,
+            other.id,
+            to,
+            from,
+            8,
+            7,
+            flags,
+            cbdata(number)
+        ))
+    }
+
+    /// One poll of the TCQ: code, and the number given as cbdata.
+    pub fn poll_tcq(&self) -> (c_int, usize) {
+        let mut told = cbdata(0);
+        let code = call!(utofu_poll_tcq(self.handle, 0, &mut told));
+        (code, told.addr())
+    }
+
+    pub fn poll_mrq(&self) -> (c_int, utofu_mrq_notice) {
+        let mut notice = utofu_mrq_notice::default();
+        let code = call!(utofu_poll_mrq(self.handle, 0, &mut notice));
+        (code, notice)
+    }
+
+    /// The next TCQ descriptor that comes.
+    pub fn next_tcq(&self) -> (c_int, usize) {
+        soon(|| self.poll_tcq())
+    }
+
+    pub fn next_mrq(&self) -> (c_int, utofu_mrq_notice) {
+        soon(|| self.poll_mrq())
+    }
+
+    /// The next notice, which is of this kind.
+    pub fn notice(&self, kind: u8) -> utofu_mrq_notice {
+        let (code, notice) = self.next_mrq();
+        assert_eq!((code, notice.notice_type), (UTOFU_SUCCESS, kind));
+        notice
+    }
+
+    pub fn deregister(&self) -> c_int {
+        call!(utofu_dereg_mem(self.handle, self.stadd, 0))
+    }
+
+    pub fn free(&self) -> c_int {
+        call!(utofu_free_vcq(self.handle))
+    }
+}
+
+/// The first answer of a poll that is one: the library carries out what is asked for before many polls.
+fn soon<T>(poll: impl Fn() -> (c_int, T)) -> (c_int, T) {
+    let polls = std::iter::repeat_with(poll).take(1 << 20);
+    let mut found = polls.filter(|(code, _)| *code != UTOFU_ERR_NOT_FOUND);
+    found.next().expect("something comes")
+}
+
+/// Two VCQs of two TNIs.
+pub fn two() -> (Vcq, Vcq) {
+    (Vcq::new(0, 0), Vcq::new(1, 0))
+}

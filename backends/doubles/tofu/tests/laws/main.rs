@@ -1,0 +1,11 @@
+//! The double in front of our own library: what passes, what is refused, what ends the program, and what fails on demand.
+
+mod completions;
+mod data;
+mod every_call;
+mod kit;
+mod limits;
+mod process;
+mod rules;
+mod settings;
+mod threads;
