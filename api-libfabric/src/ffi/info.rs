@@ -244,7 +244,43 @@ impl Offer {
     /// `None`: the provider cannot meet the hints.
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
         let reach = reach(wishes);
-        let mut offer = Offer {
+        let mut offer = Offer::without_hints(version, reach);
+        let Some(wishes) = wishes else {
+            return Some(offer);
+        };
+        offer.meet_caps(wishes, reach)?;
+        let asked = wishes.info.addr_format;
+        offer.format = match Format::of(asked) {
+            Some(format) => format,
+            None => told::unmet("addr_format", "FI_ADDR_STR, FI_FORMAT_UNSPEC", asked)?,
+        };
+        if let Some(wanted) = wishes.fabric {
+            named("fabric_attr->name", wanted.name)?;
+        }
+        if let Some(wanted) = wishes.endpoint {
+            offer.meet_endpoint(wanted)?;
+        }
+        if let Some(wanted) = wishes.transmit {
+            offer.meet_transmit(wanted)?;
+        }
+        if let Some(wanted) = wishes.receive {
+            offer.meet_receive(wanted)?;
+        }
+        if let Some(wanted) = wishes.endpoint {
+            offer.add_data_orders(wanted);
+        }
+        if let Some(wanted) = wishes.domain {
+            offer.meet_domain(version, wanted, reach)?;
+        }
+        // RMA and atomics progress without calls of the target. Messages and collectives need calls, or a thread that the hints request.
+        if offer.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) == 0 {
+            offer.data_progress = FI_PROGRESS_AUTO;
+        }
+        Some(offer)
+    }
+
+    fn without_hints(version: u32, reach: u64) -> Offer {
+        Offer {
             // FI_SOURCE_ERR adds errors that a program must handle, so a program must request it.
             caps: (CAPS | reach) & !FI_SOURCE_ERR,
             reach,
@@ -264,136 +300,129 @@ impl Offer {
             av_type: FI_AV_UNSPEC,
             tag_format: u64::MAX,
             contexts: [1; 2],
-        };
-        let Some(wishes) = wishes else {
-            return Some(offer);
-        };
+        }
+    }
+
+    fn meet_caps(&mut self, wishes: &Wishes<'_>, reach: u64) -> Option<()> {
         allowed("caps", Kind::Caps, wishes.info.caps, CAPS | reach)?;
         if wishes.info.caps != 0 {
             // Some programs request these only in rx_attr.
             let of_receives = (wishes.receive).map_or(0, |wanted| {
                 wanted.caps & ON_REQUEST | wanted.op_flags & FI_MULTI_RECV
             });
-            offer.caps = completed(wishes.info.caps) | of_receives;
-            offer.reach = offer.caps & reach;
-            if offer.caps & (FI_SOURCE | FI_SOURCE_ERR) == FI_SOURCE_ERR {
+            self.caps = completed(wishes.info.caps) | of_receives;
+            self.reach = self.caps & reach;
+            if self.caps & (FI_SOURCE | FI_SOURCE_ERR) == FI_SOURCE_ERR {
                 allowed("caps", Kind::Caps, FI_SOURCE_ERR, FI_SOURCE)?;
             }
         }
-        let asked = wishes.info.addr_format;
-        offer.format = match Format::of(asked) {
-            Some(format) => format,
-            None => told::unmet("addr_format", "FI_ADDR_STR, FI_FORMAT_UNSPEC", asked)?,
-        };
-        if let Some(wanted) = wishes.fabric {
-            named("fabric_attr->name", wanted.name)?;
+        Some(())
+    }
+
+    fn meet_endpoint(&mut self, wanted: &fi_ep_attr) -> Option<()> {
+        if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
+            let [supported, requested] = [FI_EP_RDM, wanted.r#type]
+                .map(|kind| Shown(Kind::EpType, u64::from(kind.cast_unsigned())));
+            told::unmet("ep_attr->type", supported, requested)?;
         }
-        if let Some(wanted) = wishes.endpoint {
-            if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
-                let [supported, requested] = [FI_EP_RDM, wanted.r#type]
-                    .map(|kind| Shown(Kind::EpType, u64::from(kind.cast_unsigned())));
-                told::unmet("ep_attr->type", supported, requested)?;
-            }
-            if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
-                told::unmet("ep_attr->protocol", PROTOCOL, wanted.protocol)?;
-            }
-            within("ep_attr->protocol_version", wanted.protocol_version, 1)?;
-            within("ep_attr->max_msg_size", wanted.max_msg_size, LONGEST)?;
-            let contexts = [
-                ("ep_attr->tx_ctx_cnt", wanted.tx_ctx_cnt),
-                ("ep_attr->rx_ctx_cnt", wanted.rx_ctx_cnt),
-            ];
-            for (offered, (hint, wanted)) in offer.contexts.iter_mut().zip(contexts) {
-                if wanted == FI_SHARED_CONTEXT {
-                    *offered = FI_SHARED_CONTEXT;
-                } else {
-                    within(hint, wanted, 1)?;
-                }
-            }
-            within("ep_attr->auth_key_size", wanted.auth_key_size, 0)?;
-            offer.tag_format = or(wanted.mem_tag_format, u64::MAX);
+        if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
+            told::unmet("ep_attr->protocol", PROTOCOL, wanted.protocol)?;
         }
-        if let Some(wanted) = wishes.transmit {
-            allowed(
-                "tx_attr->caps",
-                Kind::Caps,
-                wanted.caps,
-                TRANSMIT_CAPS & offer.caps,
-            )?;
-            allowed(
-                "tx_attr->op_flags",
-                Kind::OpFlags,
-                wanted.op_flags,
-                TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
-            )?;
-            allowed(
-                "tx_attr->msg_order",
-                Kind::MsgOrder,
-                wanted.msg_order,
-                ORDERS,
-            )?;
-            within("tx_attr->comp_order", wanted.comp_order, 0)?;
-            within("tx_attr->inject_size", wanted.inject_size, INJECT_SIZE)?;
-            within("tx_attr->size", wanted.size, DEPTH)?;
-            within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
-            within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
-            offer.op_flags[0] = wanted.op_flags;
-            offer.order[0] = or(wanted.msg_order, offer.order[0]);
-            offer.sizes[0] = or(wanted.size, 1024);
-        }
-        if let Some(wanted) = wishes.receive {
-            allowed(
-                "rx_attr->caps",
-                Kind::Caps,
-                wanted.caps,
-                RECEIVE_CAPS & offer.caps,
-            )?;
-            allowed(
-                "rx_attr->op_flags",
-                Kind::OpFlags,
-                wanted.op_flags,
-                RECEIVE_OP_FLAGS,
-            )?;
-            allowed(
-                "rx_attr->msg_order",
-                Kind::MsgOrder,
-                wanted.msg_order,
-                ORDERS,
-            )?;
-            within("rx_attr->comp_order", wanted.comp_order, 0)?;
-            within("rx_attr->size", wanted.size, RECEIVES)?;
-            within(
-                "rx_attr->total_buffered_recv",
-                wanted.total_buffered_recv,
-                0,
-            )?;
-            within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
-            offer.op_flags[1] = wanted.op_flags;
-            offer.order[1] = or(wanted.msg_order, offer.order[1]);
-            offer.sizes[1] = or(wanted.size, 1024);
-        }
-        if let Some(wanted) = wishes.endpoint {
-            let sizes = [
-                wanted.max_order_raw_size,
-                wanted.max_order_war_size,
-                wanted.max_order_waw_size,
-            ];
-            for (_, order) in sizes
-                .into_iter()
-                .zip(DATA_ORDERS)
-                .filter(|(size, _)| *size > 0)
-            {
-                offer.order[0] |= order;
+        within("ep_attr->protocol_version", wanted.protocol_version, 1)?;
+        within("ep_attr->max_msg_size", wanted.max_msg_size, LONGEST)?;
+        let contexts = [
+            ("ep_attr->tx_ctx_cnt", wanted.tx_ctx_cnt),
+            ("ep_attr->rx_ctx_cnt", wanted.rx_ctx_cnt),
+        ];
+        for (offered, (hint, wanted)) in self.contexts.iter_mut().zip(contexts) {
+            if wanted == FI_SHARED_CONTEXT {
+                *offered = FI_SHARED_CONTEXT;
+            } else {
+                within(hint, wanted, 1)?;
             }
         }
-        if let Some(wanted) = wishes.domain {
-            offer.meet_domain(version, wanted, reach)?;
+        within("ep_attr->auth_key_size", wanted.auth_key_size, 0)?;
+        self.tag_format = or(wanted.mem_tag_format, u64::MAX);
+        Some(())
+    }
+
+    fn meet_transmit(&mut self, wanted: &fi_tx_attr) -> Option<()> {
+        allowed(
+            "tx_attr->caps",
+            Kind::Caps,
+            wanted.caps,
+            TRANSMIT_CAPS & self.caps,
+        )?;
+        allowed(
+            "tx_attr->op_flags",
+            Kind::OpFlags,
+            wanted.op_flags,
+            TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
+        )?;
+        allowed(
+            "tx_attr->msg_order",
+            Kind::MsgOrder,
+            wanted.msg_order,
+            ORDERS,
+        )?;
+        within("tx_attr->comp_order", wanted.comp_order, 0)?;
+        within("tx_attr->inject_size", wanted.inject_size, INJECT_SIZE)?;
+        within("tx_attr->size", wanted.size, DEPTH)?;
+        within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
+        within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
+        self.op_flags[0] = wanted.op_flags;
+        self.order[0] = or(wanted.msg_order, self.order[0]);
+        self.sizes[0] = or(wanted.size, 1024);
+        Some(())
+    }
+
+    fn meet_receive(&mut self, wanted: &fi_rx_attr) -> Option<()> {
+        allowed(
+            "rx_attr->caps",
+            Kind::Caps,
+            wanted.caps,
+            RECEIVE_CAPS & self.caps,
+        )?;
+        allowed(
+            "rx_attr->op_flags",
+            Kind::OpFlags,
+            wanted.op_flags,
+            RECEIVE_OP_FLAGS,
+        )?;
+        allowed(
+            "rx_attr->msg_order",
+            Kind::MsgOrder,
+            wanted.msg_order,
+            ORDERS,
+        )?;
+        within("rx_attr->comp_order", wanted.comp_order, 0)?;
+        within("rx_attr->size", wanted.size, RECEIVES)?;
+        within(
+            "rx_attr->total_buffered_recv",
+            wanted.total_buffered_recv,
+            0,
+        )?;
+        within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
+        self.op_flags[1] = wanted.op_flags;
+        self.order[1] = or(wanted.msg_order, self.order[1]);
+        self.sizes[1] = or(wanted.size, 1024);
+        Some(())
+    }
+
+    /// Adds the orders of data for which the program gives a size.
+    fn add_data_orders(&mut self, wanted: &fi_ep_attr) {
+        let sizes = [
+            wanted.max_order_raw_size,
+            wanted.max_order_war_size,
+            wanted.max_order_waw_size,
+        ];
+        for (_, order) in sizes
+            .into_iter()
+            .zip(DATA_ORDERS)
+            .filter(|(size, _)| *size > 0)
+        {
+            self.order[0] |= order;
         }
-        // RMA and atomics progress without calls of the target. Messages and collectives need calls, or a thread that the hints request.
-        if offer.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) == 0 {
-            offer.data_progress = FI_PROGRESS_AUTO;
-        }
-        Some(offer)
     }
 
     fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr, reach: u64) -> Option<()> {
