@@ -1,13 +1,13 @@
 //! Remote atomic functions (fi_atomic(3)).
 
 use unipgas_core::atomic::{AtomicForm, supported};
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Endpoint as Channel, Flags, Outcome};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Outcome};
 
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
+use crate::operation::Counted;
 use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
-use crate::state::{Job, Parts};
+use crate::state::{Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ATOMIC, FI_INJECT, FI_MORE, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE,
@@ -212,7 +212,6 @@ impl Endpoint {
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let admitted = self.admit(reports, state, to, posting)?;
-        let (flags, counted) = family.completion();
         let mut vector = Vector {
             ty,
             op,
@@ -226,13 +225,7 @@ impl Endpoint {
         vector.flags.set(Flags::INLINE, checked.inline);
         let job = Job {
             to,
-            report: Report {
-                context: posting.context,
-                work: posting.work,
-                flags,
-                wanted: admitted.wanted,
-                counted,
-            },
+            report: posting.report(family.completion(), admitted.wanted),
             notice: None,
             several: !vector.is_single(),
             more: posting.flags & FI_MORE != 0,
@@ -277,13 +270,12 @@ impl Parts for Vector<'_> {
         Ok(())
     }
 
-    fn post_next(
-        &mut self,
-        domain: &Domain,
-        channel: &Channel,
-        target: &mut Target,
-        context: u64,
-    ) -> Result<Option<Outcome>> {
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
+        let Via {
+            domain,
+            channel,
+            context,
+        } = via;
         // A list that is not needed never limits the length.
         let lens = |list: usize, item: usize| match list {
             0 => self.remote.get(item).map(|part| part.len),

@@ -127,6 +127,18 @@ pub struct Posting {
 }
 
 impl Posting {
+    /// The report of the operation. `completion`: flags of the completion, and the counter that counts it.
+    pub(crate) fn report(&self, completion: (u64, Counted), wanted: bool) -> Report {
+        let (flags, counted) = completion;
+        Report {
+            context: self.context,
+            flags,
+            wanted,
+            counted,
+            work: self.work,
+        }
+    }
+
     /// Whether the queue reports success. `selective`: only operations that ask for a completion get one.
     #[inline(always)]
     pub(crate) fn wants(&self, selective: bool) -> bool {

@@ -3,12 +3,12 @@
 use unipgas_core::inbox::Record;
 use unipgas_core::keyring::RemoteKey;
 use unipgas_core::transport::LONGEST_MESSAGE;
-use unipgas_core::{Endpoint as Channel, Error, Flags, Local, Outcome, Remote};
+use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
-use crate::state::{DATA, Job, Parts};
+use crate::operation::Counted;
+use crate::state::{DATA, Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,
@@ -265,7 +265,6 @@ impl Endpoint {
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let admitted = self.admit(reports, state, to, posting)?;
-        let (flags, counted) = direction.completion();
         let notice = posting.data.map(|data| Record {
             source: self.name().id(),
             kind: DATA,
@@ -285,13 +284,7 @@ impl Endpoint {
         let apart = notice.is_some() && len > LONGEST_MESSAGE;
         let job = Job {
             to,
-            report: Report {
-                context: posting.context,
-                work: posting.work,
-                flags,
-                wanted: admitted.wanted,
-                counted,
-            },
+            report: posting.report(direction.completion(), admitted.wanted),
             notice,
             several: !transfer.is_single() || apart,
             more: posting.flags & FI_MORE != 0,
@@ -352,13 +345,12 @@ impl Parts for Transfer<'_> {
         })
     }
 
-    fn post_next(
-        &mut self,
-        domain: &Domain,
-        channel: &Channel,
-        target: &mut Target,
-        context: u64,
-    ) -> Result<Option<Outcome>> {
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
+        let Via {
+            domain,
+            channel,
+            context,
+        } = via;
         let lens = |list: usize, item: usize| match list {
             0 => self.local.get(item).map(|part| part.len),
             _ => self.remote.get(item).map(|part| part.len),

@@ -112,13 +112,15 @@ pub(crate) trait Parts {
     fn check(&self, domain: &Domain, target: &mut Target) -> Result<()>;
 
     /// Posts the next part. `None`: all have been posted.
-    fn post_next(
-        &mut self,
-        domain: &Domain,
-        channel: &Channel,
-        target: &mut Target,
-        context: u64,
-    ) -> Result<Option<Outcome>>;
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>>;
+}
+
+/// The channel for the parts of an operation, and the context of their completions.
+#[derive(Clone, Copy)]
+pub(crate) struct Via<'a> {
+    pub domain: &'a Domain,
+    pub channel: &'a Channel,
+    pub context: u64,
 }
 
 /// An endpoint's operations. One thread at a time uses it.
@@ -359,7 +361,7 @@ impl State {
 
     fn turn_of_notice(&self, to: u64, peer: u64) -> Turn {
         let is_told = self.told.contains(&peer);
-        if self.is_to_be_told(peer) || is_told && !self.chains(to) {
+        if self.to_be_told(peer).next().is_some() || is_told && !self.chains(to) {
             Turn::Later
         } else if is_told {
             Turn::Chained
@@ -386,12 +388,15 @@ impl State {
         if !target.uncounted {
             target.begin_counting(&self.domain, job.report.counted == Counted::Write);
         }
+        let via = Via {
+            domain: &self.domain,
+            channel: &self.channel,
+            context,
+        };
         let mut left = 0;
         let mut post_all = || {
-            parts.check(&self.domain, target)?;
-            while let Some(outcome) =
-                parts.post_next(&self.domain, &self.channel, target, context)?
-            {
+            parts.check(via.domain, target)?;
+            while let Some(outcome) = parts.post_next(via, target)? {
                 left += u32::from(outcome == Outcome::Pending);
             }
             Ok(())
@@ -444,28 +449,17 @@ impl State {
         }
     }
 
-    /// Whether an operation to this peer waits to send its notice or counts.
-    fn is_to_be_told(&self, peer: u64) -> bool {
-        let mut waiting = self
-            .notices
-            .iter()
-            .filter_map(|key| self.operations.get(*key));
-        waiting.any(|one| one.peer == peer)
+    /// Operations to this peer that wait to send a notice or counts.
+    fn to_be_told(&self, peer: u64) -> impl Iterator<Item = &Operation> {
+        let keys = self.notices.iter();
+        let waiting = keys.filter_map(|key| self.operations.get(*key));
+        waiting.filter(move |one| one.peer == peer)
     }
 
     /// Whether several notices may be in flight to a target. The channel must keep chains: a notice behind a refused one is refused, too.
     fn chains(&self, to: u64) -> bool {
         let target = self.targets.get(to as usize).and_then(Option::as_ref);
         target.is_some_and(|target| self.channel.chains(&target.inbox))
-    }
-
-    /// Whether a refused notice to this peer waits to be sent again.
-    fn has_refused(&self, peer: u64) -> bool {
-        let mut waiting = self
-            .notices
-            .iter()
-            .filter_map(|key| self.operations.get(*key));
-        waiting.any(|one| one.peer == peer && matches!(one.notice, Notice::Refused(_)))
     }
 
     /// Queues an operation with a refused notice again, in the order of posting.
@@ -481,7 +475,8 @@ impl State {
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
-        stuck.retain(|peer| self.has_refused(*peer));
+        let is_refused = |one: &Operation| matches!(one.notice, Notice::Refused(_));
+        stuck.retain(|peer| self.to_be_told(*peer).any(is_refused));
         for _ in 0..self.notices.len() {
             let Some(key) = self.notices.pop_front() else {
                 return;
@@ -491,7 +486,7 @@ impl State {
             };
             let (to, peer) = (operation.to, operation.peer);
             // Later notices wait until the target has taken a refused one.
-            let again = matches!(operation.notice, Notice::Refused(_));
+            let again = is_refused(operation);
             let waits = stuck.contains(&peer) || self.told.contains(&peer) && !self.chains(to);
             if waits {
                 self.notices.push_back(key);

@@ -195,6 +195,13 @@ fn within<T: PartialOrd + Display>(hint: &str, wanted: T, most: T) -> Option<()>
     told::unmet(hint, most, wanted)
 }
 
+/// Applies a check to members of a structure of hints.
+macro_rules! members {
+    ($check:ident, $structure:literal, $wanted:ident, $($member:ident <= $most:expr),+) => {
+        $($check(concat!($structure, "->", stringify!($member)), $wanted.$member, $most)?;)+
+    };
+}
+
 /// Refuses values of an enumeration below 0 or above `most`.
 fn among(hint: &str, wanted: c_int, most: c_int) -> Option<()> {
     within(hint, wanted.cast_unsigned(), most.cast_unsigned())
@@ -347,17 +354,16 @@ impl Offer {
     }
 
     fn meet_transmit(&mut self, wanted: &fi_tx_attr) -> Option<()> {
-        allowed(
-            "tx_attr->caps",
-            Kind::Caps,
-            wanted.caps,
+        let (caps, op_flags) = (
             TRANSMIT_CAPS & self.caps,
-        )?;
+            TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
+        );
+        allowed("tx_attr->caps", Kind::Caps, wanted.caps, caps)?;
         allowed(
             "tx_attr->op_flags",
             Kind::OpFlags,
             wanted.op_flags,
-            TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
+            op_flags,
         )?;
         allowed(
             "tx_attr->msg_order",
@@ -365,11 +371,16 @@ impl Offer {
             wanted.msg_order,
             ORDERS,
         )?;
-        within("tx_attr->comp_order", wanted.comp_order, 0)?;
-        within("tx_attr->inject_size", wanted.inject_size, INJECT_SIZE)?;
-        within("tx_attr->size", wanted.size, DEPTH)?;
-        within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
-        within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
+        members!(
+            within,
+            "tx_attr",
+            wanted,
+            comp_order <= 0,
+            inject_size <= INJECT_SIZE,
+            size <= DEPTH,
+            iov_limit <= IOV_LIMIT,
+            rma_iov_limit <= IOV_LIMIT
+        );
         self.op_flags[0] = wanted.op_flags;
         self.order[0] = or(wanted.msg_order, self.order[0]);
         self.sizes[0] = or(wanted.size, 1024);
@@ -377,17 +388,13 @@ impl Offer {
     }
 
     fn meet_receive(&mut self, wanted: &fi_rx_attr) -> Option<()> {
-        allowed(
-            "rx_attr->caps",
-            Kind::Caps,
-            wanted.caps,
-            RECEIVE_CAPS & self.caps,
-        )?;
+        let (caps, op_flags) = (RECEIVE_CAPS & self.caps, RECEIVE_OP_FLAGS);
+        allowed("rx_attr->caps", Kind::Caps, wanted.caps, caps)?;
         allowed(
             "rx_attr->op_flags",
             Kind::OpFlags,
             wanted.op_flags,
-            RECEIVE_OP_FLAGS,
+            op_flags,
         )?;
         allowed(
             "rx_attr->msg_order",
@@ -395,14 +402,15 @@ impl Offer {
             wanted.msg_order,
             ORDERS,
         )?;
-        within("rx_attr->comp_order", wanted.comp_order, 0)?;
-        within("rx_attr->size", wanted.size, RECEIVES)?;
-        within(
-            "rx_attr->total_buffered_recv",
-            wanted.total_buffered_recv,
-            0,
-        )?;
-        within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
+        members!(
+            within,
+            "rx_attr",
+            wanted,
+            comp_order <= 0,
+            size <= RECEIVES,
+            total_buffered_recv <= 0,
+            iov_limit <= IOV_LIMIT
+        );
         self.op_flags[1] = wanted.op_flags;
         self.order[1] = or(wanted.msg_order, self.order[1]);
         self.sizes[1] = or(wanted.size, 1024);
@@ -427,64 +435,38 @@ impl Offer {
 
     fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr, reach: u64) -> Option<()> {
         named("domain_attr->name", wanted.name)?;
-        within("domain_attr->mr_key_size", wanted.mr_key_size, KEY_SIZE)?;
-        within(
-            "domain_attr->cq_data_size",
-            wanted.cq_data_size,
-            CQ_DATA_SIZE,
-        )?;
-        within("domain_attr->cq_cnt", wanted.cq_cnt, MOST)?;
-        within("domain_attr->ep_cnt", wanted.ep_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->tx_ctx_cnt", wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->rx_ctx_cnt", wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->max_ep_tx_ctx", wanted.max_ep_tx_ctx, 1)?;
-        within("domain_attr->max_ep_rx_ctx", wanted.max_ep_rx_ctx, 1)?;
-        within(
-            "domain_attr->max_ep_stx_ctx",
-            wanted.max_ep_stx_ctx,
-            MOST_ENDPOINTS,
-        )?;
-        within(
-            "domain_attr->max_ep_srx_ctx",
-            wanted.max_ep_srx_ctx,
-            MOST_ENDPOINTS,
-        )?;
-        within("domain_attr->cntr_cnt", wanted.cntr_cnt, MOST)?;
-        within("domain_attr->mr_iov_limit", wanted.mr_iov_limit, 1)?;
-        within("domain_attr->mr_cnt", wanted.mr_cnt, MOST_REGIONS)?;
-        within("domain_attr->auth_key_size", wanted.auth_key_size, 0)?;
-        within(
-            "domain_attr->max_err_data",
-            wanted.max_err_data,
-            LONGEST_NAME,
-        )?;
+        members!(
+            within,
+            "domain_attr",
+            wanted,
+            mr_key_size <= KEY_SIZE,
+            cq_data_size <= CQ_DATA_SIZE,
+            cq_cnt <= MOST,
+            ep_cnt <= MOST_ENDPOINTS,
+            tx_ctx_cnt <= MOST_ENDPOINTS,
+            rx_ctx_cnt <= MOST_ENDPOINTS,
+            max_ep_tx_ctx <= 1,
+            max_ep_rx_ctx <= 1,
+            max_ep_stx_ctx <= MOST_ENDPOINTS,
+            max_ep_srx_ctx <= MOST_ENDPOINTS,
+            cntr_cnt <= MOST,
+            mr_iov_limit <= 1,
+            mr_cnt <= MOST_REGIONS,
+            auth_key_size <= 0,
+            max_err_data <= LONGEST_NAME
+        );
         allowed("domain_attr->caps", Kind::Caps, wanted.caps, reach)?;
         self.reach |= wanted.caps;
-        for (hint, wanted, most) in [
-            (
-                "domain_attr->threading",
-                wanted.threading,
-                FI_THREAD_ENDPOINT,
-            ),
-            (
-                "domain_attr->data_progress",
-                wanted.data_progress,
-                FI_PROGRESS_MANUAL,
-            ),
-            (
-                "domain_attr->control_progress",
-                wanted.control_progress,
-                FI_PROGRESS_MANUAL,
-            ),
-            (
-                "domain_attr->resource_mgmt",
-                wanted.resource_mgmt,
-                FI_RM_ENABLED,
-            ),
-            ("domain_attr->av_type", wanted.av_type, FI_AV_TABLE),
-        ] {
-            among(hint, wanted, most)?;
-        }
+        members!(
+            among,
+            "domain_attr",
+            wanted,
+            threading <= FI_THREAD_ENDPOINT,
+            data_progress <= FI_PROGRESS_MANUAL,
+            control_progress <= FI_PROGRESS_MANUAL,
+            resource_mgmt <= FI_RM_ENABLED,
+            av_type <= FI_AV_TABLE
+        );
         self.threading = or(wanted.threading, FI_THREAD_SAFE);
         self.control_progress = or(wanted.control_progress, FI_PROGRESS_AUTO);
         self.data_progress = or(wanted.data_progress, FI_PROGRESS_MANUAL);

@@ -84,13 +84,7 @@ impl Endpoint {
         }
         let admitted = self.admit(reports, state, to, posting)?;
         let (flags, counted) = family.completion();
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: flags | FI_TAGGED,
-            wanted: admitted.wanted,
-            counted,
-        };
+        let report = posting.report((flags | FI_TAGGED, counted), admitted.wanted);
         let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),

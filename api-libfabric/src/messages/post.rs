@@ -68,13 +68,7 @@ impl Endpoint {
             // Messages take another route than earlier accesses.
             fence(reports, state, |state| state.is_under_way_to(to))?;
         }
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: tag.kind() | FI_SEND,
-            wanted: admitted.wanted,
-            counted: Counted::Send,
-        };
+        let report = posting.report((tag.kind() | FI_SEND, Counted::Send), admitted.wanted);
         let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
@@ -164,13 +158,10 @@ impl Endpoint {
         if self.receives & tag.kind() == 0 || state.messages.is_none() {
             return Err(Errno::OPNOTSUPP);
         }
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: tag.kind() | FI_RECV,
-            wanted: posting.wants(reports.selective[1]),
-            counted: Counted::Receive,
-        };
+        let report = posting.report(
+            (tag.kind() | FI_RECV, Counted::Receive),
+            posting.wants(reports.selective[1]),
+        );
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;
         let source = if directed {
             match state.number_of_sender(reports, from)? {

@@ -173,78 +173,16 @@ impl Patience<'_> {
                 pace();
             }
         }
-        self.wait_longer(deadline, check, burst, progress, moved, poll)
-    }
-
-    #[inline(never)]
-    fn wait_longer<T>(
-        &self,
-        deadline: Deadline,
-        check: &mut dyn FnMut() -> Result<()>,
-        burst: impl Fn() -> u32,
-        progress: impl Fn() -> bool,
-        moved: impl Fn() -> bool,
-        mut poll: impl FnMut() -> Option<T>,
-    ) -> Result<T> {
-        progress();
-        if let Some(value) = poll() {
-            return Ok(value);
-        }
-        if deadline == Deadline::Now {
-            tested(check)?;
-            return Err(Error::Timeout);
-        }
-        if let Some(driver) = driver::of_this_thread() {
-            return drive_until(&driver, deadline, check, poll);
-        }
-        let began = Instant::now();
-        let mut wait = LongWait {
+        let wait = LongWait {
             patience: *self,
             deadline,
-            began,
-            since: began,
-            told: Telling::begins(),
-            slice: slice_of(self.company.load(Ordering::Relaxed)),
             check,
             burst,
             progress,
             moved,
             poll,
         };
-        let mut phase = Phase::Spin;
-        loop {
-            phase = match phase {
-                Phase::Spin => wait.spin()?,
-                Phase::Yield => wait.yield_core()?,
-                Phase::Sleep => wait.sleep()?,
-                Phase::Done(value) => return Ok(value),
-            };
-        }
-    }
-}
-
-/// The wait of the progress thread: it drives its objects meanwhile.
-fn drive_until<T>(
-    driver: &driver::Waiting<'_>,
-    deadline: Deadline,
-    check: &mut dyn FnMut() -> Result<()>,
-    mut poll: impl FnMut() -> Option<T>,
-) -> Result<T> {
-    let slice = slice_of(1);
-    loop {
-        check()?;
-        let mut found = None;
-        let longest = deadline.remaining().unwrap_or(slice).min(slice);
-        driver.turn(longest, &mut || {
-            found = poll();
-            found.is_some()
-        });
-        if let Some(value) = found.or_else(&mut poll) {
-            return Ok(value);
-        }
-        if deadline.expired() {
-            return Err(Error::Timeout);
-        }
+        wait.run()
     }
 }
 
@@ -259,17 +197,21 @@ enum Phase<T> {
 struct LongWait<'a, B, P, M, F> {
     patience: Patience<'a>,
     deadline: Deadline,
-    began: Instant,
-    /// Start of the wait, or arrival of the last part.
-    since: Instant,
-    told: Telling,
-    /// The longest sleep.
-    slice: Duration,
     check: &'a mut dyn FnMut() -> Result<()>,
     burst: B,
     progress: P,
     moved: M,
     poll: F,
+}
+
+/// Times of a long wait.
+struct Times {
+    began: Instant,
+    /// Start of the wait, or arrival of the last part.
+    since: Instant,
+    /// The longest sleep.
+    slice: Duration,
+    told: Telling,
 }
 
 impl<T, B, P, M, F> LongWait<'_, B, P, M, F>
@@ -279,25 +221,76 @@ where
     M: Fn() -> bool,
     F: FnMut() -> Option<T>,
 {
-    fn spin(&mut self) -> Result<Phase<T>> {
-        while !self.patience.crowded && spins() && self.since.elapsed() < SPIN {
+    #[inline(never)]
+    fn run(mut self) -> Result<T> {
+        (self.progress)();
+        if let Some(value) = (self.poll)() {
+            return Ok(value);
+        }
+        if self.deadline == Deadline::Now {
+            tested(self.check)?;
+            return Err(Error::Timeout);
+        }
+        if let Some(driver) = driver::of_this_thread() {
+            return self.drive(&driver);
+        }
+        let began = Instant::now();
+        let mut times = Times {
+            began,
+            since: began,
+            told: Telling::begins(),
+            slice: slice_of(self.patience.company.load(Ordering::Relaxed)),
+        };
+        let mut phase = Phase::Spin;
+        loop {
+            phase = match phase {
+                Phase::Spin => self.spin(&mut times)?,
+                Phase::Yield => self.yield_core(&mut times)?,
+                Phase::Sleep => self.sleep(&mut times)?,
+                Phase::Done(value) => return Ok(value),
+            };
+        }
+    }
+
+    /// The wait of the progress thread: it drives its objects meanwhile.
+    fn drive(mut self, driver: &driver::Waiting<'_>) -> Result<T> {
+        let slice = slice_of(1);
+        loop {
+            (self.check)()?;
+            let mut found = None;
+            let longest = self.deadline.remaining().unwrap_or(slice).min(slice);
+            driver.turn(longest, &mut || {
+                found = (self.poll)();
+                found.is_some()
+            });
+            if let Some(value) = found.or_else(&mut self.poll) {
+                return Ok(value);
+            }
+            if self.deadline.expired() {
+                return Err(Error::Timeout);
+            }
+        }
+    }
+
+    fn spin(&mut self, times: &mut Times) -> Result<Phase<T>> {
+        while !self.patience.crowded && spins() && times.since.elapsed() < SPIN {
             (self.progress)();
             for _ in 0..(self.burst)() {
                 if let Some(value) = (self.poll)() {
-                    note_wait(self.since.elapsed());
+                    note_wait(times.since.elapsed());
                     return Ok(Phase::Done(value));
                 }
                 pace();
             }
-            self.note_parts();
+            self.note_parts(times);
             self.check_deadline()?;
             std::hint::spin_loop();
         }
         Ok(Phase::Yield)
     }
 
-    fn yield_core(&mut self) -> Result<Phase<T>> {
-        self.told.yields(self.began);
+    fn yield_core(&mut self, times: &mut Times) -> Result<Phase<T>> {
+        times.told.yields(times.began);
         let mut start = Instant::now();
         while start.elapsed() < YIELD {
             tally::yielded();
@@ -307,12 +300,12 @@ where
             }
             if let Some(value) = (self.poll)() {
                 if !self.patience.crowded {
-                    note_wait(self.since.elapsed());
+                    note_wait(times.since.elapsed());
                 }
                 return Ok(Phase::Done(value));
             }
             self.check_deadline()?;
-            if self.note_parts() {
+            if self.note_parts(times) {
                 return Ok(Phase::Spin);
             }
         }
@@ -322,10 +315,10 @@ where
         Ok(Phase::Sleep)
     }
 
-    fn sleep(&mut self) -> Result<Phase<T>> {
+    fn sleep(&mut self, times: &mut Times) -> Result<Phase<T>> {
         // Listens before `check`. Otherwise a ring right after the check is lost.
         let listening = self.patience.bell.listen();
-        let checked = self.told.check(self.began.elapsed(), &mut *self.check);
+        let checked = times.told.check(times.began.elapsed(), &mut *self.check);
         if checked.is_err() {
             // A peer may have sent the awaited event before its death.
             (self.progress)();
@@ -334,11 +327,11 @@ where
             return Ok(Phase::Done(value));
         }
         checked?;
-        let remaining = self.deadline.remaining().unwrap_or(self.slice);
+        let remaining = self.deadline.remaining().unwrap_or(times.slice);
         if remaining.is_zero() {
             return Err(Error::Timeout);
         }
-        let span = remaining.min(self.slice);
+        let span = remaining.min(times.slice);
         tally::slept();
         if !cfg!(loom) {
             driver::waiter_sleeps();
@@ -354,17 +347,17 @@ where
             // A peer that has sent a request may send more. A thread that is awake serves it sooner.
             return Ok(Phase::Spin);
         }
-        Ok(match self.note_parts() {
+        Ok(match self.note_parts(times) {
             true => Phase::Spin,
             false => Phase::Sleep,
         })
     }
 
     /// Notes parts that have come. The wait for the next one starts now.
-    fn note_parts(&mut self) -> bool {
+    fn note_parts(&self, times: &mut Times) -> bool {
         let came = (self.moved)();
         if came {
-            self.since = Instant::now();
+            times.since = Instant::now();
         }
         came
     }
