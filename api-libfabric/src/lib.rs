@@ -52,8 +52,6 @@ pub mod status;
 mod tally;
 mod target;
 mod trigger;
-mod waiters;
-mod watcher;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};

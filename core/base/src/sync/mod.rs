@@ -19,6 +19,7 @@ pub mod posted;
 pub mod tally;
 pub mod this_thread;
 pub mod wait;
+pub mod waiters;
 pub mod waits;
 
 pub(crate) use model::statics;
