@@ -294,6 +294,15 @@ impl Endpoint {
     }
 }
 
+/// Checks local memory to send or transfer. Returns its length, and whether it is free when the call returns.
+#[inline(always)]
+pub(crate) fn check_local(local: &[Part], posting: &Posting) -> Result<(usize, bool)> {
+    check_parts(local)?;
+    let inline = posting.quiet || posting.flags & FI_INJECT != 0;
+    let most = if inline { INJECT_SIZE } else { LONGEST };
+    Ok((bytes_of(local, most)?, inline))
+}
+
 /// Checks the arguments of a transfer. Returns its length, and whether the local memory is free when the call returns.
 fn check_transfer(
     local: &[Part],
@@ -307,10 +316,7 @@ fn check_transfer(
     if remote.len() > IOV_LIMIT {
         return Err(Errno::INVAL);
     }
-    check_parts(local)?;
-    let inline = posting.quiet || posting.flags & FI_INJECT != 0;
-    let most = if inline { INJECT_SIZE } else { LONGEST };
-    let len = bytes_of(local, most)?;
+    let (len, inline) = check_local(local, posting)?;
     if total(remote.iter().map(|part| part.len), LONGEST)? != len {
         return Err(Errno::INVAL);
     }
