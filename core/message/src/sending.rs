@@ -159,7 +159,7 @@ impl Mailbox {
             return Ok(Multicast::Staged);
         }
         // SAFETY:
-        // - contract of this call.
+        // - contract of this call: the payload is readable, and stays valid if the result is `Exposed`, as it is for a letter that is not detached.
         let letter = unsafe { self.multicast_letter(engine, envelope, payload, readers) }?;
         let Some(letter) = letter else {
             return Ok(Multicast::NoRoom);

@@ -12,15 +12,15 @@ use crate::route;
 use crate::shape::{PORTS, Shape};
 use crate::{Result, wrong};
 
-/// Ways that are followed one by one; [`Pattern::AllToAll`] of larger jobs is folded.
+/// Most messages that are followed one by one. [`Pattern::AllToAll`] of larger jobs is folded.
 const WAYS: u64 = 1 << 22;
-/// Ways of folded ones.
+/// Most messages that a folded pattern follows.
 const FOLDED: u64 = 1 << 24;
 
-/// What determines the time.
+/// The resource that determines the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// Nothing is busy for longer than a message takes.
+    /// No resource is busy for longer than a message takes.
     Latency,
     /// A link.
     Link,
@@ -54,7 +54,7 @@ impl Bottleneck {
     }
 }
 
-/// What a pattern puts on everything.
+/// Load of a pattern on all resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loads {
     /// Bytes of each link, by [`route::link`]; 0 where there is none.
@@ -103,7 +103,7 @@ pub struct Prediction {
     pub loads: Loads,
 }
 
-/// What a pattern of messages of `bytes` takes. Errors: those of [`Pattern::check`]; too many messages to follow.
+/// The time of a pattern of messages of `bytes`. Errors: those of [`Pattern::check`]; too many messages to follow.
 pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Result<Prediction> {
     pattern.check(job)?;
     job.path.check(&job.shape)?;
@@ -214,7 +214,7 @@ impl Followed<'_> {
     }
 }
 
-/// By following each message.
+/// The loads of a pattern, message by message.
 fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
     let (nodes, processes) = (job.shape.nodes() as usize, job.processes as usize);
     let mut followed = Followed {
@@ -234,7 +234,7 @@ fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
     followed.end()
 }
 
-/// All to all on a full box. What one node sends looks the same from all nodes that lie apart by steps around rings: links are added up that do so as well.
+/// The loads of [`Pattern::AllToAll`] on a full box. Nodes that differ only by steps around rings load links alike, so such links share one sum.
 fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
     let nodes = job.shape.nodes();
     let folds: Vec<u32> = (0..nodes).map(|node| fold(&job.shape, node)).collect();

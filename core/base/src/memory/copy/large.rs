@@ -118,8 +118,8 @@ unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
     let blocks = (len - head) / BLOCK;
     let tail = head + blocks * BLOCK;
     // SAFETY:
-    // - head, blocks and tail stay within `len` bytes of both ranges: the head is shorter than a line;
-    // - after the head, the destination is at the begin of a line.
+    // - head, blocks and tail are within `len` bytes of both ranges: the head is shorter than a line.
+    // - behind the head, the destination is at the begin of a line.
     unsafe {
         std::ptr::copy_nonoverlapping(src, dst, head);
         for at in (head..tail).step_by(BLOCK) {
