@@ -63,74 +63,35 @@ codes! {
 impl Code {
     /// The suspect arguments of a call that returns this code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
+        #[rustfmt::skip]
         let (suspects, remedy): (&[&str], _) = match self {
-            Code::General => (
-                &["request", "list", "index"],
-                "give a request or list that iRCCE has filled, and that has not ended",
-            ),
-            Code::Target => (
-                &["target"],
-                "give memory of the MPB, from RCCE_malloc, with room for all bytes",
-            ),
-            Code::Source => (
-                &["source"],
-                "give memory of the MPB, from RCCE_malloc, with all bytes",
-            ),
-            Code::Id => (
-                &["id", "ue", "dest", "source", "root"],
-                "UEs go from 0 to RCCE_num_ues() - 1; RCCE_init comes first",
-            ),
-            Code::MessageLength => (
-                &["size", "num", "len", "bytes"],
-                "give no negative length; RCCE_put and RCCE_get want multiples of 32 bytes",
-            ),
-            Code::FlagUndefined => (
-                &["flag"],
-                "give a flag that RCCE_flag_alloc has filled; free MPB memory if none is left",
-            ),
+            Code::General => (&["request", "list", "index"], "give a request or list that iRCCE has filled, and that has not ended"),
+            Code::Target => (&["target"], "give memory of the MPB, from RCCE_malloc, with room for all bytes"),
+            Code::Source => (&["source"], "give memory of the MPB, from RCCE_malloc, with all bytes"),
+            Code::Id => (&["id", "ue", "dest", "source", "root"], "UEs go from 0 to RCCE_num_ues() - 1; RCCE_init comes first"),
+            Code::MessageLength => (&["size", "num", "len", "bytes"], "give no negative length; RCCE_put and RCCE_get want multiples of 32 bytes"),
+            Code::FlagUndefined => (&["flag"], "give a flag that RCCE_flag_alloc has filled; free MPB memory if none is left"),
             Code::NumUes => (&["argc", "argv", "num"], "start at most 48 UEs"),
-            Code::DataOverlap => (
-                &["source", "target"],
-                "let source and target have no byte in common",
-            ),
-            Code::Alignment => (
-                &["source", "target", "size", "num"],
-                "begin at a multiple of 32 bytes, and move whole lines",
-            ),
+            Code::DataOverlap => (&["source", "target"], "let source and target have no byte in common"),
+            Code::Alignment => (&["source", "target", "size", "num"], "begin at a multiple of 32 bytes, and move whole lines"),
             Code::DebugFlag => (&["flag"], "take an RCCE_DEBUG_* flag"),
-            Code::FlagNotInCommBuffer => {
-                (&["flag"], "give a flag of the MPB, from RCCE_flag_alloc")
-            }
+            Code::FlagNotInCommBuffer => (&["flag"], "give a flag of the MPB, from RCCE_flag_alloc"),
             Code::FlagStatusUndefined => (&["val"], "take RCCE_FLAG_SET or RCCE_FLAG_UNSET"),
             Code::FlagNotAllocated => (&["flag"], "call RCCE_flag_alloc first"),
             Code::ValUndefined => (&[POINTERS], "give the address of a variable"),
-            Code::InvalidErrorCode => (
-                &["error", "code"],
-                "give a code that a function has returned",
-            ),
+            Code::InvalidErrorCode => (&["error", "code"], "give a code that a function has returned"),
             Code::RpcNotAllocated => (&[], "call RCCE_init first"),
             Code::RpcInternal => (&[], "UNIPGAS_LOG=info says what has failed"),
             Code::MultipleRpcRequests => (&[], "call RCCE_wait_power before the next request"),
             Code::Fdivider => (&["divider"], "take a divider from 2 to 16"),
-            Code::FrequencyExceeded => (
-                &["divider"],
-                "take a larger divider, or raise the voltage first by RCCE_iset_power",
-            ),
-            Code::NoActiveRpcRequest | Code::StaleRpcRequest => {
-                (&["request"], "call RCCE_iset_power first, and wait once")
-            }
+            Code::FrequencyExceeded => (&["divider"], "take a larger divider, or raise the voltage first by RCCE_iset_power"),
+            Code::NoActiveRpcRequest | Code::StaleRpcRequest => (&["request"], "call RCCE_iset_power first, and wait once"),
             Code::CommUndefined => (&["comm"], "give the address of a communicator"),
             Code::IllegalOp => (&["op"], "take RCCE_SUM, RCCE_MAX, RCCE_MIN or RCCE_PROD"),
-            Code::IllegalType => (
-                &["type"],
-                "take RCCE_INT, RCCE_LONG, RCCE_FLOAT or RCCE_DOUBLE",
-            ),
+            Code::IllegalType => (&["type"], "take RCCE_INT, RCCE_LONG, RCCE_FLOAT or RCCE_DOUBLE"),
             Code::Malloc => (&[], "free memory of the MPB by RCCE_free"),
             Code::CommInitialized => (&["comm"], "make the communicator by RCCE_comm_split first"),
-            Code::CoreNotInHostfile => (
-                &["argc", "argv"],
-                "start the program by unipgas run, with numbers that are in the host file",
-            ),
+            Code::CoreNotInHostfile => (&["argc", "argv"], "start the program by unipgas run, with numbers that are in the host file"),
         };
         Reason { suspects, remedy }
     }

@@ -1,17 +1,19 @@
 //! Remote atomic functions (fi_atomic(3)).
 
 use unipgas_core::atomic::{AtomicForm, supported};
-use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags};
+use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags, Outcome};
 
+use crate::domain::Domain;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
+use crate::operation::Counted;
 use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
-use crate::state::Job;
+use crate::state::{Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ATOMIC, FI_INJECT, FI_MORE, FI_READ, FI_REMOTE_CQ_DATA, FI_REMOTE_READ, FI_REMOTE_WRITE,
     FI_WRITE,
 };
+use crate::target::Target;
 
 /// Maximum bytes of one call.
 pub const MOST_BYTES: usize = 1 << 20;
@@ -45,6 +47,27 @@ pub enum Family {
     Fetch,
     /// fi_compare_atomic and its variants.
     Compare,
+}
+
+impl Family {
+    /// Flags of the completion, and the counter that counts it.
+    #[inline(always)]
+    pub(crate) fn completion(self) -> (u64, Counted) {
+        match self {
+            Family::Base => (FI_ATOMIC | FI_WRITE, Counted::Write),
+            Family::Fetch | Family::Compare => (FI_ATOMIC | FI_READ, Counted::Read),
+        }
+    }
+
+    /// The necessary rights.
+    #[inline(always)]
+    pub(crate) fn access(self, op: AtomicOp) -> u64 {
+        match self {
+            _ if op == AtomicOp::Read => FI_REMOTE_READ,
+            Family::Base => FI_REMOTE_WRITE,
+            Family::Fetch | Family::Compare => FI_REMOTE_READ | FI_REMOTE_WRITE,
+        }
+    }
 }
 
 /// A type and an operation that a family of calls supports.
@@ -184,106 +207,109 @@ impl Endpoint {
         to: u64,
         posting: &Posting,
     ) -> Result<()> {
-        let Checked {
-            valid: Valid { ty, op, .. },
-            count: _,
-            needed,
-            inline,
-        } = check(family, (datatype, op), operands, posting)?;
-        let Operands {
-            operand,
-            compare,
-            result,
-            remote,
-        } = *operands;
-        let reads = op == AtomicOp::Read;
-        let lists = [operand, compare, result];
+        let checked = check(family, (datatype, op), operands, posting)?;
+        let (ty, op) = (checked.valid.ty, checked.valid.op);
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let admitted = self.admit(reports, state, to, posting)?;
-        let fetches = family != Family::Base;
-        let access = match (fetches, reads) {
-            (_, true) => FI_REMOTE_READ,
-            (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
-            (false, _) => FI_REMOTE_WRITE,
+        let mut vector = Vector {
+            ty,
+            op,
+            lists: [operands.operand, operands.compare, operands.result],
+            needed: checked.needed,
+            remote: operands.remote,
+            access: family.access(op),
+            flags: admitted.flags,
+            walk: Walk::new(),
         };
-        let single = remote.len() == 1 && lists.iter().all(|list| list.len() <= 1);
+        vector.flags.set(Flags::INLINE, checked.inline);
         let job = Job {
             to,
-            report: Report {
-                context: posting.context,
-                work: posting.work,
-                flags: FI_ATOMIC | if fetches { FI_READ } else { FI_WRITE },
-                wanted: admitted.wanted,
-                counted: if fetches {
-                    Counted::Read
-                } else {
-                    Counted::Write
-                },
-            },
+            report: posting.report(family.completion(), admitted.wanted),
             notice: None,
-            several: !single,
+            several: !vector.is_single(),
             more: posting.flags & FI_MORE != 0,
-            bytes: remote.iter().map(|part| part.len * ty.size()).sum(),
+            bytes: checked.count * ty.size(),
         };
-        let mut flags = admitted.flags;
-        flags.set(Flags::INLINE, inline);
-        // A list that is not needed never limits the length.
-        let lens = |list: usize, item: usize| {
-            let list = match list {
-                0 => return remote.get(item).map(|part| part.len),
-                _ if !needed[list - 1] => return Some(usize::MAX),
-                _ => lists[list - 1],
-            };
-            list.get(item).map(|part| part.len)
-        };
-        let size = ty.size();
-        let mut walk = Walk::<4>::new();
-        let mut begun = false;
-        state.run(reports, job, |domain, channel, target, context| {
-            if !begun && !single {
-                begun = true;
-                // An invalid part fails the whole operation before any change.
-                for part in remote {
-                    let place =
-                        target.place(domain, part.key, part.address, part.len * size, access);
-                    let errno = match place {
-                        Ok(place) if place.offset_is_multiple_of(ty.alignment()) => continue,
-                        Ok(_) => Errno::INVAL,
-                        Err(errno) => errno,
-                    };
-                    return Some(Err(errno));
-                }
+        state.run(reports, job, vector)
+    }
+}
+
+/// An operation of [`Endpoint::atomic`], whose contract holds for the lists.
+struct Vector<'a> {
+    ty: AtomicType,
+    op: AtomicOp,
+    /// Operands, comparands and results.
+    lists: [&'a [Part]; 3],
+    needed: [bool; 3],
+    remote: &'a [RemotePart],
+    access: u64,
+    flags: Flags,
+    walk: Walk<4>,
+}
+
+impl Vector<'_> {
+    fn is_single(&self) -> bool {
+        self.remote.len() == 1 && self.lists.iter().all(|list| list.len() <= 1)
+    }
+}
+
+impl Parts for Vector<'_> {
+    fn check(&self, domain: &Domain, target: &mut Target) -> Result<()> {
+        // The post of a single part checks it.
+        if self.is_single() {
+            return Ok(());
+        }
+        for part in self.remote {
+            let len = part.len * self.ty.size();
+            let place = target.place(domain, part.key, part.address, len, self.access)?;
+            if !place.offset_is_multiple_of(self.ty.alignment()) {
+                return Err(Errno::INVAL);
             }
-            let (at, count) = walk.next(lens)?;
-            let local = |list: usize| match needed[list] {
-                true => {
-                    let (item, done) = at[list + 1];
-                    lists[list][item].ptr.wrapping_add(done * size)
-                }
-                false => std::ptr::null_mut(),
-            };
-            let request = AtomicRequest {
-                op,
-                ty,
-                count,
-                operand: local(0),
-                compare: local(1),
-                result: local(2),
-            };
-            let (item, done) = at[0];
-            let part = &remote[item];
-            let address = part.address.wrapping_add((done * size) as u64);
-            let place = match target.place(domain, part.key, address, count * size, access) {
-                Ok(place) => place,
-                Err(errno) => return Some(Err(errno)),
-            };
-            // SAFETY:
-            // - contract of this call: each needed list is valid. `walk` keeps `count` elements within the current items.
-            // - lists that are not needed are null.
-            let outcome = unsafe { channel.atomic(place, &request, flags, context) };
-            Some(outcome.map_err(|error| target.why(error)))
-        })
+        }
+        Ok(())
+    }
+
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
+        let Via {
+            domain,
+            channel,
+            context,
+        } = via;
+        // A list that is not needed never limits the length.
+        let lens = |list: usize, item: usize| match list {
+            0 => self.remote.get(item).map(|part| part.len),
+            _ if !self.needed[list - 1] => Some(usize::MAX),
+            _ => self.lists[list - 1].get(item).map(|part| part.len),
+        };
+        let Some((at, count)) = self.walk.next(lens) else {
+            return Ok(None);
+        };
+        let size = self.ty.size();
+        let local = |list: usize| match self.needed[list] {
+            true => {
+                let (item, done) = at[list + 1];
+                self.lists[list][item].ptr.wrapping_add(done * size)
+            }
+            false => std::ptr::null_mut(),
+        };
+        let request = AtomicRequest {
+            op: self.op,
+            ty: self.ty,
+            count,
+            operand: local(0),
+            compare: local(1),
+            result: local(2),
+        };
+        let (item, done) = at[0];
+        let part = &self.remote[item];
+        let address = part.address.wrapping_add((done * size) as u64);
+        let place = target.place(domain, part.key, address, count * size, self.access)?;
+        // SAFETY:
+        // - contract of `Endpoint::atomic`: each needed list is valid. `walk` keeps `count` elements within the current items.
+        // - lists that are not needed are null.
+        let outcome = unsafe { channel.atomic(place, &request, self.flags, context) };
+        outcome.map(Some).map_err(|error| target.why(error))
     }
 }
 

@@ -9,15 +9,15 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
 use unipgas_core::pace::Pace;
+use unipgas_core::waiters::Waiters;
 use unipgas_core::waits::{self, polled};
+use unipgas_core::watcher::Watched;
 use unipgas_core::{Deadline, Error, descriptor};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::name::Name;
 use crate::status::{Errno, Result};
-use crate::waiters::Waiters;
-use crate::watcher::Watched;
 
 /// Empty reads in a row before the reader begins to yield its core: with a core for each process, and without. The awaited process may need it.
 /// [`OFFER`] is the number of reads between two yields.

@@ -7,15 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use unipgas_core::pace::Pace;
 use unipgas_core::wait::Steps;
+use unipgas_core::waiters::Waiters;
 use unipgas_core::waits::{self, polled};
+use unipgas_core::watcher::Watched;
 use unipgas_core::{Deadline, Error};
 
 use crate::completion::{Attached, Wait, event};
 use crate::domain::Domain;
 use crate::status::{Errno, Result};
 use crate::tally::Tally;
-use crate::waiters::Waiters;
-use crate::watcher::Watched;
 
 /// Counts completed operations and failed operations.
 pub struct Counter {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use unipgas_core::Engine;
 use unipgas_core::Service;
 use unipgas_core::keyring::KeyRing;
+use unipgas_core::watcher::{Watched, Watcher};
 
 use crate::process;
 use crate::status::Result;
 use crate::tally::Tallies;
 use crate::trigger::{Deferred, Work};
-use crate::watcher::{Watched, Watcher};
 
 /// Bytes of the data in a completion.
 pub const CQ_DATA_SIZE: usize = 8;

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use unipgas_core::biased::{Biased, BiasedGuard};
 use unipgas_core::bundle::BUNDLE_LEN;
 use unipgas_core::inbox::{InboxLayout, InboxReader, initialise_zeroed};
+use unipgas_core::watcher::Watched;
 use unipgas_core::{Deadline, Error, Flags, Region, Rights};
 
 use crate::av::AddressVector;
@@ -26,7 +27,6 @@ use crate::sys::{
     FI_TAGGED,
 };
 use crate::target::{Counts, Directory, NOT_YET, SHAPE_WORDS, show_counts};
-use crate::watcher::Watched;
 
 /// Number of endpoints that this process has opened.
 static OPENED: AtomicU32 = AtomicU32::new(0);
@@ -127,6 +127,18 @@ pub struct Posting {
 }
 
 impl Posting {
+    /// The report of the operation. `completion`: flags of the completion, and the counter that counts it.
+    pub(crate) fn report(&self, completion: (u64, Counted), wanted: bool) -> Report {
+        let (flags, counted) = completion;
+        Report {
+            context: self.context,
+            flags,
+            wanted,
+            counted,
+            work: self.work,
+        }
+    }
+
     /// Whether the queue reports success. `selective`: only operations that ask for a completion get one.
     #[inline(always)]
     pub(crate) fn wants(&self, selective: bool) -> bool {

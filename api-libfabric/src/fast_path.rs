@@ -6,12 +6,12 @@ use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
 
 use crate::atomics::{Family, MOST_BYTES, TYPES};
 use crate::endpoint::{Endpoint, INJECT_SIZE, Posting};
-use crate::operation::{Counted, Report, Reports};
+use crate::operation::{Report, Reports};
 use crate::rma::{Direction, LONGEST, Part, RemotePart};
 use crate::status::Result;
 use crate::sys::{
-    FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
-    FI_READ, FI_REMOTE_READ, FI_REMOTE_WRITE, FI_RMA, FI_TRANSMIT_COMPLETE, FI_WRITE,
+    FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
+    FI_TRANSMIT_COMPLETE,
 };
 
 /// Flags that have no effect on operations that complete at once.
@@ -103,10 +103,9 @@ impl Endpoint {
             return None;
         }
         let (ty, op) = (TYPES[datatype as usize], AtomicOp::ALL[op as usize]);
-        let (reads, fetches) = (op == AtomicOp::Read, family != Family::Base);
-        let missing = (operand.is_null() & !reads)
+        let missing = (operand.is_null() & (op != AtomicOp::Read))
             | (compare.is_null() & (family == Family::Compare))
-            | (result.is_null() & fetches);
+            | (result.is_null() & (family != Family::Base));
         let inline = posting.quiet | (posting.flags & FI_INJECT != 0);
         let most = if inline { INJECT_SIZE } else { MOST_BYTES };
         let size = ty.size();
@@ -115,11 +114,7 @@ impl Endpoint {
         }
         let (reports, mut state) = self.live().ok()?;
         let wanted = reports.admits(posting)?;
-        let access = match (fetches, reads) {
-            (_, true) => FI_REMOTE_READ,
-            (true, _) => FI_REMOTE_READ | FI_REMOTE_WRITE,
-            (false, _) => FI_REMOTE_WRITE,
-        };
+        let access = family.access(op);
         let len = remote.len * size;
         let (channel, target) = state.target_fast(to, len)?;
         let Some(place) = target.place_fast(remote.key, remote.address, len, access) else {
@@ -138,10 +133,7 @@ impl Endpoint {
         let Some(done) = (unsafe { channel.fast_path().atomic(place, &request) }) else {
             return state.not_done();
         };
-        let (flags, counted) = match fetches {
-            true => (FI_ATOMIC | FI_READ, Counted::Read),
-            false => (FI_ATOMIC | FI_WRITE, Counted::Write),
-        };
+        let (flags, counted) = family.completion();
         let report = Report {
             context: posting.context,
             work: 0,
@@ -180,10 +172,8 @@ impl Endpoint {
         let (reports, mut state) = self.live().ok()?;
         let wanted = reports.admits(posting)?;
         let (channel, target) = state.target_fast(to, len)?;
-        let (kind, counted, access) = match direction {
-            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
-            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
-        };
+        let (flags, counted) = direction.completion();
+        let access = direction.access();
         let Some(there) = target.place_fast(remote.key, remote.address, len, access) else {
             return state.not_done();
         };
@@ -207,7 +197,7 @@ impl Endpoint {
         reports.succeed(&Report {
             context: posting.context,
             work: 0,
-            flags: FI_RMA | kind,
+            flags,
             wanted,
             counted,
         });

@@ -53,8 +53,6 @@ pub mod status;
 mod tally;
 mod target;
 mod trigger;
-mod waiters;
-mod watcher;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};

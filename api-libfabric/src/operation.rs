@@ -139,6 +139,16 @@ impl Reports {
         }
     }
 
+    /// Reports the end of an operation. Errors: as for [`Reports::fail`].
+    #[inline(always)]
+    pub fn end(&self, report: &Report, error: Option<Errno>) -> Result<()> {
+        let Some(errno) = error else {
+            self.succeed(report);
+            return Ok(());
+        };
+        self.fail(report, errno)
+    }
+
     /// Reports a failure. Errors: the failure itself, without a queue and a counter for it.
     #[cold]
     pub fn fail(&self, report: &Report, errno: Errno) -> Result<()> {

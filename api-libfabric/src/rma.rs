@@ -5,9 +5,10 @@ use unipgas_core::keyring::RemoteKey;
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
+use crate::domain::Domain;
 use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
-use crate::state::{DATA, Job};
+use crate::operation::Counted;
+use crate::state::{DATA, Job, Parts, Via};
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_FENCE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE, FI_READ,
@@ -78,6 +79,26 @@ pub struct RemotePart {
 pub enum Direction {
     Read,
     Write,
+}
+
+impl Direction {
+    /// Flags of the completion, and the counter that counts it.
+    #[inline(always)]
+    pub(crate) fn completion(self) -> (u64, Counted) {
+        match self {
+            Direction::Read => (FI_RMA | FI_READ, Counted::Read),
+            Direction::Write => (FI_RMA | FI_WRITE, Counted::Write),
+        }
+    }
+
+    /// The necessary right.
+    #[inline(always)]
+    pub(crate) fn access(self) -> u64 {
+        match self {
+            Direction::Read => FI_REMOTE_READ,
+            Direction::Write => FI_REMOTE_WRITE,
+        }
+    }
 }
 
 /// Bit beside the access rights: counters count accesses to the memory.
@@ -172,7 +193,7 @@ impl Target {
     #[inline(always)]
     pub fn place(
         &mut self,
-        domain: &crate::Domain,
+        domain: &Domain,
         key: u64,
         address: u64,
         len: usize,
@@ -240,27 +261,10 @@ impl Endpoint {
         to: u64,
         posting: &Posting,
     ) -> Result<()> {
-        if posting.flags & !TRANSMIT_FLAGS != 0 {
-            return Err(Errno::BADFLAGS);
-        }
-        // An empty list is valid: the data for the target's queue remains.
-        if remote.len() > IOV_LIMIT {
-            return Err(Errno::INVAL);
-        }
-        check_parts(local)?;
-        let inline = posting.quiet || posting.flags & FI_INJECT != 0;
-        let most = if inline { INJECT_SIZE } else { LONGEST };
-        let len = bytes_of(local, most)?;
-        if total(remote.iter().map(|part| part.len), LONGEST)? != len {
-            return Err(Errno::INVAL);
-        }
+        let (len, inline) = check_transfer(local, remote, posting)?;
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let admitted = self.admit(reports, state, to, posting)?;
-        let (kind, counted, access) = match direction {
-            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
-            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
-        };
         let notice = posting.data.map(|data| Record {
             source: self.name().id(),
             kind: DATA,
@@ -268,93 +272,134 @@ impl Endpoint {
             value: data,
             offset: len as u64,
         });
-        let single = local.len() <= 1 && remote.len() == 1;
+        let mut transfer = Transfer {
+            direction,
+            local,
+            remote,
+            flags: admitted.flags,
+            walk: Walk::new(),
+        };
+        transfer.flags.set(Flags::INLINE, inline);
         // The notice of a long transfer is a separate operation.
         let apart = notice.is_some() && len > LONGEST_MESSAGE;
         let job = Job {
             to,
-            report: Report {
-                context: posting.context,
-                work: posting.work,
-                flags: FI_RMA | kind,
-                wanted: admitted.wanted,
-                counted,
-            },
+            report: posting.report(direction.completion(), admitted.wanted),
             notice,
-            several: !single || apart,
+            several: !transfer.is_single() || apart,
             more: posting.flags & FI_MORE != 0,
             bytes: len,
         };
-        let mut flags = admitted.flags;
-        if inline {
-            flags |= Flags::INLINE;
+        state.run(reports, job, transfer)
+    }
+}
+
+/// Checks local memory to send or transfer. Returns its length, and whether it is free when the call returns.
+#[inline(always)]
+pub(crate) fn check_local(local: &[Part], posting: &Posting) -> Result<(usize, bool)> {
+    check_parts(local)?;
+    let inline = posting.quiet || posting.flags & FI_INJECT != 0;
+    let most = if inline { INJECT_SIZE } else { LONGEST };
+    Ok((bytes_of(local, most)?, inline))
+}
+
+/// Checks the arguments of a transfer. Returns its length, and whether the local memory is free when the call returns.
+fn check_transfer(
+    local: &[Part],
+    remote: &[RemotePart],
+    posting: &Posting,
+) -> Result<(usize, bool)> {
+    if posting.flags & !TRANSMIT_FLAGS != 0 {
+        return Err(Errno::BADFLAGS);
+    }
+    // An empty list is valid: the data for the target's queue remains.
+    if remote.len() > IOV_LIMIT {
+        return Err(Errno::INVAL);
+    }
+    let (len, inline) = check_local(local, posting)?;
+    if total(remote.iter().map(|part| part.len), LONGEST)? != len {
+        return Err(Errno::INVAL);
+    }
+    Ok((len, inline))
+}
+
+/// A transfer of [`Endpoint::transfer`], whose contract holds for the local memory.
+struct Transfer<'a> {
+    direction: Direction,
+    local: &'a [Part],
+    remote: &'a [RemotePart],
+    flags: Flags,
+    walk: Walk<2>,
+}
+
+impl Transfer<'_> {
+    fn is_single(&self) -> bool {
+        self.local.len() <= 1 && self.remote.len() == 1
+    }
+}
+
+impl Parts for Transfer<'_> {
+    fn check(&self, domain: &Domain, target: &mut Target) -> Result<()> {
+        // The post of a single part checks it.
+        if self.is_single() && self.remote[0].len > 0 {
+            return Ok(());
         }
-        let mut walk = Walk::<2>::new();
-        let mut begun = false;
-        state.run(reports, job, |domain, channel, target, context| {
-            if !begun {
-                begun = true;
-                // An invalid part fails the whole operation before any transfer.
-                if !single || len == 0 {
-                    for part in remote {
-                        if let Err(errno) =
-                            target.place(domain, part.key, part.address, part.len, access)
-                        {
-                            return Some(Err(errno));
-                        }
-                    }
-                }
-            }
-            let lens = |list: usize, item: usize| match list {
-                0 => local.get(item).map(|part| part.len),
-                _ => remote.get(item).map(|part| part.len),
-            };
-            let ([(here, here_at), (there, there_at)], len) = walk.next(lens)?;
-            let here = Local {
-                ptr: local[here].ptr.wrapping_add(here_at),
-                desc: 0,
-            };
-            let part = &remote[there];
-            let address = part.address.wrapping_add(there_at as u64);
-            let along = target.along.filter(|_| single && len <= LONGEST_MESSAGE);
-            let along = along.map(|record| (target.inbox.clone(), record));
-            let chained = match target.chained {
-                true => Flags::CHAINED,
-                false => Flags::empty(),
-            };
-            let there = match target.place(domain, part.key, address, len, access) {
-                Ok(place) => place,
-                Err(errno) => return Some(Err(errno)),
-            };
-            if let Some((inbox, record)) = &along
-                && there.region.is_asynchronous()
-            {
-                let inbox = inbox.into();
-                // SAFETY:
-                // - contract of this call: the local bytes are valid in the call. `put_deliver` reads them before it returns.
-                let put = unsafe {
-                    channel.put_deliver(here, there, len, inbox, *record, flags | chained, context)
-                };
-                match put {
-                    // The notice follows the data as a separate operation.
-                    Err(Error::Unsupported) => {}
-                    put => {
-                        let pending = put == Ok(Outcome::Pending);
-                        target.along = target.along.filter(|_| !pending);
-                        return Some(put.map_err(|error| target.why(error)));
-                    }
-                }
-            }
-            // SAFETY:
-            // - contract of this call: the local bytes are valid until completion. With `INLINE`: until the call returns.
-            let outcome = unsafe {
-                match direction {
-                    Direction::Write => channel.put(here, there, len, flags, context),
-                    Direction::Read => channel.get(here, there, len, flags, context),
-                }
-            };
-            Some(outcome.map_err(|error| target.why(error)))
+        self.remote.iter().try_for_each(|part| {
+            let access = self.direction.access();
+            target.place(domain, part.key, part.address, part.len, access)?;
+            Ok(())
         })
+    }
+
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>> {
+        let Via {
+            domain,
+            channel,
+            context,
+        } = via;
+        let lens = |list: usize, item: usize| match list {
+            0 => self.local.get(item).map(|part| part.len),
+            _ => self.remote.get(item).map(|part| part.len),
+        };
+        let Some(([(here, here_at), (there, there_at)], len)) = self.walk.next(lens) else {
+            return Ok(None);
+        };
+        let here = Local {
+            ptr: self.local[here].ptr.wrapping_add(here_at),
+            desc: 0,
+        };
+        let part = &self.remote[there];
+        let address = part.address.wrapping_add(there_at as u64);
+        let along = target
+            .along
+            .filter(|_| self.is_single() && len <= LONGEST_MESSAGE)
+            .map(|along| (target.inbox.clone(), along));
+        let there = target.place(domain, part.key, address, len, self.direction.access())?;
+        if let Some((inbox, (record, order))) = &along
+            && there.region.is_asynchronous()
+        {
+            let (inbox, flags) = (inbox.into(), self.flags | *order);
+            // SAFETY:
+            // - contract of `transfer`: the local bytes are valid in the call. `put_deliver` reads them before it returns.
+            let put =
+                unsafe { channel.put_deliver(here, there, len, inbox, *record, flags, context) };
+            // Without support, the notice follows the data as a separate operation.
+            if put != Err(Error::Unsupported) {
+                if put == Ok(Outcome::Pending) {
+                    target.along = None;
+                }
+                return put.map(Some).map_err(|error| target.why(error));
+            }
+        }
+        // SAFETY:
+        // - contract of `transfer`: the local bytes are valid until completion. With `INLINE`: until the call returns.
+        let outcome = unsafe {
+            match self.direction {
+                Direction::Write => channel.put(here, there, len, self.flags, context),
+                Direction::Read => channel.get(here, there, len, self.flags, context),
+            }
+        };
+        outcome.map(Some).map_err(|error| target.why(error))
     }
 }
 

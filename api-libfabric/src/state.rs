@@ -7,7 +7,9 @@ use std::sync::Arc;
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
 use unipgas_core::pace::Pace;
-use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process};
+use unipgas_core::{
+    Completion, Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process,
+};
 
 use crate::av::AddressVector;
 use crate::completion::Entry;
@@ -27,12 +29,9 @@ struct Operation {
     /// Number of parts in flight.
     left: u32,
     error: Option<Errno>,
-    notice: Option<Record>,
+    notice: Notice,
     /// Number in the order of posting.
     number: u64,
-    /// `telling`: the notice is in flight. `refused`: the target had no room for it, and it has not been sent again.
-    telling: bool,
-    refused: bool,
     /// The target's words to increment, once the effects are visible and the notice has been delivered.
     counting: Vec<NonZeroU32>,
 }
@@ -40,8 +39,54 @@ struct Operation {
 impl Operation {
     /// Whether all parts must end before the next step. Only a notice can be posted behind parts in flight.
     fn has_to_end_first(&self) -> bool {
-        self.left > 0 && (self.notice.is_none() || self.error.is_some())
+        self.left > 0 && (self.notice.record().is_none() || self.error.is_some())
     }
+
+    /// Nothing is in flight, and the target gets no notice.
+    fn needs_no_more(&self) -> bool {
+        self.left == 0 && self.notice.record().is_none()
+    }
+
+    /// Whether it waits to send its notice or counts.
+    fn waits_to_tell(&self) -> bool {
+        match self.notice {
+            Notice::None => !self.counting.is_empty(),
+            Notice::Waiting(_) | Notice::Refused(_) => true,
+            Notice::InFlight(_) => false,
+        }
+    }
+}
+
+/// Delivery of an operation's notice to its target.
+enum Notice {
+    /// The operation has no notice, or the target has it.
+    None,
+    Waiting(Record),
+    InFlight(Record),
+    /// The target had no room for it. It is sent again once no part is in flight.
+    Refused(Record),
+}
+
+impl Notice {
+    fn record(&self) -> Option<Record> {
+        match *self {
+            Notice::None => None,
+            Notice::Waiting(record) | Notice::InFlight(record) | Notice::Refused(record) => {
+                Some(record)
+            }
+        }
+    }
+}
+
+/// Position of a new notice among earlier ones to its target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// No earlier notice is under way.
+    First,
+    /// Earlier notices are in flight, and the channel keeps their order.
+    Chained,
+    /// Earlier notices must arrive first.
+    Later,
 }
 
 /// Record kind of notices.
@@ -59,6 +104,23 @@ pub(crate) struct Job {
     pub more: bool,
     /// Number of bytes that it moves.
     pub bytes: usize,
+}
+
+/// The parts of an operation.
+pub(crate) trait Parts {
+    /// Checks all parts. An invalid part fails the whole operation before any effect.
+    fn check(&self, domain: &Domain, target: &mut Target) -> Result<()>;
+
+    /// Posts the next part. `None`: all have been posted.
+    fn post_next(&mut self, via: Via<'_>, target: &mut Target) -> Result<Option<Outcome>>;
+}
+
+/// The channel for the parts of an operation, and the context of their completions.
+#[derive(Clone, Copy)]
+pub(crate) struct Via<'a> {
+    pub domain: &'a Domain,
+    pub channel: &'a Channel,
+    pub context: u64,
 }
 
 /// An endpoint's operations. One thread at a time uses it.
@@ -241,25 +303,14 @@ impl State {
         Ok(Ok(()))
     }
 
-    /// Runs an operation: each call of `step` posts one part, until it returns `None`. Errors: errors of the call. Queues and counters report the
-    /// result of the operation.
+    /// Runs an operation. Errors: errors of the call. Queues and counters report the result of the operation.
     #[inline(always)]
-    pub fn run(
-        &mut self,
-        reports: &Reports,
-        job: Job,
-        step: impl FnMut(
-            &Domain,
-            &Channel,
-            &mut Target,
-            u64,
-        ) -> Option<std::result::Result<Outcome, Errno>>,
-    ) -> Result<()> {
+    pub fn run(&mut self, reports: &Reports, job: Job, parts: impl Parts) -> Result<()> {
         let (more, among) = (job.more, self.is_among(job.several | job.more));
         if among {
             self.begin_among(job.to);
         }
-        let posted = self.run_alone(reports, job, step);
+        let posted = self.run_alone(reports, &job, parts);
         if among {
             self.end_among(more);
         }
@@ -291,120 +342,124 @@ impl State {
     }
 
     #[inline(always)]
-    fn run_alone(
-        &mut self,
-        reports: &Reports,
-        job: Job,
-        mut step: impl FnMut(
-            &Domain,
-            &Channel,
-            &mut Target,
-            u64,
-        ) -> Option<std::result::Result<Outcome, Errno>>,
-    ) -> Result<()> {
+    fn run_alone(&mut self, reports: &Reports, job: &Job, parts: impl Parts) -> Result<()> {
         if self.channel.count(job.bytes) | self.look_is_due {
             self.look_at_peers(reports);
         }
-        let asynchronous = self.domain.engine().is_driven();
-        if let Err(errno) = self.target(job.to)? {
-            return reports.fail(&job.report, errno);
+        let peer = match self.target(job.to)? {
+            Ok(target) => target.name.id(),
+            Err(errno) => return reports.fail(&job.report, errno),
+        };
+        let turn = self.turn_of_notice(job.to, peer);
+        let operation = self.post(job, peer, turn, parts);
+        if operation.needs_no_more() {
+            return reports.end(&job.report, operation.error);
         }
+        self.keep(reports, operation, turn);
+        Ok(())
+    }
+
+    fn turn_of_notice(&self, to: u64, peer: u64) -> Turn {
+        let is_told = self.told.contains(&peer);
+        if self.to_be_told(peer).next().is_some() || is_told && !self.chains(to) {
+            Turn::Later
+        } else if is_told {
+            Turn::Chained
+        } else {
+            Turn::First
+        }
+    }
+
+    /// Posts the parts of an operation. Its notice may leave with a part, if it is not this notice's turn later.
+    #[inline(always)]
+    fn post(&mut self, job: &Job, peer: u64, turn: Turn, mut parts: impl Parts) -> Operation {
+        let asynchronous = self.domain.engine().is_driven();
         let context = match asynchronous {
             true => self.operations.vacant_key() as u64 + 1,
             false => 0,
         };
-        let target = self.targets[job.to as usize].as_ref().expect("just found");
-        let peer = target.name.id();
-        let is_told = self.told.contains(&peer);
-        let goes_along = !self.is_to_be_told(peer) && (!is_told || self.chains(job.to));
         let target = self.targets[job.to as usize].as_mut().expect("just found");
-        target.along = job.notice.filter(|_| asynchronous && goes_along);
-        target.chained = is_told;
-        let (mut left, mut error) = (0, None);
+        let order = match turn {
+            Turn::Chained => Flags::CHAINED,
+            Turn::First | Turn::Later => Flags::empty(),
+        };
+        let along = job.notice.filter(|_| asynchronous && turn != Turn::Later);
+        target.along = along.map(|record| (record, order));
         if !target.uncounted {
             target.begin_counting(&self.domain, job.report.counted == Counted::Write);
         }
-        while let Some(outcome) = step(&self.domain, &self.channel, target, context) {
-            match outcome {
-                Ok(Outcome::Complete) => {}
-                Ok(Outcome::Pending) => left += 1,
-                Err(errno) => {
-                    error = Some(errno);
-                    break;
-                }
+        let via = Via {
+            domain: &self.domain,
+            channel: &self.channel,
+            context,
+        };
+        let mut left = 0;
+        let mut post_all = || {
+            parts.check(via.domain, target)?;
+            while let Some(outcome) = parts.post_next(via, target)? {
+                left += u32::from(outcome == Outcome::Pending);
             }
-        }
-        let notice = job.notice;
-        let telling =
-            asynchronous && goes_along && notice.is_some() && target.along.take().is_none();
-        let mut counting = Vec::new();
-        if !target.counting.is_empty() {
-            if left == 0 && notice.is_none() && error.is_none() {
-                let failure;
-                (left, failure) = target.count(&self.channel, &target.counting, context);
-                target.counting.clear();
-                error = failure.map(|failure| target.why(failure));
-            } else {
-                counting = std::mem::take(&mut target.counting);
-            }
-        }
-        if left == 0 && notice.is_none() {
-            return match error {
-                None => {
-                    reports.succeed(&job.report);
-                    Ok(())
-                }
-                Some(errno) => reports.fail(&job.report, errno),
-            };
-        }
-        self.posted += 1;
-        let operation = Operation {
+            Ok(())
+        };
+        let error = post_all().err();
+        let remains = target.along.take();
+        let mut operation = Operation {
             to: job.to,
-            number: self.posted,
-            peer: target.name.id(),
+            number: 0,
+            peer,
             report: job.report,
             left,
             error,
-            notice,
-            telling,
-            refused: false,
-            counting,
+            notice: match job.notice {
+                None => Notice::None,
+                Some(record) if along.is_some() && remains.is_none() => Notice::InFlight(record),
+                Some(record) => Notice::Waiting(record),
+            },
+            counting: Vec::new(),
         };
-        let told = notice.is_some() || !operation.counting.is_empty();
+        if target.counting.is_empty() {
+            return operation;
+        }
+        if operation.needs_no_more() && operation.error.is_none() {
+            let failure;
+            (operation.left, failure) = target.count(&self.channel, &target.counting, context);
+            target.counting.clear();
+            operation.error = failure.map(|failure| target.why(failure));
+        } else {
+            operation.counting = std::mem::take(&mut target.counting);
+        }
+        operation
+    }
+
+    /// Keeps an operation that has not ended.
+    fn keep(&mut self, reports: &Reports, mut operation: Operation, turn: Turn) {
+        self.posted += 1;
+        operation.number = self.posted;
+        let waits = operation.waits_to_tell();
+        let leaves = operation.left == 0 || turn != Turn::Later;
+        if let Notice::InFlight(_) = operation.notice {
+            self.told.push(operation.peer);
+        }
         let key = self.operations.insert(operation);
-        if telling {
-            self.told.push(peer);
-        } else if told {
+        if waits {
             self.notices.push_back(key);
-            if left == 0 || goes_along {
+            if leaves {
                 self.tell_targets(reports);
             }
         }
-        Ok(())
     }
 
-    /// Whether an operation to this peer waits to send its notice or counts.
-    fn is_to_be_told(&self, peer: u64) -> bool {
-        let mut waiting = self
-            .notices
-            .iter()
-            .filter_map(|key| self.operations.get(*key));
-        waiting.any(|one| one.peer == peer)
+    /// Operations to this peer that wait to send a notice or counts.
+    fn to_be_told(&self, peer: u64) -> impl Iterator<Item = &Operation> {
+        let keys = self.notices.iter();
+        let waiting = keys.filter_map(|key| self.operations.get(*key));
+        waiting.filter(move |one| one.peer == peer)
     }
 
     /// Whether several notices may be in flight to a target. The channel must keep chains: a notice behind a refused one is refused, too.
     fn chains(&self, to: u64) -> bool {
         let target = self.targets.get(to as usize).and_then(Option::as_ref);
         target.is_some_and(|target| self.channel.chains(&target.inbox))
-    }
-
-    /// Whether a refused notice to this peer waits to be sent again.
-    fn has_refused(&self, peer: u64) -> bool {
-        let mut waiting = self
-            .notices
-            .iter()
-            .filter_map(|key| self.operations.get(*key));
-        waiting.any(|one| one.peer == peer && one.refused)
     }
 
     /// Queues an operation with a refused notice again, in the order of posting.
@@ -420,7 +475,8 @@ impl State {
     #[cold]
     fn tell_targets(&mut self, reports: &Reports) {
         let mut stuck = self.told.clone();
-        stuck.retain(|peer| self.has_refused(*peer));
+        let is_refused = |one: &Operation| matches!(one.notice, Notice::Refused(_));
+        stuck.retain(|peer| self.to_be_told(*peer).any(is_refused));
         for _ in 0..self.notices.len() {
             let Some(key) = self.notices.pop_front() else {
                 return;
@@ -430,7 +486,7 @@ impl State {
             };
             let (to, peer) = (operation.to, operation.peer);
             // Later notices wait until the target has taken a refused one.
-            let again = operation.refused;
+            let again = is_refused(operation);
             let waits = stuck.contains(&peer) || self.told.contains(&peer) && !self.chains(to);
             if waits {
                 self.notices.push_back(key);
@@ -452,15 +508,14 @@ impl State {
             true => Flags::ORDERED | Flags::CHAINED,
             false => Flags::ORDERED,
         };
-        operation.refused = false;
         if operation.error.is_none()
-            && let Some(notice) = operation.notice
+            && let Some(record) = operation.notice.record()
         {
             let target = target_of(&mut self.targets, operation).ok_or(Errno::CANCELED);
             let outcome = target.and_then(|target| {
                 let context = key as u64 + 1;
                 let channel = &self.channel;
-                match channel.deliver((&target.inbox).into(), notice, order, context) {
+                match channel.deliver((&target.inbox).into(), record, order, context) {
                     Err(Error::InboxFull) if !target.has_gone() => Ok(None),
                     Err(Error::InboxFull) => Err(Errno::CONNRESET),
                     Ok(outcome) => Ok(Some(outcome)),
@@ -468,17 +523,20 @@ impl State {
                 }
             });
             match outcome {
-                Ok(Some(Outcome::Complete)) if operation.left == 0 => operation.notice = None,
                 Ok(Some(Outcome::Complete)) => {}
                 Ok(Some(Outcome::Pending)) => operation.left += 1,
-                Ok(None) => return false,
+                Ok(None) => {
+                    operation.notice = Notice::Waiting(record);
+                    return false;
+                }
                 Err(errno) => operation.error = Some(errno),
             }
             if operation.left > 0 {
-                operation.telling = true;
+                operation.notice = Notice::InFlight(record);
                 self.told.push(operation.peer);
                 return true;
             }
+            operation.notice = Notice::None;
         }
         self.count_or_end(reports, key);
         true
@@ -510,11 +568,8 @@ impl State {
 
     fn end(&mut self, reports: &Reports, key: usize) {
         let operation = self.operations.remove(key);
-        match operation.error {
-            None => reports.succeed(&operation.report),
-            // Without a queue and a counter no receiver for the failure exists.
-            Some(errno) => drop(reports.fail(&operation.report, errno)),
-        }
+        // Without a queue and a counter no receiver for a failure exists.
+        let _ = reports.end(&operation.report, operation.error);
     }
 
     /// Makes progress.
@@ -542,47 +597,54 @@ impl State {
         let mut ends = Vec::new();
         self.channel.poll(&mut |completion| ends.push(completion));
         for completion in ends {
-            let key = (completion.context as usize).wrapping_sub(1);
-            let Some(operation) = self.operations.get_mut(key) else {
-                continue;
-            };
-            operation.left -= 1;
-            match completion.result {
-                Ok(()) => {}
-                Err(Error::InboxFull) if operation.telling => operation.refused = true,
-                Err(error) => {
-                    let errno = match target_of(&mut self.targets, operation) {
-                        Some(target) => target.why(error),
-                        None => error.into(),
-                    };
-                    operation.error.get_or_insert(errno);
-                }
+            self.end_part(reports, completion);
+        }
+    }
+
+    /// Notes the end of a part or notice. Continues the operation when no other is in flight.
+    fn end_part(&mut self, reports: &Reports, completion: Completion) {
+        let key = (completion.context as usize).wrapping_sub(1);
+        let Some(operation) = self.operations.get_mut(key) else {
+            return;
+        };
+        operation.left -= 1;
+        match (completion.result, &operation.notice) {
+            (Ok(()), _) => {}
+            (Err(Error::InboxFull), &(Notice::InFlight(record) | Notice::Refused(record))) => {
+                operation.notice = Notice::Refused(record);
             }
-            if operation.left > 0 {
-                continue;
+            (Err(error), _) => {
+                let errno = match target_of(&mut self.targets, operation) {
+                    Some(target) => target.why(error),
+                    None => error.into(),
+                };
+                operation.error.get_or_insert(errno);
             }
-            let told = std::mem::take(&mut operation.telling);
-            if told {
-                let peer = operation.peer;
-                let again = operation.refused && operation.error.is_none();
-                if !again {
-                    operation.notice = None;
-                }
-                if let Some(one) = self.told.iter().position(|other| *other == peer) {
-                    self.told.swap_remove(one);
-                }
-                if again {
-                    self.wait_again(key);
-                    continue;
-                }
+        }
+        if operation.left > 0 {
+            return;
+        }
+        let peer = operation.peer;
+        match operation.notice {
+            Notice::Refused(_) if operation.error.is_none() => {
+                self.note_told(peer);
+                self.wait_again(key);
             }
-            // [`State::tell_targets`] continues operations with a notice or counts.
-            let untold = operation.notice.is_some() || !operation.counting.is_empty();
-            if told {
+            Notice::InFlight(_) | Notice::Refused(_) => {
+                operation.notice = Notice::None;
+                self.note_told(peer);
                 self.count_or_end(reports, key);
-            } else if !untold {
-                self.end(reports, key);
             }
+            // [`State::tell_targets`] continues it.
+            _ if operation.waits_to_tell() => {}
+            _ => self.end(reports, key),
+        }
+    }
+
+    /// A notice to this peer is no longer in flight.
+    fn note_told(&mut self, peer: u64) {
+        if let Some(one) = self.told.iter().position(|other| *other == peer) {
+            self.told.swap_remove(one);
         }
     }
 

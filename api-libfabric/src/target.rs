@@ -12,7 +12,7 @@ use unipgas_core::keyring::{RemoteKey, RemoteKeys};
 use unipgas_core::message::Shape;
 use unipgas_core::transport::Life;
 use unipgas_core::{
-    Address, Endpoint as Channel, Error, Outcome, Region, RegionKey, Remote, RemoteRegion,
+    Address, Endpoint as Channel, Error, Flags, Outcome, Region, RegionKey, Remote, RemoteRegion,
 };
 
 use crate::domain::Domain;
@@ -156,10 +156,8 @@ pub(crate) struct Target {
     tallies: RemoteRegion,
     /// Words that count the current operation.
     pub counting: Vec<NonZeroU32>,
-    /// The notice of the current operation, while it may travel with the data.
-    pub along: Option<Record>,
-    /// Earlier notices to the target are in flight.
-    pub chained: bool,
+    /// The notice of the current operation while it may travel with the data, and its order among notices.
+    pub along: Option<(Record, Flags)>,
     /// The peer has been found dead.
     gone: bool,
     /// Its number among the peers of the mailbox here.
@@ -179,7 +177,6 @@ impl Target {
             tallies: import(&directory.tallies)?,
             counting: Vec::new(),
             along: None,
-            chained: false,
             connection,
             directory: region,
             gone: false,

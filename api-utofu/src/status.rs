@@ -140,156 +140,47 @@ impl Code {
 impl Code {
     /// Likely causes of the code, and a remedy.
     pub(crate) fn reason(self) -> Reason {
+        #[rustfmt::skip]
         let (suspects, remedy): (&[&str], _) = match self {
-            Code::NotFound | Code::NotCompleted | Code::NotProcessed | Code::Busy => {
-                (&[], "poll the TCQ and the MRQ, and call it again")
-            }
-            Code::Used => (
-                &["stag", "cmp_id"],
-                "take another number, or free the resource that has this one",
-            ),
-            Code::Full => (
-                &["num", "tni_id"],
-                "free what is not used any more, or take another TNI",
-            ),
-            Code::NotAvailable => (
-                &["flags", "tni_id"],
-                "ask for less by flags; the child of a fork starts uTofu in a program of its own",
-            ),
-            Code::NotSupported => (
-                &["flags", "op"],
-                "ask utofu_query_onesided_caps or utofu_query_barrier_caps for what there is",
-            ),
-            Code::TcqOther | Code::TcqDesc => (
-                &["desc"],
-                "post descriptors as utofu_prepare_* have written them, with this VCQ",
-            ),
-            Code::TcqMemory | Code::MrqLclMemory => (
-                &["lcl_stadd"],
-                "keep the memory mapped, and writable for a get, until the operation is over",
-            ),
-            Code::TcqStadd | Code::MrqLclStadd => (
-                &["lcl_stadd"],
-                "register the local memory with the same VCQ, and deregister it after the operation",
-            ),
-            Code::TcqLength | Code::MrqLclLength => (
-                &["lcl_stadd", "length"],
-                "stay within the local registration",
-            ),
+            Code::NotFound | Code::NotCompleted | Code::NotProcessed | Code::Busy => (&[], "poll the TCQ and the MRQ, and call it again"),
+            Code::Used => (&["stag", "cmp_id"], "take another number, or free the resource that has this one"),
+            Code::Full => (&["num", "tni_id"], "free what is not used any more, or take another TNI"),
+            Code::NotAvailable => (&["flags", "tni_id"], "ask for less by flags; the child of a fork starts uTofu in a program of its own"),
+            Code::NotSupported => (&["flags", "op"], "ask utofu_query_onesided_caps or utofu_query_barrier_caps for what there is"),
+            Code::TcqOther | Code::TcqDesc => (&["desc"], "post descriptors as utofu_prepare_* have written them, with this VCQ"),
+            Code::TcqMemory | Code::MrqLclMemory => (&["lcl_stadd"], "keep the memory mapped, and writable for a get, until the operation is over"),
+            Code::TcqStadd | Code::MrqLclStadd => (&["lcl_stadd"], "register the local memory with the same VCQ, and deregister it after the operation"),
+            Code::TcqLength | Code::MrqLclLength => (&["lcl_stadd", "length"], "stay within the local registration"),
             Code::MrqOther => (&[], "the network has failed: UNIPGAS_LOG=info says more"),
-            Code::MrqPeer => (
-                &["rmt_vcq_id"],
-                "let the peer create the VCQ before, and free it after the operation",
-            ),
-            Code::MrqRmtMemory => (
-                &["rmt_stadd"],
-                "register the remote memory without READ_ONLY, and keep it mapped",
-            ),
-            Code::MrqRmtStadd => (
-                &["rmt_stadd"],
-                "let the peer register the memory with that VCQ before, and deregister it after the operation",
-            ),
-            Code::MrqRmtLength => (
-                &["rmt_stadd", "length"],
-                "stay within the remote registration",
-            ),
-            Code::BarrierOther => (
-                &["vbg_id"],
-                "set the circuit again by utofu_set_vbg: a gate of it has failed, or a participant has ended",
-            ),
-            Code::BarrierMismatch => (
-                &["op", "num_data", "data"],
-                "let all participants start the same operation with as many elements",
-            ),
-            Code::InvalidArg => (
-                &[],
-                "compare the arguments with the section of the guide on this function",
-            ),
-            Code::InvalidPointer => (
-                &[POINTERS],
-                "give the address of a variable; descriptors are aligned to 8 bytes",
-            ),
-            Code::InvalidFlags => (
-                &["flags"],
-                "give 0, or the flags that the section on this function names",
-            ),
-            Code::InvalidCoords => (
-                &["coords"],
-                "give six coordinates within the shape of the network (UNIPGAS_TOFU_SHAPE)",
-            ),
-            Code::InvalidPath => (
-                &["path_coords", "settings"],
-                "give three path coordinates of the shape, or UTOFU_PATH_COORD_NULL",
-            ),
-            Code::InvalidTniId => (
-                &["tni_id"],
-                "take a TNI that utofu_get_onesided_tnis or utofu_get_barrier_tnis names",
-            ),
+            Code::MrqPeer => (&["rmt_vcq_id"], "let the peer create the VCQ before, and free it after the operation"),
+            Code::MrqRmtMemory => (&["rmt_stadd"], "register the remote memory without READ_ONLY, and keep it mapped"),
+            Code::MrqRmtStadd => (&["rmt_stadd"], "let the peer register the memory with that VCQ before, and deregister it after the operation"),
+            Code::MrqRmtLength => (&["rmt_stadd", "length"], "stay within the remote registration"),
+            Code::BarrierOther => (&["vbg_id"], "set the circuit again by utofu_set_vbg: a gate of it has failed, or a participant has ended"),
+            Code::BarrierMismatch => (&["op", "num_data", "data"], "let all participants start the same operation with as many elements"),
+            Code::InvalidArg => (&[], "compare the arguments with the section of the guide on this function"),
+            Code::InvalidPointer => (&[POINTERS], "give the address of a variable; descriptors are aligned to 8 bytes"),
+            Code::InvalidFlags => (&["flags"], "give 0, or the flags that the section on this function names"),
+            Code::InvalidCoords => (&["coords"], "give six coordinates within the shape of the network (UNIPGAS_TOFU_SHAPE)"),
+            Code::InvalidPath => (&["path_coords", "settings"], "give three path coordinates of the shape, or UTOFU_PATH_COORD_NULL"),
+            Code::InvalidTniId => (&["tni_id"], "take a TNI that utofu_get_onesided_tnis or utofu_get_barrier_tnis names"),
             Code::InvalidCqId => (&["cq_id"], "take a CQ id that utofu_query_vcq_info gives"),
-            Code::InvalidBgId => (
-                &["bg_id", "vbg_id"],
-                "take a VBG id that utofu_alloc_vbg gives",
-            ),
-            Code::InvalidCmpId => (
-                &["cmp_id"],
-                "take a component id below that of the caps (num_cmp_ids)",
-            ),
-            Code::InvalidVcqHdl => (
-                &["vcq_hdl"],
-                "take a handle that utofu_create_vcq has given and utofu_free_vcq has not freed",
-            ),
-            Code::InvalidVcqId => (
-                &["vcq_id"],
-                "take an id from utofu_query_vcq_id or utofu_construct_vcq_id, of a node of the shape",
-            ),
-            Code::InvalidVbgId => (
-                &["vbg_id", "settings"],
-                "take ids from utofu_alloc_vbg, the first of them to start and to poll",
-            ),
-            Code::InvalidPathId => (
-                &["path_id", "flags"],
-                "take a path id that utofu_get_path_id gives for this VCQ id",
-            ),
-            Code::InvalidStadd => (
-                &["stadd"],
-                "take a STADD from utofu_reg_mem, or from utofu_query_stadd for a STag",
-            ),
-            Code::InvalidAddress => (
-                &["addr", "stadd", "desc"],
-                "give mapped memory; a STag wants multiples of 256, an atomic operation an aligned address",
-            ),
-            Code::InvalidSize => (
-                &["size", "length", "mtu"],
-                "give more than 0 and no more than the caps allow; a STag wants multiples of 256",
-            ),
-            Code::InvalidStag => (
-                &["stag"],
-                "take a STag below that of the caps (num_reserved_stags)",
-            ),
-            Code::InvalidEdata => (
-                &["edata"],
-                "take an edata that fits into edata_size bytes of the caps",
-            ),
-            Code::InvalidNumber => (
-                &["num", "blocks", "stride"],
-                "give more than 0 and no more than the caps allow",
-            ),
-            Code::InvalidOp => (
-                &["op"],
-                "take an UTOFU_ARMW_OP_* or UTOFU_REDUCE_OP_* that this function knows",
-            ),
-            Code::InvalidDesc => (
-                &["desc"],
-                "post what utofu_prepare_* have written, with the sum of their sizes",
-            ),
-            Code::InvalidData => (
-                &["data", "settings", "gap"],
-                "give values that the section on this function allows",
-            ),
-            Code::OutOfResource => (
-                &[],
-                "raise the limit of open files or of locked memory (ulimit -n, ulimit -l)",
-            ),
+            Code::InvalidBgId => (&["bg_id", "vbg_id"], "take a VBG id that utofu_alloc_vbg gives"),
+            Code::InvalidCmpId => (&["cmp_id"], "take a component id below that of the caps (num_cmp_ids)"),
+            Code::InvalidVcqHdl => (&["vcq_hdl"], "take a handle that utofu_create_vcq has given and utofu_free_vcq has not freed"),
+            Code::InvalidVcqId => (&["vcq_id"], "take an id from utofu_query_vcq_id or utofu_construct_vcq_id, of a node of the shape"),
+            Code::InvalidVbgId => (&["vbg_id", "settings"], "take ids from utofu_alloc_vbg, the first of them to start and to poll"),
+            Code::InvalidPathId => (&["path_id", "flags"], "take a path id that utofu_get_path_id gives for this VCQ id"),
+            Code::InvalidStadd => (&["stadd"], "take a STADD from utofu_reg_mem, or from utofu_query_stadd for a STag"),
+            Code::InvalidAddress => (&["addr", "stadd", "desc"], "give mapped memory; a STag wants multiples of 256, an atomic operation an aligned address"),
+            Code::InvalidSize => (&["size", "length", "mtu"], "give more than 0 and no more than the caps allow; a STag wants multiples of 256"),
+            Code::InvalidStag => (&["stag"], "take a STag below that of the caps (num_reserved_stags)"),
+            Code::InvalidEdata => (&["edata"], "take an edata that fits into edata_size bytes of the caps"),
+            Code::InvalidNumber => (&["num", "blocks", "stride"], "give more than 0 and no more than the caps allow"),
+            Code::InvalidOp => (&["op"], "take an UTOFU_ARMW_OP_* or UTOFU_REDUCE_OP_* that this function knows"),
+            Code::InvalidDesc => (&["desc"], "post what utofu_prepare_* have written, with the sum of their sizes"),
+            Code::InvalidData => (&["data", "settings", "gap"], "give values that the section on this function allows"),
+            Code::OutOfResource => (&[], "raise the limit of open files or of locked memory (ulimit -n, ulimit -l)"),
             Code::OutOfMemory => (&[], "free memory"),
             Code::Fatal => (&[], "UNIPGAS_LOG=info says what has failed"),
         };

@@ -40,13 +40,13 @@ pub use unipgas_base::{
     cache, calls, combine, deadline, descriptor, driver, dynamic, error, exit,
     functions_of_library, held, interface, issued, leave_unfinished, limbo, lines, log, nap,
     on_line, on_pair, own_thread, pace, pages, panics, print, process, prototype, refused, stop,
-    tally, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait, waits,
-    words,
+    tally, tell, tell_lines, tell_refusal, trace, user_memory, userfaultfd, variables, wait,
+    waiters, waits, words,
 };
 pub use unipgas_engine::{
     LISTENER, Service, agent, awaited, bundle, circuit, directory, endpoint, engine, fast_path,
     host, inbox, kept, kernel_copy, loopback, mapped, notification, op, region, together,
-    transport,
+    transport, watcher,
 };
 pub use unipgas_job::{bootstrap, job, numa, registry, rendezvous};
 pub use unipgas_port::{gate, steps};

@@ -16,7 +16,7 @@ pub use set::AvSet;
 use crate::atomics::{Family, TYPES, valid};
 use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, fence};
 use crate::messages::MOST_PEERS;
-use crate::operation::{Counted, Report};
+use crate::operation::Counted;
 use crate::rma::{Part, TRANSMIT_FLAGS};
 use crate::state::State;
 use crate::status::{Errno, Result};
@@ -347,13 +347,7 @@ impl Endpoint {
                 state.is_under_way_among(key, &addresses)
             })?;
         }
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: FI_COLLECTIVE,
-            wanted: admitted.wanted,
-            counted: Counted::Write,
-        };
+        let report = posting.report((FI_COLLECTIVE, Counted::Write), admitted.wanted);
         let store = plan.store.map_or(0, |store| store.len);
         let result = Part {
             ptr: call.result,

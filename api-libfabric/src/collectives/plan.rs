@@ -114,70 +114,12 @@ impl Seat {
 impl Plan {
     /// `len`: bytes of `count` elements.
     pub fn new(kind: Collective, seat: Seat, len: usize) -> Plan {
-        let all = Span {
-            at: 0,
-            len: seat.n as usize * len,
-        };
-        let one = Span { at: 0, len };
-        let at_root = seat.me == seat.root;
-        let mut plan = match kind {
-            Collective::Barrier => Plan::default(),
-            Collective::Broadcast => Plan {
-                len,
-                load: at_root.then_some(one),
-                store: (!at_root).then_some(one),
-                ..Plan::default()
-            },
-            Collective::AllReduce => Plan {
-                len: 2 * len,
-                load: Some(one),
-                store: Some(one),
-                ..Plan::default()
-            },
-            Collective::Reduce => Plan {
-                load: Some(one),
-                store: at_root.then_some(one),
-                ..Plan::default()
-            },
-            Collective::AllGather => Plan {
-                len: all.len,
-                load: Some(Seat::slice(seat.me, len)),
-                store: Some(all),
-                ..Plan::default()
-            },
-            Collective::Gather => Plan {
-                len: if at_root { all.len } else { len },
-                load: Some(if at_root {
-                    Seat::slice(seat.me, len)
-                } else {
-                    one
-                }),
-                store: at_root.then_some(all),
-                ..Plan::default()
-            },
-            Collective::Scatter => Plan {
-                len: if at_root { all.len } else { len },
-                load: at_root.then_some(all),
-                store: Some(if at_root {
-                    Seat::slice(seat.me, len)
-                } else {
-                    one
-                }),
-                ..Plan::default()
-            },
-            Collective::AllToAll => Plan {
-                len: 2 * all.len,
-                load: Some(all),
-                own: Some((Seat::slice(seat.me, len), all.len + seat.me as usize * len)),
-                store: Some(Span { at: all.len, ..all }),
-                ..Plan::default()
-            },
-            Collective::ReduceScatter => Plan {
-                len: 2 * all.len,
-                load: Some(all),
-                store: Some(Seat::slice(seat.me, len)),
-                ..Plan::default()
-            },
+        let mut plan = Plan::without_rounds(kind, seat, len);
+        let slice = |member| Seat::slice(member, len);
+        // Behind the values of this member.
+        let behind = |member| Span {
+            at: (seat.n + member) as usize * len,
+            len,
         };
         match kind {
             Collective::Barrier => plan.disseminate(seat),
@@ -186,31 +128,56 @@ impl Plan {
             Collective::AllReduce => plan.double(seat, len),
             Collective::Gather => plan.spread(seat, len, 0),
             Collective::Scatter => plan.spread(seat, 0, len),
-            Collective::AllGather => plan.exchange(
-                seat,
-                |_| Seat::slice(seat.me, len),
-                |from| (Seat::slice(from, len), None),
-            ),
-            Collective::AllToAll => plan.exchange(
-                seat,
-                |to| Seat::slice(to, len),
-                |from| {
-                    let slice = Seat::slice(from, len);
-                    let at = all.len + slice.at;
-                    (Span { at, ..slice }, None)
-                },
-            ),
-            Collective::ReduceScatter => plan.exchange(
-                seat,
-                |to| Seat::slice(to, len),
-                |from| {
-                    let slice = Seat::slice(from, len);
-                    let at = all.len + slice.at;
-                    (Span { at, ..slice }, Some(seat.me as usize * len))
-                },
-            ),
+            Collective::AllGather => {
+                plan.exchange(seat, |_| slice(seat.me), |from| (slice(from), None))
+            }
+            Collective::AllToAll => plan.exchange(seat, slice, |from| (behind(from), None)),
+            Collective::ReduceScatter => {
+                let onto = Some(seat.me as usize * len);
+                plan.exchange(seat, slice, |from| (behind(from), onto))
+            }
         }
         plan
+    }
+
+    /// The memory of a plan, and its places in the memory of the program.
+    fn without_rounds(kind: Collective, seat: Seat, len: usize) -> Plan {
+        let one = Span { at: 0, len };
+        let all = Span {
+            at: 0,
+            len: seat.n as usize * len,
+        };
+        let own = Seat::slice(seat.me, len);
+        let at_root = seat.me == seat.root;
+        let (load, store) = match kind {
+            Collective::Barrier => (None, None),
+            Collective::Broadcast => (at_root.then_some(one), (!at_root).then_some(one)),
+            Collective::AllReduce => (Some(one), Some(one)),
+            Collective::Reduce => (Some(one), at_root.then_some(one)),
+            Collective::AllGather => (Some(own), Some(all)),
+            Collective::Gather if at_root => (Some(own), Some(all)),
+            Collective::Gather => (Some(one), None),
+            Collective::Scatter if at_root => (Some(all), Some(own)),
+            Collective::Scatter => (None, Some(one)),
+            Collective::AllToAll => (Some(all), Some(Span { at: all.len, ..all })),
+            Collective::ReduceScatter => (Some(all), Some(own)),
+        };
+        let to = (seat.n + seat.me) as usize * len;
+        Plan {
+            len: match kind {
+                // `climb` adds the room that a reduction needs.
+                Collective::Barrier | Collective::Reduce => 0,
+                Collective::Gather | Collective::Scatter if at_root => all.len,
+                Collective::Broadcast | Collective::Gather | Collective::Scatter => len,
+                Collective::AllReduce => 2 * len,
+                Collective::AllGather => all.len,
+                Collective::AllToAll | Collective::ReduceScatter => 2 * all.len,
+            },
+            load,
+            store,
+            own: (kind == Collective::AllToAll).then_some((own, to)),
+            ..Plan::default()
+        }
     }
 
     /// Each member sends an empty message to each other member.

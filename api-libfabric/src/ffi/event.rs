@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use unipgas_core::pace::Pace;
+use unipgas_core::waiters::Waiters;
 use unipgas_core::{Deadline, Error, waits};
 
 use super::fabric::{Fabric, FabricObject};
@@ -17,7 +18,6 @@ use crate::completion::Attached;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::waiters::Waiters;
 
 struct Failure {
     fid: usize,

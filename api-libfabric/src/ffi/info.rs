@@ -195,6 +195,13 @@ fn within<T: PartialOrd + Display>(hint: &str, wanted: T, most: T) -> Option<()>
     told::unmet(hint, most, wanted)
 }
 
+/// Applies a check to members of a structure of hints.
+macro_rules! members {
+    ($check:ident, $structure:literal, $wanted:ident, $($member:ident <= $most:expr),+) => {
+        $($check(concat!($structure, "->", stringify!($member)), $wanted.$member, $most)?;)+
+    };
+}
+
 /// Refuses values of an enumeration below 0 or above `most`.
 fn among(hint: &str, wanted: c_int, most: c_int) -> Option<()> {
     within(hint, wanted.cast_unsigned(), most.cast_unsigned())
@@ -244,7 +251,43 @@ impl Offer {
     /// `None`: the provider cannot meet the hints.
     fn to(version: u32, wishes: Option<&Wishes<'_>>) -> Option<Offer> {
         let reach = reach(wishes);
-        let mut offer = Offer {
+        let mut offer = Offer::without_hints(version, reach);
+        let Some(wishes) = wishes else {
+            return Some(offer);
+        };
+        offer.meet_caps(wishes, reach)?;
+        let asked = wishes.info.addr_format;
+        offer.format = match Format::of(asked) {
+            Some(format) => format,
+            None => told::unmet("addr_format", "FI_ADDR_STR, FI_FORMAT_UNSPEC", asked)?,
+        };
+        if let Some(wanted) = wishes.fabric {
+            named("fabric_attr->name", wanted.name)?;
+        }
+        if let Some(wanted) = wishes.endpoint {
+            offer.meet_endpoint(wanted)?;
+        }
+        if let Some(wanted) = wishes.transmit {
+            offer.meet_transmit(wanted)?;
+        }
+        if let Some(wanted) = wishes.receive {
+            offer.meet_receive(wanted)?;
+        }
+        if let Some(wanted) = wishes.endpoint {
+            offer.add_data_orders(wanted);
+        }
+        if let Some(wanted) = wishes.domain {
+            offer.meet_domain(version, wanted, reach)?;
+        }
+        // RMA and atomics progress without calls of the target. Messages and collectives need calls, or a thread that the hints request.
+        if offer.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) == 0 {
+            offer.data_progress = FI_PROGRESS_AUTO;
+        }
+        Some(offer)
+    }
+
+    fn without_hints(version: u32, reach: u64) -> Offer {
+        Offer {
             // FI_SOURCE_ERR adds errors that a program must handle, so a program must request it.
             caps: (CAPS | reach) & !FI_SOURCE_ERR,
             reach,
@@ -264,198 +307,166 @@ impl Offer {
             av_type: FI_AV_UNSPEC,
             tag_format: u64::MAX,
             contexts: [1; 2],
-        };
-        let Some(wishes) = wishes else {
-            return Some(offer);
-        };
+        }
+    }
+
+    fn meet_caps(&mut self, wishes: &Wishes<'_>, reach: u64) -> Option<()> {
         allowed("caps", Kind::Caps, wishes.info.caps, CAPS | reach)?;
         if wishes.info.caps != 0 {
             // Some programs request these only in rx_attr.
             let of_receives = (wishes.receive).map_or(0, |wanted| {
                 wanted.caps & ON_REQUEST | wanted.op_flags & FI_MULTI_RECV
             });
-            offer.caps = completed(wishes.info.caps) | of_receives;
-            offer.reach = offer.caps & reach;
-            if offer.caps & (FI_SOURCE | FI_SOURCE_ERR) == FI_SOURCE_ERR {
+            self.caps = completed(wishes.info.caps) | of_receives;
+            self.reach = self.caps & reach;
+            if self.caps & (FI_SOURCE | FI_SOURCE_ERR) == FI_SOURCE_ERR {
                 allowed("caps", Kind::Caps, FI_SOURCE_ERR, FI_SOURCE)?;
             }
         }
-        let asked = wishes.info.addr_format;
-        offer.format = match Format::of(asked) {
-            Some(format) => format,
-            None => told::unmet("addr_format", "FI_ADDR_STR, FI_FORMAT_UNSPEC", asked)?,
-        };
-        if let Some(wanted) = wishes.fabric {
-            named("fabric_attr->name", wanted.name)?;
+        Some(())
+    }
+
+    fn meet_endpoint(&mut self, wanted: &fi_ep_attr) -> Option<()> {
+        if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
+            let [supported, requested] = [FI_EP_RDM, wanted.r#type]
+                .map(|kind| Shown(Kind::EpType, u64::from(kind.cast_unsigned())));
+            told::unmet("ep_attr->type", supported, requested)?;
         }
-        if let Some(wanted) = wishes.endpoint {
-            if wanted.r#type != FI_EP_UNSPEC && wanted.r#type != FI_EP_RDM {
-                let [supported, requested] = [FI_EP_RDM, wanted.r#type]
-                    .map(|kind| Shown(Kind::EpType, u64::from(kind.cast_unsigned())));
-                told::unmet("ep_attr->type", supported, requested)?;
-            }
-            if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
-                told::unmet("ep_attr->protocol", PROTOCOL, wanted.protocol)?;
-            }
-            within("ep_attr->protocol_version", wanted.protocol_version, 1)?;
-            within("ep_attr->max_msg_size", wanted.max_msg_size, LONGEST)?;
-            let contexts = [
-                ("ep_attr->tx_ctx_cnt", wanted.tx_ctx_cnt),
-                ("ep_attr->rx_ctx_cnt", wanted.rx_ctx_cnt),
-            ];
-            for (offered, (hint, wanted)) in offer.contexts.iter_mut().zip(contexts) {
-                if wanted == FI_SHARED_CONTEXT {
-                    *offered = FI_SHARED_CONTEXT;
-                } else {
-                    within(hint, wanted, 1)?;
-                }
-            }
-            within("ep_attr->auth_key_size", wanted.auth_key_size, 0)?;
-            offer.tag_format = or(wanted.mem_tag_format, u64::MAX);
+        if wanted.protocol != FI_PROTO_UNSPEC && wanted.protocol != PROTOCOL {
+            told::unmet("ep_attr->protocol", PROTOCOL, wanted.protocol)?;
         }
-        if let Some(wanted) = wishes.transmit {
-            allowed(
-                "tx_attr->caps",
-                Kind::Caps,
-                wanted.caps,
-                TRANSMIT_CAPS & offer.caps,
-            )?;
-            allowed(
-                "tx_attr->op_flags",
-                Kind::OpFlags,
-                wanted.op_flags,
-                TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
-            )?;
-            allowed(
-                "tx_attr->msg_order",
-                Kind::MsgOrder,
-                wanted.msg_order,
-                ORDERS,
-            )?;
-            within("tx_attr->comp_order", wanted.comp_order, 0)?;
-            within("tx_attr->inject_size", wanted.inject_size, INJECT_SIZE)?;
-            within("tx_attr->size", wanted.size, DEPTH)?;
-            within("tx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
-            within("tx_attr->rma_iov_limit", wanted.rma_iov_limit, IOV_LIMIT)?;
-            offer.op_flags[0] = wanted.op_flags;
-            offer.order[0] = or(wanted.msg_order, offer.order[0]);
-            offer.sizes[0] = or(wanted.size, 1024);
-        }
-        if let Some(wanted) = wishes.receive {
-            allowed(
-                "rx_attr->caps",
-                Kind::Caps,
-                wanted.caps,
-                RECEIVE_CAPS & offer.caps,
-            )?;
-            allowed(
-                "rx_attr->op_flags",
-                Kind::OpFlags,
-                wanted.op_flags,
-                RECEIVE_OP_FLAGS,
-            )?;
-            allowed(
-                "rx_attr->msg_order",
-                Kind::MsgOrder,
-                wanted.msg_order,
-                ORDERS,
-            )?;
-            within("rx_attr->comp_order", wanted.comp_order, 0)?;
-            within("rx_attr->size", wanted.size, RECEIVES)?;
-            within(
-                "rx_attr->total_buffered_recv",
-                wanted.total_buffered_recv,
-                0,
-            )?;
-            within("rx_attr->iov_limit", wanted.iov_limit, IOV_LIMIT)?;
-            offer.op_flags[1] = wanted.op_flags;
-            offer.order[1] = or(wanted.msg_order, offer.order[1]);
-            offer.sizes[1] = or(wanted.size, 1024);
-        }
-        if let Some(wanted) = wishes.endpoint {
-            let sizes = [
-                wanted.max_order_raw_size,
-                wanted.max_order_war_size,
-                wanted.max_order_waw_size,
-            ];
-            for (_, order) in sizes
-                .into_iter()
-                .zip(DATA_ORDERS)
-                .filter(|(size, _)| *size > 0)
-            {
-                offer.order[0] |= order;
+        within("ep_attr->protocol_version", wanted.protocol_version, 1)?;
+        within("ep_attr->max_msg_size", wanted.max_msg_size, LONGEST)?;
+        let contexts = [
+            ("ep_attr->tx_ctx_cnt", wanted.tx_ctx_cnt),
+            ("ep_attr->rx_ctx_cnt", wanted.rx_ctx_cnt),
+        ];
+        for (offered, (hint, wanted)) in self.contexts.iter_mut().zip(contexts) {
+            if wanted == FI_SHARED_CONTEXT {
+                *offered = FI_SHARED_CONTEXT;
+            } else {
+                within(hint, wanted, 1)?;
             }
         }
-        if let Some(wanted) = wishes.domain {
-            offer.meet_domain(version, wanted, reach)?;
+        within("ep_attr->auth_key_size", wanted.auth_key_size, 0)?;
+        self.tag_format = or(wanted.mem_tag_format, u64::MAX);
+        Some(())
+    }
+
+    fn meet_transmit(&mut self, wanted: &fi_tx_attr) -> Option<()> {
+        let (caps, op_flags) = (
+            TRANSMIT_CAPS & self.caps,
+            TRANSMIT_FLAGS & !FI_REMOTE_CQ_DATA,
+        );
+        allowed("tx_attr->caps", Kind::Caps, wanted.caps, caps)?;
+        allowed(
+            "tx_attr->op_flags",
+            Kind::OpFlags,
+            wanted.op_flags,
+            op_flags,
+        )?;
+        allowed(
+            "tx_attr->msg_order",
+            Kind::MsgOrder,
+            wanted.msg_order,
+            ORDERS,
+        )?;
+        members!(
+            within,
+            "tx_attr",
+            wanted,
+            comp_order <= 0,
+            inject_size <= INJECT_SIZE,
+            size <= DEPTH,
+            iov_limit <= IOV_LIMIT,
+            rma_iov_limit <= IOV_LIMIT
+        );
+        self.op_flags[0] = wanted.op_flags;
+        self.order[0] = or(wanted.msg_order, self.order[0]);
+        self.sizes[0] = or(wanted.size, 1024);
+        Some(())
+    }
+
+    fn meet_receive(&mut self, wanted: &fi_rx_attr) -> Option<()> {
+        let (caps, op_flags) = (RECEIVE_CAPS & self.caps, RECEIVE_OP_FLAGS);
+        allowed("rx_attr->caps", Kind::Caps, wanted.caps, caps)?;
+        allowed(
+            "rx_attr->op_flags",
+            Kind::OpFlags,
+            wanted.op_flags,
+            op_flags,
+        )?;
+        allowed(
+            "rx_attr->msg_order",
+            Kind::MsgOrder,
+            wanted.msg_order,
+            ORDERS,
+        )?;
+        members!(
+            within,
+            "rx_attr",
+            wanted,
+            comp_order <= 0,
+            size <= RECEIVES,
+            total_buffered_recv <= 0,
+            iov_limit <= IOV_LIMIT
+        );
+        self.op_flags[1] = wanted.op_flags;
+        self.order[1] = or(wanted.msg_order, self.order[1]);
+        self.sizes[1] = or(wanted.size, 1024);
+        Some(())
+    }
+
+    /// Adds the orders of data for which the program gives a size.
+    fn add_data_orders(&mut self, wanted: &fi_ep_attr) {
+        let sizes = [
+            wanted.max_order_raw_size,
+            wanted.max_order_war_size,
+            wanted.max_order_waw_size,
+        ];
+        for (_, order) in sizes
+            .into_iter()
+            .zip(DATA_ORDERS)
+            .filter(|(size, _)| *size > 0)
+        {
+            self.order[0] |= order;
         }
-        // RMA and atomics progress without calls of the target. Messages and collectives need calls, or a thread that the hints request.
-        if offer.caps & (FI_MSG | FI_TAGGED | FI_COLLECTIVE) == 0 {
-            offer.data_progress = FI_PROGRESS_AUTO;
-        }
-        Some(offer)
     }
 
     fn meet_domain(&mut self, version: u32, wanted: &fi_domain_attr, reach: u64) -> Option<()> {
         named("domain_attr->name", wanted.name)?;
-        within("domain_attr->mr_key_size", wanted.mr_key_size, KEY_SIZE)?;
-        within(
-            "domain_attr->cq_data_size",
-            wanted.cq_data_size,
-            CQ_DATA_SIZE,
-        )?;
-        within("domain_attr->cq_cnt", wanted.cq_cnt, MOST)?;
-        within("domain_attr->ep_cnt", wanted.ep_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->tx_ctx_cnt", wanted.tx_ctx_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->rx_ctx_cnt", wanted.rx_ctx_cnt, MOST_ENDPOINTS)?;
-        within("domain_attr->max_ep_tx_ctx", wanted.max_ep_tx_ctx, 1)?;
-        within("domain_attr->max_ep_rx_ctx", wanted.max_ep_rx_ctx, 1)?;
-        within(
-            "domain_attr->max_ep_stx_ctx",
-            wanted.max_ep_stx_ctx,
-            MOST_ENDPOINTS,
-        )?;
-        within(
-            "domain_attr->max_ep_srx_ctx",
-            wanted.max_ep_srx_ctx,
-            MOST_ENDPOINTS,
-        )?;
-        within("domain_attr->cntr_cnt", wanted.cntr_cnt, MOST)?;
-        within("domain_attr->mr_iov_limit", wanted.mr_iov_limit, 1)?;
-        within("domain_attr->mr_cnt", wanted.mr_cnt, MOST_REGIONS)?;
-        within("domain_attr->auth_key_size", wanted.auth_key_size, 0)?;
-        within(
-            "domain_attr->max_err_data",
-            wanted.max_err_data,
-            LONGEST_NAME,
-        )?;
+        members!(
+            within,
+            "domain_attr",
+            wanted,
+            mr_key_size <= KEY_SIZE,
+            cq_data_size <= CQ_DATA_SIZE,
+            cq_cnt <= MOST,
+            ep_cnt <= MOST_ENDPOINTS,
+            tx_ctx_cnt <= MOST_ENDPOINTS,
+            rx_ctx_cnt <= MOST_ENDPOINTS,
+            max_ep_tx_ctx <= 1,
+            max_ep_rx_ctx <= 1,
+            max_ep_stx_ctx <= MOST_ENDPOINTS,
+            max_ep_srx_ctx <= MOST_ENDPOINTS,
+            cntr_cnt <= MOST,
+            mr_iov_limit <= 1,
+            mr_cnt <= MOST_REGIONS,
+            auth_key_size <= 0,
+            max_err_data <= LONGEST_NAME
+        );
         allowed("domain_attr->caps", Kind::Caps, wanted.caps, reach)?;
         self.reach |= wanted.caps;
-        for (hint, wanted, most) in [
-            (
-                "domain_attr->threading",
-                wanted.threading,
-                FI_THREAD_ENDPOINT,
-            ),
-            (
-                "domain_attr->data_progress",
-                wanted.data_progress,
-                FI_PROGRESS_MANUAL,
-            ),
-            (
-                "domain_attr->control_progress",
-                wanted.control_progress,
-                FI_PROGRESS_MANUAL,
-            ),
-            (
-                "domain_attr->resource_mgmt",
-                wanted.resource_mgmt,
-                FI_RM_ENABLED,
-            ),
-            ("domain_attr->av_type", wanted.av_type, FI_AV_TABLE),
-        ] {
-            among(hint, wanted, most)?;
-        }
+        members!(
+            among,
+            "domain_attr",
+            wanted,
+            threading <= FI_THREAD_ENDPOINT,
+            data_progress <= FI_PROGRESS_MANUAL,
+            control_progress <= FI_PROGRESS_MANUAL,
+            resource_mgmt <= FI_RM_ENABLED,
+            av_type <= FI_AV_TABLE
+        );
         self.threading = or(wanted.threading, FI_THREAD_SAFE);
         self.control_progress = or(wanted.control_progress, FI_PROGRESS_AUTO);
         self.data_progress = or(wanted.data_progress, FI_PROGRESS_MANUAL);

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use unipgas_core::waiters::Waiters;
 use unipgas_core::{Error, waits};
 
 use super::event::EventQueue;
@@ -17,7 +18,6 @@ use crate::counter::Counter;
 use crate::process;
 use crate::status::{Errno, Result};
 use crate::sys::*;
-use crate::waiters::Waiters;
 
 /// A member of a set. Its close removes it.
 enum Member {

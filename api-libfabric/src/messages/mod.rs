@@ -17,6 +17,7 @@ use unipgas_core::message::{
 };
 use unipgas_core::peer_numbers::{PeerNumbers, number_there};
 use unipgas_core::transport::Life;
+use unipgas_core::watcher::{Beats, Watched};
 use unipgas_core::{Deadline, Engine, Error, RegionKey, Remote, RemoteRegion};
 
 pub use operate::MOST_BYTES as MOST_TAGGED_BYTES;
@@ -36,7 +37,6 @@ use crate::rma::Part;
 use crate::status::{Errno, Result};
 use crate::sys::{FI_MSG, FI_TAGGED};
 use crate::target::{SHAPE, SHAPE_WORDS, read_directory};
-use crate::watcher::{Beats, Watched};
 
 /// The numbers of known peers, and their directories.
 struct Acquaintances {

@@ -16,11 +16,11 @@ use crate::atomics::{Family, Operands, Valid, check, valid};
 use crate::completion::Entry;
 use crate::endpoint::{Endpoint, Posting};
 use crate::name::Name;
-use crate::operation::{Counted, Report, Reports};
+use crate::operation::{Report, Reports};
 use crate::rma::Part;
 use crate::state::State;
 use crate::status::{Errno, Result};
-use crate::sys::{FI_ATOMIC, FI_READ, FI_TAGGED, FI_WRITE};
+use crate::sys::{FI_ATOMIC, FI_TAGGED};
 
 /// Maximum bytes of each array of an operation. Request and answer are short messages.
 pub const MOST_BYTES: usize = 2048;
@@ -83,18 +83,8 @@ impl Endpoint {
             return Err(Errno::OPNOTSUPP);
         }
         let admitted = self.admit(reports, state, to, posting)?;
-        let fetches = family != Family::Base;
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: FI_ATOMIC | FI_TAGGED | if fetches { FI_READ } else { FI_WRITE },
-            wanted: admitted.wanted,
-            counted: if fetches {
-                Counted::Read
-            } else {
-                Counted::Write
-            },
-        };
+        let (flags, counted) = family.completion();
+        let report = posting.report((flags | FI_TAGGED, counted), admitted.wanted);
         let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
@@ -133,7 +123,7 @@ impl Endpoint {
         if let Err(error) = sent {
             return reports.fail(&report, errno(error));
         }
-        let results = if fetches {
+        let results = if family != Family::Base {
             in_bytes(operands.result, size)
         } else {
             Vec::new()

@@ -4,14 +4,14 @@ use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
 use super::{After, Awaited, Claimed, Sent, Tag, errno};
 use crate::completion::Entry;
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, RECEIVES, fence};
+use crate::endpoint::{Endpoint, Posting, RECEIVES, fence};
 use crate::operation::{Counted, Report, Reports};
-use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_parts};
+use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_local, check_parts};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
     FI_ADDR_UNSPEC, FI_CLAIM, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_DIRECTED_RECV, FI_DISCARD,
-    FI_INJECT, FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
+    FI_MATCH_COMPLETE, FI_MORE, FI_MULTI_RECV, FI_ORDER_SAS, FI_PEEK, FI_RECV, FI_SEND,
     FI_TRANSMIT_COMPLETE,
 };
 
@@ -45,6 +45,14 @@ pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> 
     bytes_of(parts, LONGEST)
 }
 
+fn mode_of(posting: &Posting) -> Mode {
+    let received = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+    match posting.flags & received != 0 && !posting.quiet {
+        true => Mode::Synchronous,
+        false => Mode::Buffered,
+    }
+}
+
 impl Endpoint {
     /// Sends a message. Errors: as for [`Endpoint::transfer`].
     ///
@@ -54,10 +62,7 @@ impl Endpoint {
         if posting.flags & !(TRANSMIT_FLAGS | FI_MATCH_COMPLETE) != 0 {
             return Err(Errno::BADFLAGS);
         }
-        check_parts(parts)?;
-        let inline = posting.quiet || posting.flags & FI_INJECT != 0;
-        let most = if inline { INJECT_SIZE } else { LONGEST };
-        let len = bytes_of(parts, most)?;
+        let (len, inline) = check_local(parts, posting)?;
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         if self.options().caps & tag.kind() == 0 || state.messages.is_none() {
@@ -68,25 +73,14 @@ impl Endpoint {
             // Messages take another route than earlier accesses.
             fence(reports, state, |state| state.is_under_way_to(to))?;
         }
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: tag.kind() | FI_SEND,
-            wanted: admitted.wanted,
-            counted: Counted::Send,
-        };
+        let report = posting.report((tag.kind() | FI_SEND, Counted::Send), admitted.wanted);
         let number = match state.number(reports, to)? {
             Ok(number) => number,
             Err(errno) => return reports.fail(&report, errno),
         };
-        let received = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-        let synchronous = posting.flags & received != 0 && !posting.quiet;
-        let mode = if synchronous {
-            Mode::Synchronous
-        } else {
-            Mode::Buffered
-        };
-        let mut held = (parts.len() > 1 || inline && synchronous).then(|| gathered(parts, len));
+        let mode = mode_of(posting);
+        let copies = parts.len() > 1 || inline && mode == Mode::Synchronous;
+        let held = copies.then(|| gathered(parts, len));
         let data = match (&held, parts.first()) {
             (Some(held), _) => held.as_ptr(),
             (None, Some(part)) => part.ptr.cast_const(),
@@ -115,34 +109,33 @@ impl Endpoint {
         if among {
             state.staying.end(&state.channel, more);
         }
-        match outcome {
-            Ok(None) => {
-                reports.succeed(&report);
-                Ok(())
-            }
-            Ok(Some(ticket)) => {
-                if inline && held.is_none() {
-                    // The caller's memory may change after this call: a copy waits for room.
-                    let copy = held.insert(gathered(parts, len)).as_ptr();
-                    // SAFETY:
-                    // - the copy has the same length, and `Sent` keeps it until the send has ended.
-                    unsafe { messages.mailbox.move_payload(ticket, copy, posting.quiet) };
-                }
-                messages.own += 1;
-                messages.sent.push(Sent {
-                    to: number,
-                    ticket,
-                    after: After::Report(report),
-                    _held: held,
-                });
-                messages.stale = true;
-                if posting.quiet {
-                    messages.keep_going();
-                }
-                Ok(())
-            }
-            Err(error) => reports.fail(&report, errno(error)),
+        let ticket = match outcome {
+            Ok(Some(ticket)) => ticket,
+            ended => return reports.end(&report, ended.err().map(errno)),
+        };
+        // The caller's memory may change after an inject call: a copy waits for room.
+        let copy = (inline && held.is_none()).then(|| gathered(parts, len));
+        if let Some(copy) = &copy {
+            // SAFETY:
+            // - the copy has the same length, and `Sent` keeps it until the send has ended.
+            unsafe {
+                messages
+                    .mailbox
+                    .move_payload(ticket, copy.as_ptr(), posting.quiet)
+            };
         }
+        messages.own += 1;
+        messages.sent.push(Sent {
+            to: number,
+            ticket,
+            after: After::Report(report),
+            _held: held.or(copy),
+        });
+        messages.stale = true;
+        if posting.quiet {
+            messages.keep_going();
+        }
+        Ok(())
     }
 
     /// Receives a message, now or later. FI_PEEK only checks for one. With FI_CLAIM it also keeps the message for a receive with this context and
@@ -164,13 +157,10 @@ impl Endpoint {
         if self.receives & tag.kind() == 0 || state.messages.is_none() {
             return Err(Errno::OPNOTSUPP);
         }
-        let report = Report {
-            context: posting.context,
-            work: posting.work,
-            flags: tag.kind() | FI_RECV,
-            wanted: posting.wants(reports.selective[1]),
-            counted: Counted::Receive,
-        };
+        let report = posting.report(
+            (tag.kind() | FI_RECV, Counted::Receive),
+            posting.wants(reports.selective[1]),
+        );
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;
         let source = if directed {
             match state.number_of_sender(reports, from)? {

@@ -9,7 +9,7 @@ use crate::messages::Tag;
 use crate::operation::{Counted, Report};
 use crate::rma::{Direction, Part, RemotePart};
 use crate::status::{Errno, Result};
-use crate::sys::{FI_ATOMIC, FI_READ, FI_RECV, FI_RMA, FI_SEND, FI_WRITE};
+use crate::sys::{FI_RECV, FI_SEND};
 
 /// The call of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -75,10 +75,8 @@ impl Request {
         let (flags, counted) = match self.kind {
             Kind::Send(tag) => (tag.kind() | FI_SEND, Counted::Send),
             Kind::Receive(tag) => (tag.kind() | FI_RECV, Counted::Receive),
-            Kind::Transfer(Direction::Read) => (FI_RMA | FI_READ, Counted::Read),
-            Kind::Transfer(Direction::Write) => (FI_RMA | FI_WRITE, Counted::Write),
-            Kind::Atomic(Family::Base, _) => (FI_ATOMIC | FI_WRITE, Counted::Write),
-            Kind::Atomic(..) => (FI_ATOMIC | FI_READ, Counted::Read),
+            Kind::Transfer(direction) => direction.completion(),
+            Kind::Atomic(family, _) => family.completion(),
         };
         Report {
             context: self.posting.context,

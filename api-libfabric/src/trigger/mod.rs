@@ -13,13 +13,13 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::steps::Steps;
+use unipgas_core::watcher::Watched;
 
 pub(crate) use action::{Action, Kind, Request};
 
 use crate::counter::Counter;
 use crate::endpoint::Endpoint;
 use crate::status::{Errno, Result};
-use crate::watcher::Watched;
 
 /// Runner id for [`Steps::run`]. All threads of the process share it, since they cannot end alone.
 const PROCESS: u64 = 1;

@@ -352,39 +352,15 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
         true => Error::Unreachable,
         false => Error::InvalidArgument,
     };
-    let mut fits: Vec<Info> = Vec::new();
-    let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
+    let (mut fits, mut refused) = (Vec::new(), Vec::new());
     for (info, refusal) in offers(wish, other_hosts).map_err(error)? {
         match refusal {
             None => fits.push(info),
-            Some(reason) if reason == ELSEWHERE => {
-                let place = info.place();
-                if !elsewhere.contains(&place) {
-                    elsewhere.push(place);
-                }
-            }
-            Some(reason) => {
-                let reason = format!("{} at {}: {reason}", info.provider(), info.interface());
-                if !reasons.contains(&reason) {
-                    reasons.push(reason);
-                }
-            }
+            Some(reason) => refused.push((info, reason)),
         }
     }
-    if let Some(interface) = &wish.interface
-        && fits.is_empty()
-        && !elsewhere.is_empty()
-    {
-        return Err(error(format!(
-            "UNIPGAS_OFI_INTERFACE={interface}: libfabric has no such interface here, but {}",
-            elsewhere.join(", ")
-        )));
-    }
     let Some(first) = fits.first() else {
-        return Err(error(format!(
-            "none of libfabric's providers can be used ({})",
-            reasons.join("; ")
-        )));
+        return Err(error(why_none(wish, &refused)));
     };
     let provider = first.provider();
     let is_loop = |info: &Info| {
@@ -403,4 +379,31 @@ pub fn choose(wish: &Wish, other_hosts: bool) -> Result<Info> {
     chosen.others.sort();
     chosen.others.dedup();
     Ok(chosen)
+}
+
+/// The reason that no offer fits.
+fn why_none(wish: &Wish, refused: &[(Info, String)]) -> String {
+    let (mut reasons, mut elsewhere) = (Vec::new(), Vec::new());
+    for (info, reason) in refused {
+        let (list, text) = match reason.as_str() {
+            ELSEWHERE => (&mut elsewhere, info.place()),
+            _ => (
+                &mut reasons,
+                format!("{} at {}: {reason}", info.provider(), info.interface()),
+            ),
+        };
+        if !list.contains(&text) {
+            list.push(text);
+        }
+    }
+    match &wish.interface {
+        Some(interface) if !elsewhere.is_empty() => format!(
+            "UNIPGAS_OFI_INTERFACE={interface}: libfabric has no such interface here, but {}",
+            elsewhere.join(", ")
+        ),
+        _ => format!(
+            "none of libfabric's providers can be used ({})",
+            reasons.join("; ")
+        ),
+    }
 }

@@ -42,7 +42,7 @@ pub use memory::{
 };
 pub use sync::{
     alarm, bell, biased, calls, deadline, driver, issued, limbo, nap, pace, posted, tally, wait,
-    waits,
+    waiters, waits,
 };
 
 pub use atomic::{AtomicOp, AtomicType};

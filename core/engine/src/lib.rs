@@ -61,6 +61,7 @@ pub(crate) mod registration;
 pub mod service;
 pub mod together;
 pub mod transport;
+pub mod watcher;
 
 use unipgas_base::copy::copy;
 #[cfg(all(any(test, fuzzing), not(loom)))]

@@ -264,80 +264,18 @@ impl Picture {
     }
 
     fn write(&self, f: &mut impl fmt::Write, rates: Option<&Rates>) -> fmt::Result {
-        let places = self.ranks.iter().any(|seen| seen.host.is_some());
-        let programs: BTreeSet<_> = (self.ranks.iter().map(|seen| &seen.program))
-            .filter(|program| !program.is_empty())
-            .collect();
-        let process = match places || programs.len() > 1 {
-            true => "process",
-            false => "pid",
-        };
-        let mut head = vec!["rank", process, "call", "since"];
-        if rates.is_some() {
-            head.extend(["operations/s", "bytes/s"]);
-        }
-        head.push("waits for");
-        let mut rows = vec![head.into_iter().map(String::from).collect::<Vec<_>>()];
-        for seen in self.ranks.iter().take(LISTED) {
-            let mut process = match &seen.host {
-                Some(host) => format!("{} on {host}", seen.pid),
-                None => seen.pid.to_string(),
-            };
-            if programs.len() > 1 {
-                process = format!("{} {process}", seen.program.escape_debug());
-            }
-            let mut row =
-                |call: String, since: String, whom: String, rates: Option<[String; 2]>| {
-                    let mut row = vec![seen.rank.to_string(), process.clone(), call, since];
-                    row.extend(rates.into_iter().flatten());
-                    row.push(whom);
-                    rows.push(row);
-                };
-            if seen.waits.is_empty() {
-                let rates = rates.map(|rates| rates.of(seen.rank));
-                row(seen.doing.to_string(), String::new(), String::new(), rates);
-            }
-            for (nth, wait) in seen.waits.iter().enumerate() {
-                let call = match (wait.call.as_str(), seen.doing) {
-                    ("", _) => "a wait".into(),
-                    (call, Doing::Stopped) => format!("{} (stopped)", call.escape_debug()),
-                    (call, _) => call.escape_debug().to_string(),
-                };
-                // The rates are of the process, so only its first row shows them.
-                let rates = rates.map(|rates| match nth {
-                    0 => rates.of(seen.rank),
-                    _ => Default::default(),
-                });
-                row(call, seconds(wait.lasted), for_whom(wait), rates);
-            }
-        }
-        let last = rows[0].len() - 1;
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
-        let widths: Vec<usize> = (0..last).map(|column| width(column).unwrap_or(0)).collect();
-        for row in &rows {
-            let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                line += &match column {
-                    2 => format!("{cell:<width$}  "),
-                    _ => format!("{cell:>width$}  "),
-                };
-            }
-            line += &row[last];
-            writeln!(f, "{}", line.trim_end())?;
-        }
+        write_rows(f, &self.rows(rates))?;
         if self.ranks.len() > LISTED {
             writeln!(f, "and {} ranks more", self.ranks.len() - LISTED)?;
         }
-        if let Some(cycle) = self.cycle() {
-            match &cycle[..] {
-                [one] => writeln!(f, "rank {one} waits for itself")?,
-                [first, ..] => {
-                    let way: Vec<_> = cycle.iter().map(u32::to_string).collect();
-                    let way = way.join(" waits for ");
-                    writeln!(f, "deadlock: rank {way} waits for {first}")?;
-                }
-                [] => {}
+        match self.cycle().as_deref() {
+            Some([one]) => writeln!(f, "rank {one} waits for itself")?,
+            Some(cycle @ [first, ..]) => {
+                let way: Vec<_> = cycle.iter().map(u32::to_string).collect();
+                let way = way.join(" waits for ");
+                writeln!(f, "deadlock: rank {way} waits for {first}")?;
             }
+            Some([]) | None => {}
         }
         for (rank, queue) in self.under_way().take(LISTED) {
             let operations = operations(queue.pending);
@@ -349,14 +287,89 @@ impl Picture {
                 1 => "rank",
                 _ => "ranks",
             };
-            let call = match call.as_str() {
-                "" => "a wait".to_owned(),
-                call => call.escape_debug().to_string(),
-            };
+            let call = call_name(&call);
             writeln!(f, "not in {call}: {ranks} {}", listed(&others))?;
         }
         Ok(())
     }
+
+    /// The head and the rows of the table.
+    fn rows(&self, rates: Option<&Rates>) -> Vec<Vec<String>> {
+        let programs: BTreeSet<_> = (self.ranks.iter().map(|seen| &seen.program))
+            .filter(|program| !program.is_empty())
+            .collect();
+        let names_programs = programs.len() > 1;
+        let process = match names_programs || self.ranks.iter().any(|seen| seen.host.is_some()) {
+            true => "process",
+            false => "pid",
+        };
+        let columns = ["rank", process, "call", "since"].map(String::from);
+        let of_rates = rates.map(|_| ["operations/s", "bytes/s"].map(String::from));
+        let head = row(columns, of_rates, "waits for".into());
+        let listed = self.ranks.iter().take(LISTED);
+        let rows = listed.flat_map(|seen| seen.rows(names_programs, rates));
+        [head].into_iter().chain(rows).collect()
+    }
+}
+
+impl Seen {
+    /// One row for each wait, or a row without a wait.
+    fn rows(&self, names_program: bool, rates: Option<&Rates>) -> Vec<Vec<String>> {
+        let mut process = match &self.host {
+            Some(host) => format!("{} on {host}", self.pid),
+            None => self.pid.to_string(),
+        };
+        if names_program {
+            process = format!("{} {process}", self.program.escape_debug());
+        }
+        let columns = |call, since| [self.rank.to_string(), process.clone(), call, since];
+        let mut rates = rates.map(|rates| rates.of(self.rank));
+        if self.waits.is_empty() {
+            let columns = columns(self.doing.to_string(), String::new());
+            return vec![row(columns, rates, String::new())];
+        }
+        let of_wait = |wait: &Waiting| {
+            let call = match (wait.call.is_empty(), self.doing) {
+                (false, Doing::Stopped) => format!("{} (stopped)", call_name(&wait.call)),
+                _ => call_name(&wait.call),
+            };
+            // The rates are of the process, so only its first row shows them.
+            let rates = rates.as_mut().map(std::mem::take);
+            row(columns(call, seconds(wait.lasted)), rates, for_whom(wait))
+        };
+        self.waits.iter().map(of_wait).collect()
+    }
+}
+
+fn row(columns: [String; 4], rates: Option<[String; 2]>, whom: String) -> Vec<String> {
+    let rates = rates.into_iter().flatten();
+    columns.into_iter().chain(rates).chain([whom]).collect()
+}
+
+fn call_name(call: &str) -> String {
+    match call {
+        "" => "a wait".to_owned(),
+        call => call.escape_debug().to_string(),
+    }
+}
+
+/// Writes rows of equal length in columns. The last column needs no width.
+fn write_rows(f: &mut impl fmt::Write, rows: &[Vec<String>]) -> fmt::Result {
+    let last = rows[0].len() - 1;
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max();
+    let widths: Vec<usize> = (0..last).map(|column| width(column).unwrap_or(0)).collect();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            line += &match column {
+                2 => format!("{cell:<width$}  "),
+                _ => format!("{cell:>width$}  "),
+            };
+        }
+        line += &row[last];
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Picture {

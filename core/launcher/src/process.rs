@@ -132,6 +132,32 @@ impl<'a> Starter<'a> {
     }
 
     pub fn start(&self, rank: u32) -> Result<Process> {
+        let mut command = self.command(rank);
+        self.connect_input(&mut command, rank);
+        let outputs = self.connect_outputs(&mut command, rank)?;
+        // SAFETY:
+        // - between fork and exec it makes system calls only: it takes no lock and allocates nothing.
+        unsafe { command.pre_exec(self.before_exec(rank)) };
+        let mut child = command.spawn().map_err(|e| self.cannot_start(rank, &e))?;
+        match descriptor::process(Pid::from_child(&child)) {
+            Ok(pidfd) => Ok(Process {
+                rank,
+                child,
+                pidfd,
+                exit: None,
+                outputs,
+            }),
+            Err(e) => {
+                // Fails only if it has ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Error::os("cannot watch a process (pidfd_open)", e))
+            }
+        }
+    }
+
+    /// The program of a rank, with its arguments and environment.
+    fn command(&self, rank: u32) -> Command {
         let launch = self.launch;
         let mut command = Command::new(&self.path);
         command
@@ -152,6 +178,11 @@ impl<'a> Starter<'a> {
         if let Some(seed) = launch.seed {
             command.env("UNIPGAS_SEED", seed.to_string());
         }
+        command
+    }
+
+    fn connect_input(&self, command: &mut Command, rank: u32) {
+        let launch = self.launch;
         match (rank, &launch.part) {
             (0, Some(_)) if launch.output != Output::Capture => {
                 command.stdin(Stdio::piped());
@@ -161,31 +192,42 @@ impl<'a> Starter<'a> {
                 command.stdin(Stdio::null());
             }
         }
-        let mut outputs = [None, None];
+    }
+
+    /// Returns the read ends of pipes.
+    fn connect_outputs(&self, command: &mut Command, rank: u32) -> Result<[Option<OwnedFd>; 2]> {
+        let launch = self.launch;
         if let Some(directory) = &launch.files {
             let again = self.board.died(rank) != Ok(0);
             command
                 .stdout(output_file(directory, rank, "out", again)?)
                 .stderr(output_file(directory, rank, "err", again)?);
-        } else if launch.output != Output::Inherit || launch.part.is_some() {
-            let [out, err] = launch.ends.terminals;
-            let (ours, its) = output_end(out)?;
-            outputs[0] = Some(ours);
-            let errors = match launch.ends.one {
-                true => its
-                    .try_clone()
-                    .map_err(|e| Error::os("cannot make a pipe", e))?,
-                false => {
-                    let (ours, its) = output_end(err)?;
-                    outputs[1] = Some(ours);
-                    its
-                }
-            };
-            command.stdout(its).stderr(errors);
+            return Ok([None, None]);
         }
+        if launch.output == Output::Inherit && launch.part.is_none() {
+            return Ok([None, None]);
+        }
+        let [out, err] = launch.ends.terminals;
+        let (ours, its) = output_end(out)?;
+        let (errors, its_errors) = match launch.ends.one {
+            true => {
+                let copy = its.try_clone();
+                (None, copy.map_err(|e| Error::os("cannot make a pipe", e))?)
+            }
+            false => {
+                let (ours, its) = output_end(err)?;
+                (Some(ours), its)
+            }
+        };
+        command.stdout(its).stderr(its_errors);
+        Ok([Some(ours), errors])
+    }
+
+    /// The steps of a process between fork and exec.
+    fn before_exec(&self, rank: u32) -> impl Fn() -> std::io::Result<()> + use<> {
         let cpus = (!self.cpus.is_empty()).then(|| self.cpus[rank as usize % self.cpus.len()]);
         let (mask, open_files, launcher) = (self.mask, self.open_files, self.launcher);
-        let prepare = move || {
+        move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             // The launcher may have died before the call above took effect.
             if rustix::process::getppid() != launcher {
@@ -207,25 +249,6 @@ impl<'a> Starter<'a> {
             match unsafe { libc::sigprocmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
-            }
-        };
-        // SAFETY:
-        // - between fork and exec `prepare` makes system calls only: it takes no lock and allocates nothing.
-        unsafe { command.pre_exec(prepare) };
-        let mut child = command.spawn().map_err(|e| self.cannot_start(rank, &e))?;
-        match descriptor::process(Pid::from_child(&child)) {
-            Ok(pidfd) => Ok(Process {
-                rank,
-                child,
-                pidfd,
-                exit: None,
-                outputs,
-            }),
-            Err(e) => {
-                // Fails only if it has ended already.
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(Error::os("cannot watch a process (pidfd_open)", e))
             }
         }
     }

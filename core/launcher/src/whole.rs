@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -180,21 +180,27 @@ impl Shared<'_> {
         taken: &Sender<()>,
         own: &mut dyn FnMut(usize, u8, &[u8]),
     ) -> Result<Seen> {
-        let mut ranks: Vec<RankOutcome> = Vec::new();
-        let mut set = |rank: u32, pid: u32, exit: Exit| {
-            let one = RankOutcome {
-                rank,
-                pid,
-                exit,
-                stdout: Vec::new(),
-                stderr: Vec::new(),
-            };
-            match ranks.binary_search_by_key(&rank, |one| one.rank) {
-                Ok(at) => ranks[at] = one,
-                Err(at) => ranks.insert(at, one),
-            }
+        let mut ranks = Vec::new();
+        let hear = |told: Told<'_>| self.hear(told, &mut ranks, taken, own);
+        let first_failure = self.hosts.run(rules, hear)?;
+        Ok(Seen {
+            ranks,
+            first_failure,
+        })
+    }
+
+    fn hear(
+        &self,
+        told: Told<'_>,
+        outcomes: &mut Vec<RankOutcome>,
+        taken: &Sender<()>,
+        own: &mut dyn FnMut(usize, u8, &[u8]),
+    ) {
+        // Fails if standard input has ended.
+        let resume_input = || {
+            let _ = taken.send(());
         };
-        let first_failure = self.hosts.run(rules, |told| match told {
+        match told {
             Told::Ended {
                 host,
                 rank,
@@ -202,19 +208,13 @@ impl Shared<'_> {
                 exit,
                 then,
             } => {
-                set(rank, pid, exit);
-                self.tell_end(
-                    &format!(
-                        "rank {rank} (pid {pid} on {}) {exit}",
-                        self.hosts.name(host)
-                    ),
-                    "another process takes its place",
-                    then,
-                    &[rank],
-                );
+                set_outcome(outcomes, rank, pid, exit);
+                let host = self.hosts.name(host);
+                let what = format!("rank {rank} (pid {pid} on {host}) {exit}");
+                self.tell_end(&what, "another process takes its place", then, &[rank]);
                 if rank == 0 {
                     // The old process takes no more input.
-                    let _ = taken.send(());
+                    resume_input();
                 }
             }
             Told::Lost {
@@ -224,26 +224,19 @@ impl Shared<'_> {
                 then,
             } => {
                 for rank in ranks {
-                    set(*rank, 0, Exit::Signal(libc::SIGKILL));
+                    set_outcome(outcomes, *rank, 0, Exit::Signal(libc::SIGKILL));
                 }
                 if ranks.contains(&0) {
-                    let _ = taken.send(());
+                    resume_input();
                 }
                 let name = self.hosts.name(host);
-                self.tell_end(
-                    &format!("host {name} is lost ({status}), with {}", listed(ranks)),
-                    "processes of other hosts take their places",
-                    then,
-                    ranks,
-                );
+                let what = format!("host {name} is lost ({status}), with {}", listed(ranks));
+                let replaced = "processes of other hosts take their places";
+                self.tell_end(&what, replaced, then, ranks);
             }
             Told::Cannot { rank, why, then } => {
-                self.tell_end(
-                    &format!("no spare for rank {rank}: {why}"),
-                    "",
-                    then,
-                    &[rank],
-                );
+                let what = format!("no spare for rank {rank}: {why}");
+                self.tell_end(&what, "", then, &[rank]);
             }
             Told::Output {
                 host,
@@ -258,19 +251,12 @@ impl Shared<'_> {
             }),
             Told::Said(text) => self.say(text.into()),
             Told::Shown { host, picture } => self.hear_of(host, picture),
-            Told::Taken => {
-                // Fails if standard input has ended.
-                let _ = taken.send(());
-            }
+            Told::Taken => resume_input(),
             Told::News(news) => {
                 self.board.take(news);
             }
             Told::Own { host, kind, bytes } => own(host, kind, bytes),
-        })?;
-        Ok(Seen {
-            ranks,
-            first_failure,
-        })
+        }
     }
 
     /// Requests pictures of the ranks.
@@ -325,43 +311,23 @@ impl Shared<'_> {
 
     /// Handles signals, the timeout, the end of the keeper, and messages about a slow start.
     fn watch(&self, inbox: &Inbox, over: &OwnedFd) {
-        let mut end = self
-            .launch
-            .timeout
-            .and_then(|limit| Instant::now().checked_add(limit));
+        let limit = self.launch.timeout;
+        let mut end = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut progress = Progress::new(Instant::now());
-        let mut keeper = self.launch.keeper.as_ref();
+        let mut keeper = self.launch.keeper.as_ref().map(AsFd::as_fd);
         let mut first_interrupt = None;
         loop {
             let shown = self.shown.lock().until;
             let next = [end, progress.next(), shown].into_iter().flatten().min();
-            let timeout = next.map(|at| to_timespec(at.saturating_duration_since(Instant::now())));
-            let mut fds = vec![
-                PollFd::new(over, PollFlags::IN),
-                PollFd::from_borrowed_fd(inbox.fd(), PollFlags::IN),
-            ];
-            fds.extend(
-                keeper.map(|keeper| PollFd::from_borrowed_fd(keeper.as_fd(), PollFlags::IN)),
-            );
-            // After an interrupt, all conditions are checked again.
-            let _ = poll(&mut fds, timeout.as_ref());
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-            if ready[0] {
+            let [is_over, keeper_has_ended] = wait_for_event(inbox, over.as_fd(), keeper, next);
+            if is_over {
                 return;
             }
-            if ready.get(2) == Some(&true) {
+            if keeper_has_ended {
                 keeper = None;
                 self.hosts.kill();
             }
-            while let Some(arrived) = inbox.next() {
-                if ends(arrived.signal) {
-                    self.asked_to_end.store(true, Ordering::Release);
-                }
-                if asks(arrived.signal) {
-                    self.show();
-                }
-                self.hand_on(arrived.signal, &mut first_interrupt);
-            }
+            self.take_signals(inbox, &mut first_interrupt);
             let now = Instant::now();
             if let Some(joined) = progress.news(self.board, now) {
                 let size = self.launch.size;
@@ -371,18 +337,36 @@ impl Shared<'_> {
             }
             let is_late = |at: Option<Instant>| at.is_some_and(|at| now >= at);
             self.say_if(is_late);
-            if is_late(end) && !self.timed_out.swap(true, Ordering::AcqRel) {
-                // The ranks send their pictures before they end.
-                self.show();
-                end = Instant::now().checked_add(LATEST);
-                let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
-                self.say(format!(
-                    "the job did not end within {seconds} s (--timeout); ending it"
-                ));
-            } else if is_late(end) {
-                end = None;
-                self.hosts.end();
+            if is_late(end) {
+                end = self.pass_end();
             }
+        }
+    }
+
+    /// Asks for the ranks' pictures at the timeout, and ends the job at the next call. Returns the time of that call.
+    fn pass_end(&self) -> Option<Instant> {
+        if self.timed_out.swap(true, Ordering::AcqRel) {
+            self.hosts.end();
+            return None;
+        }
+        // The ranks send their pictures before they end.
+        self.show();
+        let seconds = self.launch.timeout.unwrap_or_default().as_secs_f64();
+        self.say(format!(
+            "the job did not end within {seconds} s (--timeout); ending it"
+        ));
+        Instant::now().checked_add(LATEST)
+    }
+
+    fn take_signals(&self, inbox: &Inbox, first_interrupt: &mut Option<Instant>) {
+        while let Some(arrived) = inbox.next() {
+            if ends(arrived.signal) {
+                self.asked_to_end.store(true, Ordering::Release);
+            }
+            if asks(arrived.signal) {
+                self.show();
+            }
+            self.hand_on(arrived.signal, first_interrupt);
         }
     }
 
@@ -401,6 +385,38 @@ impl Shared<'_> {
         if let Some(signal) = Signal::from_named_raw(signal) {
             self.hosts.signal(signal);
         }
+    }
+}
+
+/// Waits for a signal, the end of the job or of the keeper, or until `next`. Returns whether the job, and the keeper, have ended.
+fn wait_for_event(
+    inbox: &Inbox,
+    over: BorrowedFd<'_>,
+    keeper: Option<BorrowedFd<'_>>,
+    next: Option<Instant>,
+) -> [bool; 2] {
+    let timeout = next.map(|at| to_timespec(at.saturating_duration_since(Instant::now())));
+    let fds = [Some(over), keeper, Some(inbox.fd())];
+    let watched = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+    let mut fds: Vec<PollFd<'_>> = fds.into_iter().flatten().map(watched).collect();
+    // After an interrupt, all conditions are checked again.
+    let _ = poll(&mut fds, timeout.as_ref());
+    let is_ready = |at: usize| !fds[at].revents().is_empty();
+    [is_ready(0), keeper.is_some() && is_ready(1)]
+}
+
+/// Sets the outcome of a rank, in ascending order of the ranks.
+fn set_outcome(outcomes: &mut Vec<RankOutcome>, rank: u32, pid: u32, exit: Exit) {
+    let one = RankOutcome {
+        rank,
+        pid,
+        exit,
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+    };
+    match outcomes.binary_search_by_key(&rank, |one| one.rank) {
+        Ok(at) => outcomes[at] = one,
+        Err(at) => outcomes.insert(at, one),
     }
 }
 

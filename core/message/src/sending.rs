@@ -149,7 +149,7 @@ impl Mailbox {
         engine: &Engine,
         to: impl Iterator<Item = u32> + Clone,
         envelope: Envelope,
-        (data, len): (*const u8, usize),
+        payload: (*const u8, usize),
     ) -> Result<Multicast> {
         for peer in to.clone() {
             self.outgoing(peer)?;
@@ -158,64 +158,77 @@ impl Mailbox {
         if readers == 0 {
             return Ok(Multicast::Staged);
         }
-        let (kind, exposed, offset, staged) = if len <= INLINE {
-            (Kind::Eager, None, 0, None)
-        } else if Staging::holds(len) {
-            if self.staging.is_none() {
-                self.staging = Some(Staging::new(engine)?);
-            }
-            let staging = self.staging.as_mut().expect("just made");
-            // SAFETY:
-            // - contract of this call: the bytes are readable.
-            match unsafe { staging.stage(data, len, readers) } {
-                Some((at, number)) => (Kind::Offer, Some(staging.region()), at, Some(number)),
-                None => return Ok(Multicast::NoRoom),
-            }
-        } else {
-            // SAFETY:
-            // - contract of this call: the bytes stay valid until the sends have ended, and the last letter ends the exposure.
-            let exposed = unsafe { engine.expose(data, len) }?;
-            (Kind::Offer, Some(Arc::new(exposed)), 0, None)
+        // SAFETY:
+        // - contract of this call: the payload is readable, and stays valid if the result is `Exposed`, as it is for a letter that is not detached.
+        let letter = unsafe { self.multicast_letter(engine, envelope, payload, readers) }?;
+        let Some(letter) = letter else {
+            return Ok(Multicast::NoRoom);
         };
-        let mut short = [0; INLINE];
-        if kind == Kind::Eager {
-            // SAFETY:
-            // - contract of this call: the bytes are readable. There are at most `INLINE` of them.
-            unsafe { unipgas_base::copy::copy(data, short.as_mut_ptr(), len) };
-        }
-        let detached = kind == Kind::Eager || staged.is_some();
         let mut tickets = Vec::new();
         for peer in to {
-            let head = Head::of(kind, envelope, len, self.sends.vacant_key() as u32);
-            let letter = Letter {
-                exposed: exposed.clone(),
-                offset: offset as u64,
-                detached,
-                short,
-                staged,
-                ..Letter::new(head, data)
-            };
-            match self.start(peer, letter) {
+            let mut copy = letter.clone();
+            copy.head.ticket = self.sends.vacant_key() as u32;
+            match self.start(peer, copy) {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
-                    self.unstage(staged);
-                    if !detached {
-                        for ticket in tickets {
-                            self.let_go_of_send(ticket);
-                        }
+                    self.unstage(letter.staged);
+                    if !letter.detached {
+                        tickets.into_iter().for_each(|it| self.let_go_of_send(it));
                     }
                     return Err(error);
                 }
             }
         }
-        if detached {
-            self.reap();
+        if !letter.detached {
+            return Ok(Multicast::Exposed(tickets));
         }
-        Ok(if detached {
-            Multicast::Staged
-        } else {
-            Multicast::Exposed(tickets)
-        })
+        self.reap();
+        Ok(Multicast::Staged)
+    }
+
+    /// The letter to each reader of a multicast, without a ticket. `None`: no room to stage the payload.
+    ///
+    /// # Safety
+    /// The payload is readable. If the letter is not detached: until the sends have ended.
+    unsafe fn multicast_letter(
+        &mut self,
+        engine: &Engine,
+        envelope: Envelope,
+        (data, len): (*const u8, usize),
+        readers: usize,
+    ) -> Result<Option<Letter>> {
+        let letter = |kind| Letter::new(Head::of(kind, envelope, len, 0), data);
+        if len <= INLINE {
+            let mut letter = letter(Kind::Eager);
+            letter.detached = true;
+            // SAFETY:
+            // - contract of this call: the bytes are readable. There are at most `INLINE` of them.
+            unsafe { unipgas_base::copy::copy(data, letter.short.as_mut_ptr(), len) };
+            return Ok(Some(letter));
+        }
+        if !Staging::holds(len) {
+            // SAFETY:
+            // - contract of this call: the bytes stay valid until the sends have ended, and the last letter ends the exposure.
+            let exposed = unsafe { engine.expose(data, len) }?;
+            return Ok(Some(Letter {
+                exposed: Some(Arc::new(exposed)),
+                ..letter(Kind::Offer)
+            }));
+        }
+        let staging = match &mut self.staging {
+            Some(staging) => staging,
+            none => none.insert(Staging::new(engine)?),
+        };
+        // SAFETY:
+        // - contract of this call: the bytes are readable.
+        let staged = unsafe { staging.stage(data, len, readers) };
+        Ok(staged.map(|(offset, number)| Letter {
+            exposed: Some(staging.region()),
+            offset: offset as u64,
+            detached: true,
+            staged: Some(number),
+            ..letter(Kind::Offer)
+        }))
     }
 
     /// Peers that do not have a multicast yet.

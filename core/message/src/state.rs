@@ -117,6 +117,7 @@ pub(super) struct Sending {
     pub given_up: bool,
 }
 
+#[derive(Clone)]
 pub(super) struct Letter {
     pub head: Head,
     pub data: *const u8,

@@ -110,99 +110,23 @@ impl Figures {
 
     fn fields(&mut self) -> [(&'static str, &mut f64, &'static str, &'static str, Source); 13] {
         use Source::{Assumed, Published};
-        [
-            (
-                "put",
-                &mut self.put_ns,
-                "ns",
-                "put of 8 bytes to a neighbour",
-                Published(PAPER),
-            ),
-            (
-                "hop",
-                &mut self.hop_ns,
-                "ns",
-                "each further hop",
-                Assumed("as of the first Tofu: Ajima et al., IEEE Micro, 1/2012"),
-            ),
-            (
-                "link",
-                &mut self.link_gbs,
-                "GB/s",
-                "a link in one direction",
-                Published(PAPER),
-            ),
-            (
-                "injection",
-                &mut self.injection_gbs,
-                "GB/s",
-                "injection of a node",
-                Published(PAPER),
-            ),
-            (
-                "tnis",
-                &mut self.tnis,
-                "",
-                "network interfaces of a node",
-                Published(PAPER),
-            ),
-            (
-                "post",
-                &mut self.post_ns,
-                "ns",
-                "processor's part of a put",
-                Assumed("a fifth of the put"),
-            ),
-            (
-                "gap",
-                &mut self.gap_ns,
-                "ns",
-                "from a put to the next one of a TNI",
-                Assumed("half of what a processor needs to post one"),
-            ),
-            (
-                "atomic",
-                &mut self.atomic_ns,
-                "ns",
-                "atomic operation on one word after another",
-                Assumed("as the gap of a TNI"),
-            ),
-            (
-                "local",
-                &mut self.local_ns,
-                "ns",
-                "8 bytes within a node",
-                Assumed("two transfers of a cache line between core groups"),
-            ),
-            (
-                "store",
-                &mut self.store_ns,
-                "ns",
-                "processor's part of that",
-                Assumed("a tenth: stores do not wait"),
-            ),
-            (
-                "copy",
-                &mut self.local_gbs,
-                "GB/s",
-                "copy of one process within a node",
-                Assumed("one core's part of the memory's bandwidth"),
-            ),
-            (
-                "combine",
-                &mut self.combine_gbs,
-                "GB/s",
-                "reduction of one process",
-                Assumed("two streams read and one written at a core's part"),
-            ),
-            (
-                "gate",
-                &mut self.gate_ns,
-                "ns",
-                "barrier gate to that of a neighbour",
-                Assumed("half of a put: no processor, no memory"),
-            ),
-        ]
+        #[rustfmt::skip]
+        let fields = [
+            ("put", &mut self.put_ns, "ns", "put of 8 bytes to a neighbour", Published(PAPER)),
+            ("hop", &mut self.hop_ns, "ns", "each further hop", Assumed("as of the first Tofu: Ajima et al., IEEE Micro, 1/2012")),
+            ("link", &mut self.link_gbs, "GB/s", "a link in one direction", Published(PAPER)),
+            ("injection", &mut self.injection_gbs, "GB/s", "injection of a node", Published(PAPER)),
+            ("tnis", &mut self.tnis, "", "network interfaces of a node", Published(PAPER)),
+            ("post", &mut self.post_ns, "ns", "processor's part of a put", Assumed("a fifth of the put")),
+            ("gap", &mut self.gap_ns, "ns", "from a put to the next one of a TNI", Assumed("half of what a processor needs to post one")),
+            ("atomic", &mut self.atomic_ns, "ns", "atomic operation on one word after another", Assumed("as the gap of a TNI")),
+            ("local", &mut self.local_ns, "ns", "8 bytes within a node", Assumed("two transfers of a cache line between core groups")),
+            ("store", &mut self.store_ns, "ns", "processor's part of that", Assumed("a tenth: stores do not wait")),
+            ("copy", &mut self.local_gbs, "GB/s", "copy of one process within a node", Assumed("one core's part of the memory's bandwidth")),
+            ("combine", &mut self.combine_gbs, "GB/s", "reduction of one process", Assumed("two streams read and one written at a core's part")),
+            ("gate", &mut self.gate_ns, "ns", "barrier gate to that of a neighbour", Assumed("half of a put: no processor, no memory")),
+        ];
+        fields
     }
 
     /// All of them, in a fixed order.

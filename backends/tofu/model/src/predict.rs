@@ -9,18 +9,18 @@ use crate::figures::Figures;
 use crate::job::Job;
 use crate::pattern::Pattern;
 use crate::route;
-use crate::shape::PORTS;
+use crate::shape::{PORTS, Shape};
 use crate::{Result, wrong};
 
-/// Ways that are followed one by one; [`Pattern::AllToAll`] of larger jobs is folded.
+/// Most messages that are followed one by one. [`Pattern::AllToAll`] of larger jobs is folded.
 const WAYS: u64 = 1 << 22;
-/// Ways of folded ones.
+/// Most messages that a folded pattern follows.
 const FOLDED: u64 = 1 << 24;
 
-/// What determines the time.
+/// The resource that determines the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bottleneck {
-    /// Nothing is busy for longer than a message takes.
+    /// No resource is busy for longer than a message takes.
     Latency,
     /// A link.
     Link,
@@ -54,8 +54,8 @@ impl Bottleneck {
     }
 }
 
-/// What a pattern puts on everything.
-#[derive(Debug, Clone, PartialEq)]
+/// Load of a pattern on all resources.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loads {
     /// Bytes of each link, by [`route::link`]; 0 where there is none.
     pub links: Vec<u64>,
@@ -103,7 +103,7 @@ pub struct Prediction {
     pub loads: Loads,
 }
 
-/// What a pattern of messages of `bytes` takes. Errors: those of [`Pattern::check`]; too many messages to follow.
+/// The time of a pattern of messages of `bytes`. Errors: those of [`Pattern::check`]; too many messages to follow.
 pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Result<Prediction> {
     pattern.check(job)?;
     job.path.check(&job.shape)?;
@@ -159,70 +159,88 @@ fn loads(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Result<Loads> {
     }
 }
 
-/// By following each message.
-fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
-    let nodes = job.shape.nodes() as usize;
-    let mut links = vec![0; nodes * PORTS];
-    let mut node = [vec![0; nodes], vec![0; nodes]];
-    let mut tni = vec![[(0, 0); 2]; nodes * tnis as usize];
-    let mut posts = vec![0u64; job.processes as usize];
-    let mut taken = posts.clone();
-    let mut copies = vec![0; job.processes as usize];
-    let (mut messages, mut local, mut hops, mut longest) = (0, 0, 0, 0);
-    pattern.messages(job, |from, to| {
-        messages += 1;
-        posts[from as usize] += 1;
-        taken[to as usize] += 1;
-        // Of the TNIs at either end.
-        let turns = [posts[from as usize], taken[to as usize]];
-        let ends = [from, to].map(|rank| job.node(rank));
+/// Loads of each node, TNI and process, while messages are followed one by one.
+struct Followed<'a> {
+    job: &'a Job,
+    tnis: u32,
+    bytes: u64,
+    loads: Loads,
+    node: [Vec<u64>; 2],
+    tni: Vec<[(u64, u64); 2]>,
+    /// Messages that each process has sent, and that it has received.
+    turns: [Vec<u64>; 2],
+    copies: Vec<u64>,
+}
+
+impl Followed<'_> {
+    fn add(&mut self, ranks: [u32; 2]) {
+        let (job, tnis, loads) = (self.job, self.tnis, &mut self.loads);
+        loads.messages += 1;
+        for (turns, rank) in self.turns.iter_mut().zip(ranks) {
+            turns[rank as usize] += 1;
+        }
+        let ends = ranks.map(|rank| job.node(rank));
         let steps = route::walk(&job.shape, job.path, ends[0], ends[1], |link| {
-            links[link] += bytes
+            loads.links[link] += self.bytes
         });
         if steps == 0 {
-            local += 1;
-            copies[from as usize] += bytes;
+            loads.local += 1;
+            self.copies[ranks[0] as usize] += self.bytes;
             return;
         }
-        hops += u64::from(steps);
-        longest = longest.max(steps);
-        for (side, rank) in [from, to].into_iter().enumerate() {
-            node[side][ends[side] as usize] += bytes;
-            let mut own = job.tnis(job.place(rank), tnis);
-            let which = own.nth(turns[side] as usize % own.len()).unwrap_or(0);
-            let (busy, count) = &mut tni[(ends[side] * tnis + which) as usize][side];
-            *busy += bytes;
+        loads.hops += u64::from(steps);
+        loads.longest = loads.longest.max(steps);
+        for side in 0..2 {
+            self.node[side][ends[side] as usize] += self.bytes;
+            let turn = self.turns[side][ranks[side] as usize] as usize;
+            let mut own = job.tnis(job.place(ranks[side]), tnis);
+            let which = own.nth(turn % own.len()).unwrap_or(0);
+            let (busy, count) = &mut self.tni[(ends[side] * tnis + which) as usize][side];
+            *busy += self.bytes;
             *count += 1;
         }
-    });
-    let most = |all: &[u64]| all.iter().copied().max().unwrap_or(0);
-    let busiest = |side: usize| tni.iter().map(|sides| sides[side]).max().unwrap_or((0, 0));
-    Loads {
-        links,
-        node: [most(&node[0]), most(&node[1])],
-        tni: [busiest(0), busiest(1)],
-        posts: most(&posts),
-        copies: most(&copies),
-        messages,
-        local,
-        hops,
-        longest,
+    }
+
+    fn end(self) -> Loads {
+        let most = |all: &[u64]| all.iter().copied().max().unwrap_or(0);
+        let tni = |side: usize| self.tni.iter().map(|sides| sides[side]).max();
+        Loads {
+            node: [most(&self.node[0]), most(&self.node[1])],
+            tni: [0, 1].map(|side| tni(side).unwrap_or((0, 0))),
+            posts: most(&self.turns[0]),
+            copies: most(&self.copies),
+            ..self.loads
+        }
     }
 }
 
-/// All to all on a full box. What one node sends looks the same from all nodes that lie apart by steps around rings: links are added up that do so as well.
-fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
-    let shape = &job.shape;
-    let (nodes, per_node) = (shape.nodes(), job.per_node);
-    // Where a coordinate does not matter.
-    let fold = |node: u32| {
-        let mut at = shape.coords(node);
-        (0..3)
-            .filter(|axis| shape.is_ring(*axis))
-            .for_each(|axis| at[axis] = 0);
-        shape.node(&at)
+/// The loads of a pattern, message by message.
+fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
+    let (nodes, processes) = (job.shape.nodes() as usize, job.processes as usize);
+    let mut followed = Followed {
+        job,
+        tnis,
+        bytes,
+        loads: Loads {
+            links: vec![0; nodes * PORTS],
+            ..Loads::default()
+        },
+        node: [vec![0; nodes], vec![0; nodes]],
+        tni: vec![[(0, 0); 2]; nodes * tnis as usize],
+        turns: [vec![0; processes], vec![0; processes]],
+        copies: vec![0; processes],
     };
-    let sources: Vec<u32> = (0..nodes).filter(|node| fold(*node) == *node).collect();
+    pattern.messages(job, |from, to| followed.add([from, to]));
+    followed.end()
+}
+
+/// The loads of [`Pattern::AllToAll`] on a full box. Nodes that differ only by steps around rings load links alike, so such links share one sum.
+fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
+    let nodes = job.shape.nodes();
+    let folds: Vec<u32> = (0..nodes).map(|node| fold(&job.shape, node)).collect();
+    let sources: Vec<u32> = (0..nodes)
+        .filter(|node| folds[*node as usize] == *node)
+        .collect();
     if !job.is_full() || sources.len() as u64 * u64::from(nodes) > FOLDED {
         return wrong(format!(
             "all to all of {} processes is followed only where they fill a box whose X, Y and Z close: take at most {}",
@@ -231,33 +249,25 @@ fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
         ));
     }
     let alike = u64::from(nodes) / sources.len() as u64;
-    let between = bytes * u64::from(per_node * per_node);
-    let folds: Vec<u32> = (0..nodes).map(fold).collect();
+    let (n, here) = (u64::from(job.processes), u64::from(job.per_node));
+    let folded = |link: usize| folds[link / PORTS] as usize * PORTS + link % PORTS;
     let mut of_folds = vec![0; nodes as usize * PORTS];
     let (mut hops, mut longest) = (0, 0);
     for from in &sources {
         for to in 0..nodes {
-            let steps = route::walk(shape, job.path, *from, to, |link| {
-                of_folds[folds[link / PORTS] as usize * PORTS + link % PORTS] += between;
+            let steps = route::walk(&job.shape, job.path, *from, to, |link| {
+                of_folds[folded(link)] += bytes * here * here;
             });
             hops += u64::from(steps);
             longest = longest.max(steps);
         }
     }
-    let links = (0..nodes as usize * PORTS)
-        .map(|link| of_folds[folds[link / PORTS] as usize * PORTS + link % PORTS])
-        .collect();
-    let (n, here) = (u64::from(job.processes), u64::from(per_node));
     let far = n - here;
-    let mut tni = vec![0; tnis as usize];
-    for place in 0..per_node {
-        let own = job.tnis(place, tnis);
-        let part = far.div_ceil(own.len() as u64);
-        own.for_each(|which| tni[which as usize] += part);
-    }
-    let most = tni.into_iter().max().unwrap_or(0);
+    let most = most_of_a_tni(job, tnis, far);
     Ok(Loads {
-        links,
+        links: (0..of_folds.len())
+            .map(|link| of_folds[folded(link)])
+            .collect(),
         node: [bytes * here * far; 2],
         tni: [(most * bytes, most); 2],
         posts: n - 1,
@@ -267,6 +277,26 @@ fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
         hops: hops * here * here * alike,
         longest,
     })
+}
+
+/// The node whose coordinates are 0 around each ring, and those of `node` elsewhere.
+fn fold(shape: &Shape, node: u32) -> u32 {
+    let mut at = shape.coords(node);
+    (0..3)
+        .filter(|axis| shape.is_ring(*axis))
+        .for_each(|axis| at[axis] = 0);
+    shape.node(&at)
+}
+
+/// Messages of the busiest TNI of a node, if each process sends `far` of them.
+fn most_of_a_tni(job: &Job, tnis: u32, far: u64) -> u64 {
+    let mut tni = vec![0; tnis as usize];
+    for place in 0..job.per_node {
+        let own = job.tnis(place, tnis);
+        let part = far.div_ceil(own.len() as u64);
+        own.for_each(|which| tni[which as usize] += part);
+    }
+    tni.into_iter().max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -9,95 +9,27 @@ const FEW: u64 = 256;
 type Row = (u32, Barrier, [AllReduce; 2], [Broadcast; 2]);
 
 /// With one member on each node.
+#[rustfmt::skip]
 const ALONE: [Row; 7] = [
-    (
-        2,
-        Barrier::Dissemination,
-        [AllReduce::Doubling, AllReduce::Doubling],
-        [Broadcast::Tree(2), Broadcast::Tree(2)],
-    ),
-    (
-        4,
-        Barrier::Radix(4),
-        [AllReduce::Radix(4), AllReduce::Radix(4)],
-        [Broadcast::Tree(4), Broadcast::Tree(4)],
-    ),
-    (
-        12,
-        Barrier::Radix(4),
-        [AllReduce::Flat, AllReduce::Radix(4)],
-        [Broadcast::Tree(4), Broadcast::Tree(4)],
-    ),
-    (
-        48,
-        Barrier::Radix(4),
-        [AllReduce::Radix(8), AllReduce::Radix(4)],
-        [Broadcast::Tree(8), Broadcast::Tree(8)],
-    ),
-    (
-        192,
-        Barrier::Radix(4),
-        [AllReduce::Radix(4), AllReduce::Radix(4)],
-        [Broadcast::Tree(4), Broadcast::Tree(8)],
-    ),
-    (
-        768,
-        Barrier::Radix(4),
-        [AllReduce::Radix(4), AllReduce::Radix(4)],
-        [Broadcast::Tree(4), Broadcast::Tree(4)],
-    ),
-    (
-        3072,
-        Barrier::Radix(8),
-        [AllReduce::Radix(8), AllReduce::Radix(4)],
-        [Broadcast::Tree(8), Broadcast::Tree(8)],
-    ),
+    (2, Barrier::Dissemination, [AllReduce::Doubling, AllReduce::Doubling], [Broadcast::Tree(2), Broadcast::Tree(2)]),
+    (4, Barrier::Radix(4), [AllReduce::Radix(4), AllReduce::Radix(4)], [Broadcast::Tree(4), Broadcast::Tree(4)]),
+    (12, Barrier::Radix(4), [AllReduce::Flat, AllReduce::Radix(4)], [Broadcast::Tree(4), Broadcast::Tree(4)]),
+    (48, Barrier::Radix(4), [AllReduce::Radix(8), AllReduce::Radix(4)], [Broadcast::Tree(8), Broadcast::Tree(8)]),
+    (192, Barrier::Radix(4), [AllReduce::Radix(4), AllReduce::Radix(4)], [Broadcast::Tree(4), Broadcast::Tree(8)]),
+    (768, Barrier::Radix(4), [AllReduce::Radix(4), AllReduce::Radix(4)], [Broadcast::Tree(4), Broadcast::Tree(4)]),
+    (3072, Barrier::Radix(8), [AllReduce::Radix(8), AllReduce::Radix(4)], [Broadcast::Tree(8), Broadcast::Tree(8)]),
 ];
 
 /// With four members on each node; other numbers take these shapes with their own number.
+#[rustfmt::skip]
 const SHARED: [Row; 7] = [
-    (
-        2,
-        Barrier::Radix(8),
-        [AllReduce::Radix(8), AllReduce::Doubling],
-        [Broadcast::Tree(8), Broadcast::Tree(8)],
-    ),
-    (
-        4,
-        Barrier::ByNode(4, 4),
-        [AllReduce::Radix(4), AllReduce::Doubling],
-        [Broadcast::ByNode(4, 4), Broadcast::ByNode(4, 4)],
-    ),
-    (
-        12,
-        Barrier::ByNode(4, 4),
-        [AllReduce::Radix(4), AllReduce::Doubling],
-        [Broadcast::ByNode(4, 4), Broadcast::Tree(8)],
-    ),
-    (
-        48,
-        Barrier::ByNode(4, 4),
-        [AllReduce::Radix(4), AllReduce::ByNode(4, 4)],
-        [Broadcast::ByNode(4, 8), Broadcast::ByNode(4, 8)],
-    ),
-    (
-        192,
-        Barrier::ByNode(4, 4),
-        [AllReduce::Radix(4), AllReduce::ByNode(4, 4)],
-        [Broadcast::ByNode(4, 4), Broadcast::ByNode(4, 4)],
-    ),
-    (
-        768,
-        Barrier::ByNode(4, 4),
-        [AllReduce::Radix(8), AllReduce::ByNode(4, 4)],
-        [Broadcast::Tree(8), Broadcast::Tree(8)],
-    ),
-    (
-        3072,
-        Barrier::ByNode(4, 8),
-        [AllReduce::ByNode(4, 8), AllReduce::ByNode(4, 4)],
-        [Broadcast::ByNode(4, 8), Broadcast::ByNode(4, 8)],
-    ),
+    (2, Barrier::Radix(8), [AllReduce::Radix(8), AllReduce::Doubling], [Broadcast::Tree(8), Broadcast::Tree(8)]),
+    (4, Barrier::ByNode(4, 4), [AllReduce::Radix(4), AllReduce::Doubling], [Broadcast::ByNode(4, 4), Broadcast::ByNode(4, 4)]),
+    (12, Barrier::ByNode(4, 4), [AllReduce::Radix(4), AllReduce::Doubling], [Broadcast::ByNode(4, 4), Broadcast::Tree(8)]),
+    (48, Barrier::ByNode(4, 4), [AllReduce::Radix(4), AllReduce::ByNode(4, 4)], [Broadcast::ByNode(4, 8), Broadcast::ByNode(4, 8)]),
+    (192, Barrier::ByNode(4, 4), [AllReduce::Radix(4), AllReduce::ByNode(4, 4)], [Broadcast::ByNode(4, 4), Broadcast::ByNode(4, 4)]),
+    (768, Barrier::ByNode(4, 4), [AllReduce::Radix(8), AllReduce::ByNode(4, 4)], [Broadcast::Tree(8), Broadcast::Tree(8)]),
+    (3072, Barrier::ByNode(4, 8), [AllReduce::ByNode(4, 8), AllReduce::ByNode(4, 4)], [Broadcast::ByNode(4, 8), Broadcast::ByNode(4, 8)]),
 ];
 
 /// The shapes for `members` on nodes of TofuD, `per_node` of them on each, that follow each other; for values of about `bytes` bytes. All members must ask the same.

@@ -21,6 +21,7 @@ pub mod posted;
 pub mod tally;
 pub(crate) mod this_thread;
 pub mod wait;
+pub mod waiters;
 pub mod waits;
 
 pub(crate) use model::statics;

@@ -173,133 +173,201 @@ impl Patience<'_> {
                 pace();
             }
         }
-        self.wait_longer(deadline, check, burst, progress, moved, poll)
+        let wait = LongWait {
+            patience: *self,
+            deadline,
+            check,
+            burst,
+            progress,
+            moved,
+            poll,
+        };
+        wait.run()
     }
+}
 
+enum Phase<T> {
+    Spin,
+    Yield,
+    Sleep,
+    Done(T),
+}
+
+/// A wait that outlasted the first burst of polls. The closures are those of [`Patience::wait`].
+struct LongWait<'a, B, P, M, F> {
+    patience: Patience<'a>,
+    deadline: Deadline,
+    check: &'a mut dyn FnMut() -> Result<()>,
+    burst: B,
+    progress: P,
+    moved: M,
+    poll: F,
+}
+
+/// Times of a long wait.
+struct Times {
+    began: Instant,
+    /// Start of the wait, or arrival of the last part.
+    since: Instant,
+    /// The longest sleep.
+    slice: Duration,
+    told: Telling,
+}
+
+impl<T, B, P, M, F> LongWait<'_, B, P, M, F>
+where
+    B: Fn() -> u32,
+    P: Fn() -> bool,
+    M: Fn() -> bool,
+    F: FnMut() -> Option<T>,
+{
     #[inline(never)]
-    fn wait_longer<T>(
-        &self,
-        deadline: Deadline,
-        check: &mut dyn FnMut() -> Result<()>,
-        burst: impl Fn() -> u32,
-        progress: impl Fn() -> bool,
-        moved: impl Fn() -> bool,
-        mut poll: impl FnMut() -> Option<T>,
-    ) -> Result<T> {
-        progress();
-        if let Some(value) = poll() {
+    fn run(mut self) -> Result<T> {
+        (self.progress)();
+        if let Some(value) = (self.poll)() {
             return Ok(value);
         }
-        if deadline == Deadline::Now {
-            tested(check)?;
+        if self.deadline == Deadline::Now {
+            tested(self.check)?;
             return Err(Error::Timeout);
         }
-        if let Some(progress) = driver::of_this_thread() {
-            loop {
-                check()?;
-                let mut found = None;
-                let slice = slice_of(1);
-                let longest = deadline.remaining().unwrap_or(slice).min(slice);
-                progress.turn(longest, &mut || {
-                    found = poll();
-                    found.is_some()
-                });
-                if let Some(value) = found.or_else(&mut poll) {
-                    return Ok(value);
-                }
-                if deadline.expired() {
-                    return Err(Error::Timeout);
-                }
-            }
+        if let Some(driver) = driver::of_this_thread() {
+            return self.drive(&driver);
         }
         let began = Instant::now();
-        let mut told = Telling::begins();
-        let slice = slice_of(self.company.load(Ordering::Relaxed));
-        // Start of the wait, or arrival of the last part.
-        let mut since = began;
-        'parts: loop {
-            while !self.crowded && spins() && since.elapsed() < SPIN {
-                progress();
-                for _ in 0..burst() {
-                    if let Some(value) = poll() {
-                        note_wait(since.elapsed());
-                        return Ok(value);
-                    }
-                    pace();
-                }
-                if moved() {
-                    since = Instant::now();
-                }
-                if deadline.expired() {
-                    check()?;
-                    return Err(Error::Timeout);
-                }
-                std::hint::spin_loop();
+        let mut times = Times {
+            began,
+            since: began,
+            told: Telling::begins(),
+            slice: slice_of(self.patience.company.load(Ordering::Relaxed)),
+        };
+        let mut phase = Phase::Spin;
+        loop {
+            phase = match phase {
+                Phase::Spin => self.spin(&mut times)?,
+                Phase::Yield => self.yield_core(&mut times)?,
+                Phase::Sleep => self.sleep(&mut times)?,
+                Phase::Done(value) => return Ok(value),
+            };
+        }
+    }
+
+    /// The wait of the progress thread: it drives its objects meanwhile.
+    fn drive(mut self, driver: &driver::Waiting<'_>) -> Result<T> {
+        let slice = slice_of(1);
+        loop {
+            (self.check)()?;
+            let mut found = None;
+            let longest = self.deadline.remaining().unwrap_or(slice).min(slice);
+            driver.turn(longest, &mut || {
+                found = (self.poll)();
+                found.is_some()
+            });
+            if let Some(value) = found.or_else(&mut self.poll) {
+                return Ok(value);
             }
-            told.yields(began);
-            let mut start = Instant::now();
-            while start.elapsed() < YIELD {
-                tally::yielded();
-                std::thread::yield_now();
-                if progress() {
-                    start = Instant::now();
-                }
-                if let Some(value) = poll() {
-                    if !self.crowded {
-                        note_wait(since.elapsed());
-                    }
-                    return Ok(value);
-                }
-                if deadline.expired() {
-                    check()?;
-                    return Err(Error::Timeout);
-                }
-                if moved() {
-                    since = Instant::now();
-                    continue 'parts;
-                }
-            }
-            if !cfg!(loom) {
-                issued::look();
-            }
-            loop {
-                // Listens before `check`. Otherwise a ring right after the check is lost.
-                let listening = self.bell.listen();
-                let checked = told.check(began.elapsed(), &mut *check);
-                if checked.is_err() {
-                    // A peer may have sent the awaited event before its death.
-                    progress();
-                }
-                if let Some(value) = poll() {
-                    return Ok(value);
-                }
-                checked?;
-                let remaining = deadline.remaining().unwrap_or(slice);
-                if remaining.is_zero() {
-                    return Err(Error::Timeout);
-                }
-                let span = remaining.min(slice);
-                tally::slept();
-                if !cfg!(loom) {
-                    driver::waiter_sleeps();
-                }
-                let rung = listening.sleep(span);
-                if let Some(value) = poll() {
-                    Watch::moved();
-                    return Ok(value);
-                }
-                if !rung {
-                    Watch::waited(span);
-                } else if progress() && !self.crowded {
-                    // A peer that has sent a request may send more. A thread that is awake serves it sooner.
-                    break;
-                }
-                if moved() {
-                    since = Instant::now();
-                    continue 'parts;
-                }
+            if self.deadline.expired() {
+                return Err(Error::Timeout);
             }
         }
+    }
+
+    fn spin(&mut self, times: &mut Times) -> Result<Phase<T>> {
+        while !self.patience.crowded && spins() && times.since.elapsed() < SPIN {
+            (self.progress)();
+            for _ in 0..(self.burst)() {
+                if let Some(value) = (self.poll)() {
+                    note_wait(times.since.elapsed());
+                    return Ok(Phase::Done(value));
+                }
+                pace();
+            }
+            self.note_parts(times);
+            self.check_deadline()?;
+            std::hint::spin_loop();
+        }
+        Ok(Phase::Yield)
+    }
+
+    fn yield_core(&mut self, times: &mut Times) -> Result<Phase<T>> {
+        times.told.yields(times.began);
+        let mut start = Instant::now();
+        while start.elapsed() < YIELD {
+            tally::yielded();
+            std::thread::yield_now();
+            if (self.progress)() {
+                start = Instant::now();
+            }
+            if let Some(value) = (self.poll)() {
+                if !self.patience.crowded {
+                    note_wait(times.since.elapsed());
+                }
+                return Ok(Phase::Done(value));
+            }
+            self.check_deadline()?;
+            if self.note_parts(times) {
+                return Ok(Phase::Spin);
+            }
+        }
+        if !cfg!(loom) {
+            issued::look();
+        }
+        Ok(Phase::Sleep)
+    }
+
+    fn sleep(&mut self, times: &mut Times) -> Result<Phase<T>> {
+        // Listens before `check`. Otherwise a ring right after the check is lost.
+        let listening = self.patience.bell.listen();
+        let checked = times.told.check(times.began.elapsed(), &mut *self.check);
+        if checked.is_err() {
+            // A peer may have sent the awaited event before its death.
+            (self.progress)();
+        }
+        if let Some(value) = (self.poll)() {
+            return Ok(Phase::Done(value));
+        }
+        checked?;
+        let remaining = self.deadline.remaining().unwrap_or(times.slice);
+        if remaining.is_zero() {
+            return Err(Error::Timeout);
+        }
+        let span = remaining.min(times.slice);
+        tally::slept();
+        if !cfg!(loom) {
+            driver::waiter_sleeps();
+        }
+        let rung = listening.sleep(span);
+        if let Some(value) = (self.poll)() {
+            Watch::moved();
+            return Ok(Phase::Done(value));
+        }
+        if !rung {
+            Watch::waited(span);
+        } else if (self.progress)() && !self.patience.crowded {
+            // A peer that has sent a request may send more. A thread that is awake serves it sooner.
+            return Ok(Phase::Spin);
+        }
+        Ok(match self.note_parts(times) {
+            true => Phase::Spin,
+            false => Phase::Sleep,
+        })
+    }
+
+    /// Notes parts that have come. The wait for the next one starts now.
+    fn note_parts(&self, times: &mut Times) -> bool {
+        let came = (self.moved)();
+        if came {
+            times.since = Instant::now();
+        }
+        came
+    }
+
+    fn check_deadline(&mut self) -> Result<()> {
+        if self.deadline.expired() {
+            (self.check)()?;
+            return Err(Error::Timeout);
+        }
+        Ok(())
     }
 }
 

@@ -237,55 +237,37 @@ fn local(bytes: *const u8) -> Local {
 
 /// Returns the bytes of the answer after success.
 fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
-    let here = MappedChannel;
     match *request {
         Request::Put {
             to,
             bytes,
             flags,
-            notice,
+            notice: None,
+        } => put_in(slots, Carried { to, bytes, flags })?,
+        Request::Put {
+            to,
+            bytes,
+            flags,
+            notice: Some((slot, value)),
         } => {
-            let dst = find(slots, to)?;
-            let Some((slot, value)) = notice else {
-                // SAFETY:
-                // - the destination is registered, and stays registered while the slots are locked.
-                unsafe { put(bytes, dst, flags) }?;
-                return Ok(Vec::new());
-            };
             let (slot, dst) = (find_mapped(slots, slot)?, find_mapped(slots, to)?);
             let (src, notice) = (local(bytes.as_ptr()), Notice { slot, value });
             // SAFETY:
             // - the source is a slice. The destination stays registered while the slots are locked.
-            unsafe { here.put_notify(src, dst, bytes.len(), notice, flags, 0) }?;
+            unsafe { MappedChannel.put_notify(src, dst, bytes.len(), notice, flags, 0) }?;
         }
         Request::Notify { slot, value } => {
             let slot = find_mapped(slots, slot)?;
-            here.notify(Notice { slot, value }, Flags::empty(), 0)?;
+            MappedChannel.notify(Notice { slot, value }, Flags::empty(), 0)?;
         }
-        Request::Get { from, len, flags } => {
-            let src = find(slots, from)?;
-            let len = usize::try_from(len).map_err(|_| Error::StaleRegion)?;
-            // The peer chooses the size of the allocation, so the check precedes it.
-            check_range(src.offset, len, src.region.len())?;
-            let mut bytes = vec![0; len];
-            // SAFETY:
-            // - the destination is a vector of `len` bytes. The source stays registered while the slots are locked.
-            unsafe {
-                let into = local(bytes.as_mut_ptr());
-                match src.region.is_by_address() {
-                    true => Owner::here().get(into, src, len, flags)?,
-                    false => _ = here.get(into, src, len, flags, 0)?,
-                }
-            }
-            return Ok(bytes);
-        }
+        Request::Get { from, len, flags } => return get(find(slots, from)?, len, flags),
         Request::Atomic {
             to,
             ref elements,
             flags,
         } => return change(find(slots, to)?, elements, flags),
         Request::Deliver {
-            put: carried,
+            put,
             first,
             second,
             overflow,
@@ -298,36 +280,62 @@ fn carry_out(slots: &[Slot], request: &Request<'_>) -> Result<Vec<u8>> {
                 second: second.map(mapped).transpose()?.map(|second| second.region),
                 overflow: overflow.map(mapped).transpose()?,
             };
-            if let Some(Carried { to, bytes, flags }) = carried {
-                // SAFETY:
-                // - as for `Request::Put`.
-                unsafe { put(bytes, find(slots, to)?, flags) }?;
-            }
-            here.deliver(inbox, record, Flags::empty(), 0)?;
+            put.map_or(Ok(()), |carried| put_in(slots, carried))?;
+            MappedChannel.deliver(inbox, record, Flags::empty(), 0)?;
         }
-        Request::Message { to, bytes } => {
-            let at = find(slots, to)?;
-            check_message(at, bytes)?;
-            let handler = slots[to.slot as usize].handler.as_ref();
-            let mut reply = Vec::new();
-            handler
-                .ok_or(Error::Unsupported)?
-                .handle(at.offset, bytes, &mut reply)
-                .map_err(Error::Refused)?;
-            return Ok(reply);
-        }
-        Request::Import { place } => {
-            let parts = find(slots, place)?.region.parts();
-            let slot = &slots[place.slot as usize];
-            // The slots are locked, so a close sees this store.
-            slot.imported.store(true, Ordering::Relaxed);
-            let len = (parts.len as u64).to_le_bytes();
-            let rights = parts.rights.bits().to_le_bytes();
-            return Ok([&len[..], &rights, &slot.told].concat());
-        }
+        Request::Message { to, bytes } => return handle(slots, to, bytes),
+        Request::Import { place } => return import(slots, place),
         Request::Forgotten { .. } => {}
     }
     Ok(Vec::new())
+}
+
+fn put_in(slots: &[Slot], Carried { to, bytes, flags }: Carried<'_>) -> Result<()> {
+    let dst = find(slots, to)?;
+    // SAFETY:
+    // - the destination is registered, and stays registered while the slots are locked.
+    unsafe { put(bytes, dst, flags) }
+}
+
+/// Reads memory that stays registered during the call.
+fn get(src: Remote<'_>, len: u64, flags: Flags) -> Result<Vec<u8>> {
+    let len = usize::try_from(len).map_err(|_| Error::StaleRegion)?;
+    // The peer chooses the size of the allocation, so the check precedes it.
+    check_range(src.offset, len, src.region.len())?;
+    let mut bytes = vec![0; len];
+    let into = local(bytes.as_mut_ptr());
+    // SAFETY:
+    // - the destination is a vector of `len` bytes. The source stays registered while the slots are locked.
+    unsafe {
+        match src.region.is_by_address() {
+            true => Owner::here().get(into, src, len, flags)?,
+            false => _ = MappedChannel.get(into, src, len, flags, 0)?,
+        }
+    }
+    Ok(bytes)
+}
+
+/// Gives a message to the handler of the region. Returns its reply.
+fn handle(slots: &[Slot], to: Place, bytes: &[u8]) -> Result<Vec<u8>> {
+    let at = find(slots, to)?;
+    check_message(at, bytes)?;
+    let handler = slots[to.slot as usize].handler.as_ref();
+    let mut reply = Vec::new();
+    handler
+        .ok_or(Error::Unsupported)?
+        .handle(at.offset, bytes, &mut reply)
+        .map_err(Error::Refused)?;
+    Ok(reply)
+}
+
+fn import(slots: &[Slot], place: Place) -> Result<Vec<u8>> {
+    let parts = find(slots, place)?.region.parts();
+    let slot = &slots[place.slot as usize];
+    // The slots are locked, so a close sees this store.
+    slot.imported.store(true, Ordering::Relaxed);
+    let len = (parts.len as u64).to_le_bytes();
+    let rights = parts.rights.bits().to_le_bytes();
+    Ok([&len[..], &rights, &slot.told].concat())
 }
 
 pub(super) fn change(dst: Remote<'_>, elements: &Elements<'_>, flags: Flags) -> Result<Vec<u8>> {

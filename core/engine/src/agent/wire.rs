@@ -201,22 +201,25 @@ struct Delivery {
 
 const HEAD: usize = size_of::<Head>();
 
-fn head(kind: u32) -> Head {
+fn head_to(kind: u32, place: Place, flags: Flags) -> Head {
     Head {
         kind,
+        place,
+        flags: flags.bits(),
         ..Head::zeroed()
     }
 }
 
-/// Appends a frame of these parts. Errors: [`Error::Unsupported`] if they are too long; `into` is unchanged then.
-fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Error> {
-    let len: usize = parts.iter().map(|part| part.len()).sum();
+/// Appends a frame of a head and these parts. Errors: [`Error::Unsupported`] if they are too long; `into` is unchanged then.
+fn frame(into: &mut Vec<u8>, head: &[u8], rest: &[&[u8]]) -> Result<(), Error> {
+    let len = head.len() + rest.iter().map(|part| part.len()).sum::<usize>();
     if len > LONGEST + HEAD {
         return Err(Error::Unsupported);
     }
     into.reserve(PREFIX + len);
     into.extend_from_slice(&(len as u32).to_le_bytes());
-    for part in parts {
+    into.extend_from_slice(head);
+    for part in rest {
         into.extend_from_slice(part);
     }
     Ok(())
@@ -225,6 +228,7 @@ fn frame(into: &mut Vec<u8>, parts: &[&[u8]]) -> Result<(), Error> {
 impl Request<'_> {
     /// Appends its frame. Errors: [`Error::Unsupported`] for more than [`LONGEST`] bytes; `into` is unchanged then.
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), Error> {
+        let mut send = |head: Head, rest: &[&[u8]]| frame(into, bytemuck::bytes_of(&head), rest);
         match *self {
             Request::Put {
                 to,
@@ -234,31 +238,27 @@ impl Request<'_> {
             } => {
                 let (slot, value) = notice.unwrap_or((Place::zeroed(), 0));
                 let head = Head {
-                    place: to,
-                    flags: flags.bits(),
                     slot,
                     value,
                     has_notice: notice.is_some().into(),
-                    ..head(PUT)
+                    ..head_to(PUT, to, flags)
                 };
-                frame(into, &[bytemuck::bytes_of(&head), bytes])
+                send(head, &[bytes])
             }
             Request::Notify { slot, value } => {
-                let head = Head {
-                    slot,
-                    value,
-                    ..head(NOTIFY)
-                };
-                frame(into, &[bytemuck::bytes_of(&head)])
+                let head = head_to(NOTIFY, Place::zeroed(), Flags::empty());
+                send(
+                    Head {
+                        slot,
+                        value,
+                        ..head
+                    },
+                    &[],
+                )
             }
             Request::Get { from, len, flags } => {
-                let head = Head {
-                    place: from,
-                    len,
-                    flags: flags.bits(),
-                    ..head(GET)
-                };
-                frame(into, &[bytemuck::bytes_of(&head)])
+                let head = head_to(GET, from, flags);
+                send(Head { len, ..head }, &[])
             }
             Request::Atomic {
                 to,
@@ -266,16 +266,13 @@ impl Request<'_> {
                 flags,
             } => {
                 let head = Head {
-                    place: to,
-                    flags: flags.bits(),
                     len: elements.count.into(),
                     op: elements.op as u8,
                     ty: elements.ty as u8,
                     fetch: elements.fetch.into(),
-                    ..head(ATOMIC)
+                    ..head_to(ATOMIC, to, flags)
                 };
-                let head = bytemuck::bytes_of(&head);
-                frame(into, &[head, elements.operand, elements.compare])
+                send(head, &[elements.operand, elements.compare])
             }
             Request::Deliver {
                 put,
@@ -285,45 +282,24 @@ impl Request<'_> {
                 record,
                 chained,
             } => {
-                let (slot, flags) =
-                    put.map_or((Place::zeroed(), 0), |put| (put.to, put.flags.bits()));
+                let flags = put.map_or(Flags::empty(), |put| put.flags);
                 let head = Head {
-                    place: first,
-                    slot,
-                    flags,
+                    slot: put.map_or(Place::zeroed(), |put| put.to),
                     has_notice: put.is_some().into(),
                     value: chained.into(),
-                    ..head(DELIVER)
+                    ..head_to(DELIVER, first, flags)
                 };
                 let rest = Delivery {
                     record,
                     second: second.unwrap_or(Place::zeroed()),
                     overflow: overflow.unwrap_or(Place::zeroed()),
                 };
-                let (head, rest) = (bytemuck::bytes_of(&head), bytemuck::bytes_of(&rest));
-                frame(into, &[head, rest, put.map_or(&[], |put| put.bytes)])
+                let bytes = put.map_or(&[][..], |put| put.bytes);
+                send(head, &[bytemuck::bytes_of(&rest), bytes])
             }
-            Request::Message { to, bytes } => {
-                let head = Head {
-                    place: to,
-                    ..head(MESSAGE)
-                };
-                frame(into, &[bytemuck::bytes_of(&head), bytes])
-            }
-            Request::Import { place } => {
-                let head = Head {
-                    place,
-                    ..head(IMPORT)
-                };
-                frame(into, &[bytemuck::bytes_of(&head)])
-            }
-            Request::Forgotten { place } => {
-                let head = Head {
-                    place,
-                    ..head(FORGOTTEN)
-                };
-                frame(into, &[bytemuck::bytes_of(&head)])
-            }
+            Request::Message { to, bytes } => send(head_to(MESSAGE, to, Flags::empty()), &[bytes]),
+            Request::Import { place } => send(head_to(IMPORT, place, Flags::empty()), &[]),
+            Request::Forgotten { place } => send(head_to(FORGOTTEN, place, Flags::empty()), &[]),
         }
     }
 }
@@ -419,7 +395,7 @@ impl Answer {
             Answer::Leaving => (LEAVING, &[][..]),
             Answer::Released(place) => (RELEASED, bytemuck::bytes_of(place)),
         };
-        frame(into, &[&kind.to_le_bytes(), bytes])
+        frame(into, &kind.to_le_bytes(), &[bytes])
     }
 
     /// Decodes a message without its length. The second value is the bytes that were read; they stay in `message`.
@@ -624,12 +600,12 @@ mod tests {
         };
         let mut stream = Vec::new();
         assert_eq!(put.encode(&mut stream), Err(Error::Unsupported));
-        let mut head = head(GET);
+        let mut head = head_to(GET, Place::zeroed(), Flags::empty());
         head.len = LONGEST as u64 + 1;
         let message = bytemuck::bytes_of(&head);
         assert_eq!(Request::decode(message), Err(Malformed));
         let parts: &[&[u8]] = &[message, &bytes];
-        assert_eq!(frame(&mut stream, parts), Err(Error::Unsupported));
+        assert_eq!(frame(&mut stream, &[], parts), Err(Error::Unsupported));
         let answer = Answer::Done(vec![0; LONGEST + HEAD]);
         assert_eq!(answer.encode(&mut stream), Err(Error::Unsupported));
         assert!(stream.is_empty());

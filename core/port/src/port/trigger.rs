@@ -197,7 +197,7 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
             let place = trigger.place(number);
             let command = trigger.command(number);
             let sent = start(network, port, trigger.header, place, &command, arrivals);
-            let state = 1 + sent.map_or(0, |fault| fault as u64);
+            let state = 1 + sent.map_or_else(|fault| fault as u64, |()| 0);
             place.state.store(state, Ordering::Release);
             ControlFlow::Continue(())
         },
@@ -214,7 +214,7 @@ fn run(network: &Network, port: &RemotePort, arrivals: &mut Arrivals) {
     }
 }
 
-/// Carries out one command for its owner. Returns the fault if it was not sent.
+/// Carries out one command for its owner. Errors: the fault of a command that was not sent. A notice reports later faults.
 fn start(
     network: &Network,
     owner: &RemotePort,
@@ -222,54 +222,58 @@ fn start(
     place: &Place,
     command: &Command,
     arrivals: &mut Arrivals,
-) -> Option<Fault> {
+) -> Result<(), Fault> {
     if command.kind() != Some(CommandKind::Put) {
-        return None;
+        return Ok(());
     }
-    let len = command.len();
-    let end = PortNotice {
-        kind: NoticeKind::LocalPut,
-        fault: None,
-        edata: command.edata(),
-        peer: command.peer,
-        value: 0,
-        remote: command.remote.wrapping_add(len as u64),
-    };
-    let flags = command.flags();
     // More than 0 if a runner was killed during the command.
     let stage = place.stage.load(Ordering::Acquire);
-    let fault = if stage < MOVED {
-        let source = match owner.at(network, command.local(), len, Rights::READ) {
-            Ok(source) => source,
-            Err(reach) => return Some(reach.at_send()),
-        };
-        match relay(network, source, command, len) {
-            Ok(target) => {
-                if flags.contains(CommandFlags::REMOTE_NOTICE) {
-                    let notice = PortNotice {
-                        kind: NoticeKind::RemotePut,
-                        peer: header.id.load(Ordering::Relaxed),
-                        ..end
-                    };
-                    network.tell(target, notice);
-                }
-                place.stage.store(MOVED, Ordering::Release);
-                None
-            }
-            Err(fault) => Some(fault),
+    let mut fault = None;
+    if stage < MOVED {
+        let source = owner
+            .at(network, command.local(), command.len(), Rights::READ)
+            .map_err(|reach| reach.at_send())?;
+        match move_data(network, header, source, command) {
+            Ok(()) => place.stage.store(MOVED, Ordering::Release),
+            failed => fault = failed.err(),
         }
-    } else {
-        None
-    };
+    }
     if fault.is_none() && command.steps() > 0 && stage < PASSED_ON {
         pass_on(network, command);
         place.stage.store(PASSED_ON, Ordering::Release);
         arrivals.push((command.place(), command.port()));
     }
-    if fault.is_some() || flags.contains(CommandFlags::LOCAL_NOTICE) {
+    if fault.is_some() || command.flags().contains(CommandFlags::LOCAL_NOTICE) {
+        let end = notice_of(command, NoticeKind::LocalPut, command.peer);
         network.tell(owner, PortNotice { fault, ..end });
     }
-    None
+    Ok(())
+}
+
+/// Moves the data to the target, then the requested notice.
+fn move_data(
+    network: &Network,
+    header: &Header,
+    source: Remote<'_>,
+    command: &Command,
+) -> Result<(), Fault> {
+    let target = relay(network, source, command)?;
+    if command.flags().contains(CommandFlags::REMOTE_NOTICE) {
+        let owner = header.id.load(Ordering::Relaxed);
+        network.tell(target, notice_of(command, NoticeKind::RemotePut, owner));
+    }
+    Ok(())
+}
+
+fn notice_of(command: &Command, kind: NoticeKind, peer: u64) -> PortNotice {
+    PortNotice {
+        kind,
+        fault: None,
+        edata: command.edata(),
+        peer,
+        value: 0,
+        remote: command.remote.wrapping_add(command.len() as u64),
+    }
 }
 
 /// Lets commands of the target start. Does nothing if the target has ended.
@@ -285,21 +289,22 @@ fn relay<'n>(
     network: &'n Network,
     source: Remote<'_>,
     command: &Command,
-    len: usize,
 ) -> Result<&'n RemotePort, Fault> {
     let target = network.port(command.place(), command.port())?;
-    let ordered = command.flags().contains(CommandFlags::ORDERED);
-    let mut again = false;
-    loop {
+    let attempt = || {
         let to = target
-            .at(network, command.remote(), len, Rights::WRITE)
+            .at(network, command.remote(), command.len(), Rights::WRITE)
             .map_err(|reach| network.blame(target, reach))?;
-        match relay_end_last(network, source, to, len, ordered) {
-            Ok(()) => return Ok(target),
-            Err(Error::StaleRegion) if !again => again = true,
-            Err(Error::PeerDead) => return Err(Fault::Peer),
-            Err(_) => return Err(Fault::Other),
-        }
+        Ok(relay_end_last(network, source, to, command))
+    };
+    let mut relayed = attempt()?;
+    if relayed == Err(Error::StaleRegion) {
+        relayed = attempt()?;
+    }
+    match relayed {
+        Ok(()) => Ok(target),
+        Err(Error::PeerDead) => Err(Fault::Peer),
+        Err(_) => Err(Fault::Other),
     }
 }
 
@@ -308,9 +313,10 @@ fn relay_end_last(
     network: &Network,
     source: Remote<'_>,
     to: Remote<'_>,
-    len: usize,
-    ordered: bool,
+    command: &Command,
 ) -> Result<()> {
+    let len = command.len();
+    let ordered = command.flags().contains(CommandFlags::ORDERED);
     if !source.region.is_asynchronous() && !to.region.is_asynchronous() {
         return network.relay(source, to, len, Flags::LINES);
     }

@@ -3,6 +3,10 @@
 //! The faster method depends on shared caches, on memory, and on other load. So the first copies of each class of lengths
 //! alternate between both methods, and the measured times decide.
 
+use std::arch::x86_64::{
+    __m256i, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
+    _mm256_store_si256, _mm256_stream_si256,
+};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -95,6 +99,12 @@ impl Class {
     }
 }
 
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+const PAGES: usize = 4;
+const BLOCK: usize = PAGES * PAGE;
+const AHEAD: usize = 512;
+
 /// Copies four pages side by side: three by stores through the cache, one by non-temporal stores.
 ///
 /// With one kind of store, a single core cannot saturate memory. Stores through the cache wait for reads of the lines that
@@ -104,56 +114,71 @@ impl Class {
 /// `len` bytes, at least a line, are valid at both ends and do not overlap.
 #[target_feature(enable = "avx")]
 unsafe fn spread(src: *const u8, dst: *mut u8, len: usize) {
-    use std::arch::x86_64::{
-        __m256i, _MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
-        _mm256_store_si256, _mm256_stream_si256,
-    };
-    const PAGE: usize = 4096;
-    const LINE: usize = 64;
-    const PAGES: usize = 4;
-    const AHEAD: usize = 512;
     let head = dst.align_offset(LINE);
+    let blocks = (len - head) / BLOCK;
+    let tail = head + blocks * BLOCK;
     // SAFETY:
-    // - each access stays within `len` bytes of its range: the head is shorter than a line, and the loop copies only whole blocks;
-    // - stores go to aligned halves of lines; prefetches do not fault.
+    // - head, blocks and tail are within `len` bytes of both ranges: the head is shorter than a line.
+    // - behind the head, the destination is at the begin of a line.
     unsafe {
         std::ptr::copy_nonoverlapping(src, dst, head);
-        let (mut from, mut to) = (src.add(head), dst.add(head));
-        let mut left = len - head;
-        while left >= PAGES * PAGE {
-            for line in (0..PAGE).step_by(LINE) {
-                // A prefetch beyond the end of its page continues in the same page of the next block.
-                let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * (PAGES * PAGE);
-                for page in 0..PAGES {
-                    let at = ahead + page * PAGE;
-                    _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast());
-                    if page != PAGES - 1 {
-                        _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
-                    }
-                }
-                // All loads precede all stores: a load waits for an earlier store to the same offset of another page.
-                let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
-                    let at: *const __m256i = from.add(line + page * PAGE).cast();
-                    [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
-                });
-                for (page, [low, high]) in lines.into_iter().enumerate() {
-                    let at: *mut __m256i = to.add(line + page * PAGE).cast();
-                    if page != PAGES - 1 {
-                        _mm256_store_si256(at, low);
-                        _mm256_store_si256(at.add(1), high);
-                    } else {
-                        _mm256_stream_si256(at, low);
-                        _mm256_stream_si256(at.add(1), high);
-                    }
-                }
-            }
-            from = from.add(PAGES * PAGE);
-            to = to.add(PAGES * PAGE);
-            left -= PAGES * PAGE;
+        for at in (head..tail).step_by(BLOCK) {
+            spread_block(src.add(at), dst.add(at));
         }
         // Non-temporal stores are weakly ordered: the fence orders them before later stores, such as a notification.
         _mm_sfence();
-        std::ptr::copy_nonoverlapping(from, to, left);
+        std::ptr::copy_nonoverlapping(src.add(tail), dst.add(tail), len - tail);
+    }
+}
+
+/// # Safety
+/// [`BLOCK`] bytes are valid at both ends and do not overlap. `to` is at the begin of a line.
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn spread_block(from: *const u8, to: *mut u8) {
+    // SAFETY:
+    // - contract of this call: the accesses stay within the block, and stores go to aligned halves of lines. Prefetches do not fault.
+    unsafe {
+        for line in (0..PAGE).step_by(LINE) {
+            // A prefetch beyond the end of its page continues in the same page of the next block.
+            let ahead = (line + AHEAD) % PAGE + (line + AHEAD) / PAGE * BLOCK;
+            for page in 0..PAGES {
+                let at = ahead + page * PAGE;
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast());
+                if page != PAGES - 1 {
+                    _mm_prefetch::<_MM_HINT_ET0>(to.wrapping_add(at).cast());
+                }
+            }
+            copy_line_of_pages(from.add(line), to.add(line));
+        }
+    }
+}
+
+/// Copies one line of each page of a block.
+///
+/// # Safety
+/// As [`spread_block`], for these lines.
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn copy_line_of_pages(from: *const u8, to: *mut u8) {
+    // SAFETY:
+    // - contract of this call: the lines are valid, and the stores are aligned.
+    unsafe {
+        // All loads precede all stores: a load waits for an earlier store to the same offset of another page.
+        let lines: [[__m256i; 2]; PAGES] = std::array::from_fn(|page| {
+            let at: *const __m256i = from.add(page * PAGE).cast();
+            [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))]
+        });
+        for (page, [low, high]) in lines.into_iter().enumerate() {
+            let at: *mut __m256i = to.add(page * PAGE).cast();
+            if page != PAGES - 1 {
+                _mm256_store_si256(at, low);
+                _mm256_store_si256(at.add(1), high);
+            } else {
+                _mm256_stream_si256(at, low);
+                _mm256_stream_si256(at.add(1), high);
+            }
+        }
     }
 }
 

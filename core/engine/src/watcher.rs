@@ -1,19 +1,18 @@
-//! Objects that the progress thread drives: queues and counters with awaited descriptors, endpoints and deferred work with automatic progress.
-//! The thread drives them when the engine's bell rings. It listens only if an object is watched. An endpoint with injected messages that wait for room is
-//! driven in beats.
+//! Objects that the progress thread drives until they are dropped. It drives them when the engine's bell rings, from the first watched object on, and in
+//! beats while a [`Beats`] exists.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::Engine;
-use unipgas_core::driver::{AtBell, Driven, Driver, Waits};
-use unipgas_core::pace::Pace;
+use unipgas_base::Result;
 
-use crate::status::Result;
+use crate::driver::{AtBell, Driven, Driver, Waits};
+use crate::engine::Engine;
+use crate::pace::Pace;
 
 /// An object that the progress thread drives.
-pub(crate) trait Watched: Send + Sync {
+pub trait Watched: Send + Sync {
     /// Makes progress without waiting for it. Only a search for a peer may wait for the peer's answer. `at_peers`: a check of their liveness is due.
     fn look(&self, at_peers: bool);
 }
@@ -57,7 +56,7 @@ impl Driven for Shared {
 }
 
 /// Drives watched objects during its lifetime.
-pub(crate) struct Watcher {
+pub struct Watcher {
     engine: Arc<Engine>,
     shared: Arc<Shared>,
     /// Set once an object is watched.
@@ -66,9 +65,10 @@ pub(crate) struct Watcher {
 }
 
 /// The progress thread drives the watched objects in beats while this exists.
-pub(crate) struct Beats(Arc<Driver>);
+pub struct Beats(Arc<Driver>);
 
 impl Beats {
+    /// Starts the beats. `driver`: the result of [`Watcher::watch_in_beats`].
     pub fn of(driver: &Arc<Driver>) -> Self {
         driver.more_in_time();
         Beats(driver.clone())
@@ -82,6 +82,7 @@ impl Drop for Beats {
 }
 
 impl Watcher {
+    /// A watcher without objects.
     pub fn new(engine: &Arc<Engine>) -> Self {
         Watcher {
             engine: engine.clone(),
@@ -91,7 +92,7 @@ impl Watcher {
         }
     }
 
-    /// Drives `what` while it exists and [`Beats`] of the result exist. Errors: [`Error::Os`](unipgas_core::Error::Os).
+    /// Drives `what` while it exists and [`Beats`] of the result exist. Errors: [`Error::Os`](crate::Error::Os).
     pub fn watch_in_beats(&self, what: Weak<dyn Watched>) -> Result<Arc<Driver>> {
         let driver = Driver::of_this_process()?;
         self.shared.add(what);

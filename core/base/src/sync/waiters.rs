@@ -3,17 +3,17 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use unipgas_core::Error;
+use crate::{Error, Result};
 
 /// Waits in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub struct Waiters {
     inside: AtomicUsize,
     ended: AtomicBool,
 }
 
 /// A wait in progress. The object stays until this is dropped.
-pub(crate) struct Inside<'a>(&'a Waiters);
+pub struct Inside<'a>(&'a Waiters);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
@@ -29,7 +29,7 @@ impl Waiters {
     }
 
     /// Checks that the object is not being closed. Errors: [`Error::Ended`].
-    pub fn check(&self) -> unipgas_core::Result<()> {
+    pub fn check(&self) -> Result<()> {
         match self.ended.load(Ordering::SeqCst) {
             true => Err(Error::Ended),
             false => Ok(()),
