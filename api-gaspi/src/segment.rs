@@ -152,12 +152,12 @@ impl Process {
         if ready {
             // SAFETY:
             // - from Box::into_raw above. Only a thread with the lock removes it.
-            self.is_ready(id, unsafe { &*segment });
+            self.mark_ready(id, unsafe { &*segment });
         }
         self.show(id, self.rank())
     }
 
-    fn is_ready(&self, id: u8, segment: &Segment) {
+    fn mark_ready(&self, id: u8, segment: &Segment) {
         let this = std::ptr::from_ref(segment).cast_mut();
         self.segments[usize::from(id)].store(this, Ordering::Release);
         let words = segment.notifications.as_ptr().cast_mut();
@@ -253,7 +253,7 @@ impl Process {
         match self.barrier_until(group, deadline) {
             Ok(()) => {
                 if let Some(segment) = self.segment_any(id, &self.call()) {
-                    self.is_ready(id, segment);
+                    self.mark_ready(id, segment);
                 }
                 Ok(())
             }

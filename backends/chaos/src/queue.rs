@@ -71,7 +71,7 @@ impl Posted {
     }
 
     /// Whether to retry after this error: the inbox is full, and retries are left. Counts the retry.
-    fn is_offered_again(&mut self, error: &Error, means: &Means<'_>) -> bool {
+    fn take_retry(&mut self, error: &Error, means: &Means<'_>) -> bool {
         let again = *error == Error::InboxFull && self.retries < means.config.inbox_retries;
         self.retries += u32::from(again);
         again
@@ -138,7 +138,7 @@ impl Queue {
                 Ok(Outcome::Complete) => return Ok(Outcome::Complete),
                 // The backend below has no room: the operation waits here.
                 Ok(Outcome::Pending) | Err(Error::NotNow) => {}
-                Err(error) if op.is_offered_again(&error, means) => {
+                Err(error) if op.take_retry(&error, means) => {
                     op.steps[0].due = self.now + op.delay_of_retry(means);
                 }
                 Err(error) => return Err(error),
@@ -187,7 +187,7 @@ impl Queue {
                 match step(op, index, means) {
                     Ok(_) => {}
                     Err(Error::NotNow) => op.steps[index].due = self.now + 1,
-                    Err(error) if op.is_offered_again(&error, means) => {
+                    Err(error) if op.take_retry(&error, means) => {
                         op.steps[index].due = self.now + op.delay_of_retry(means);
                     }
                     Err(error) => op.fail(error),
@@ -241,7 +241,7 @@ impl Queue {
             // Parts are interchangeable here: only the number of parts in flight counts.
             let under = |step: &&mut Step| step.progress == Progress::Under;
             match completion.result {
-                Err(error) if op.is_offered_again(&error, means) => {
+                Err(error) if op.take_retry(&error, means) => {
                     let due = now + op.delay_of_retry(means);
                     if let Some(step) = op.steps.iter_mut().find(under) {
                         (step.progress, step.due) = (Progress::Waiting, due);

@@ -146,7 +146,7 @@ impl Conversation {
     }
 
     /// The peer has refused the conversation: this process does not know its secret.
-    pub fn is_refused(&self) {
+    pub fn on_refused(&self) {
         let stranger =
             "the process at the peer's address does not know its secret: it is of another job";
         let _ = self.why.set(Error::Unreachable(stranger.into()));
@@ -205,7 +205,7 @@ impl Conversation {
     }
 
     /// The provider does not reach the peer, or no longer.
-    pub fn is_given_up(&self) {
+    pub fn on_unreachable(&self) {
         if self.is_begun_here()
             && self.theirs.get().is_none()
             && !self.ended.load(Ordering::Acquire)
@@ -302,7 +302,7 @@ fn send(net: &Net, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, 
         Err(Error::NotNow) => Ok(false),
         Err(error) => {
             tracing::debug!("ofi: a message cannot be sent: {error}");
-            to.is_given_up();
+            to.on_unreachable();
             Err(Ended)
         }
     }
@@ -336,7 +336,7 @@ impl Stream for Conversation {
             true => Ok(bytes.len()),
             false => {
                 let pushed = self.push(bytes);
-                net.has_left(self);
+                net.note_sent(self);
                 pushed
             }
         }

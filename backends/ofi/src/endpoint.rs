@@ -189,7 +189,7 @@ impl Endpoint {
                     None => break,
                     Some(Err(Error::NotNow)) => self.make_room(),
                     Some(gathered) => {
-                        self.has_gathered(gathered?);
+                        self.on_unsignaled(gathered?);
                         return Ok(Outcome::Pending);
                     }
                 }
@@ -218,7 +218,7 @@ impl Endpoint {
 
     /// `count` unsignaled writes are in flight.
     #[inline]
-    fn has_gathered(&self, count: u32) {
+    fn on_unsignaled(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }

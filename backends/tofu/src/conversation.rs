@@ -134,7 +134,7 @@ impl Conversation {
     }
 
     /// Sets the peer's end. Bytes may leave now.
-    pub fn is_ready(&self, end: End) {
+    pub fn mark_ready(&self, end: End) {
         let mail = Outbox::new(end.len as usize, end.promised as usize, end.first);
         *self.out.lock() = Some(Out {
             end,
@@ -161,7 +161,7 @@ impl Conversation {
     }
 
     /// Ends the stream before it opens. `why`: the reason.
-    pub fn is_refused(&self, why: Error) {
+    pub fn on_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
@@ -234,7 +234,7 @@ impl Conversation {
         let bytes = unsafe { std::slice::from_raw_parts(at, body) };
         incoming.bytes.extend_from_slice(bytes);
         let promised = self.own.promised as usize;
-        let tells = incoming.mail.has_read(size, len, promised);
+        let tells = incoming.mail.mark_read(size, len, promised);
         if kind == Kind::Close {
             incoming.closed = true;
             self.ended.store(true, Ordering::Release);
@@ -260,7 +260,7 @@ impl Conversation {
         let told = net.write_word(&self.target, word, end.ring + u64::from(end.len));
         match told {
             Err(Error::NotNow) => return false,
-            Ok(()) | Err(Error::PeerDead) => incoming.mail.has_told(),
+            Ok(()) | Err(Error::PeerDead) => incoming.mail.mark_reported(),
             Err(error) => {
                 // Without the report, the peer would wait for room forever.
                 drop(incoming);
@@ -285,7 +285,7 @@ impl Conversation {
         let (at, takes, number) = place.ok_or(Error::NotNow)?;
         let trailer = mail::trailer(kind, bytes.len(), number);
         net.send(&self.target, bytes, trailer, out.end.ring + at as u64)?;
-        out.mail.is_written((at, takes), size);
+        out.mail.mark_written((at, takes), size);
         Ok(())
     }
 

@@ -243,12 +243,12 @@ impl Lane {
     /// Posts, and notes a lack of room. No notice reports new room: the caller retries after a poll.
     #[inline]
     fn try_post(&self, to: &Target, post: impl FnOnce(&Vcq) -> Result<()>) -> Result<()> {
-        post(&self.vcq).inspect_err(|error| self.has_not_taken(to, error))
+        post(&self.vcq).inspect_err(|error| self.on_post_failed(to, error))
     }
 
     /// The peer may wait for a write that failed for good, without a waiter here. So the peer is lost.
     #[cold]
-    fn has_not_taken(&self, to: &Target, error: &Error) {
+    fn on_post_failed(&self, to: &Target, error: &Error) {
         if *error != Error::NotNow {
             self.refused.lock().push((to.number, error.clone()));
         }

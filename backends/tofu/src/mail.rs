@@ -112,7 +112,7 @@ impl Outbox {
     }
 
     /// Notes that the message is posted.
-    pub fn is_written(&mut self, (at, takes): (usize, usize), size: usize) {
+    pub fn mark_written(&mut self, (at, takes): (usize, usize), size: usize) {
         self.at = at + size;
         self.used += takes;
         self.under_way.push_back(takes);
@@ -132,14 +132,14 @@ pub struct Inbox {
 
 impl Inbox {
     /// Notes that the next message is read. True: report it, because the peer may wait for room.
-    pub fn has_read(&mut self, size: usize, ring: usize, promised: usize) -> bool {
+    pub fn mark_read(&mut self, size: usize, ring: usize, promised: usize) -> bool {
         self.read += 1;
         self.untold += size;
         self.untold >= ring / 4 || (self.read - self.told) as usize >= promised / 2
     }
 
     /// Notes that the peer knows the count.
-    pub fn has_told(&mut self) {
+    pub fn mark_reported(&mut self) {
         self.told = self.read;
         self.untold = 0;
     }
@@ -186,16 +186,16 @@ mod tests {
                         assert!(there.iter().all(apart));
                         there.push_back((at, end));
                         assert!(there.len() < promised);
-                        out.is_written((at, takes), size);
+                        out.mark_written((at, takes), size);
                         sent += 1;
                     }
                     None => {
                         // There is always room for the last message.
                         assert!(out.place(Kind::Close, super::size(0)).is_some());
                         while let Some((at, end)) = there.pop_front() {
-                            if inbox.has_read(end - at, ring, promised) {
+                            if inbox.mark_read(end - at, ring, promised) {
                                 told = inbox.read;
-                                inbox.has_told();
+                                inbox.mark_reported();
                             }
                         }
                         // Numbers of another stream.

@@ -88,7 +88,7 @@ impl Queue {
     }
 
     /// Whether all descriptors up to this number have completed.
-    pub fn has_ended(&mut self, to: &Target, number: u64) -> bool {
+    pub fn reached(&mut self, to: &Target, number: u64) -> bool {
         self.flow(to).ended >= number
     }
 

@@ -138,7 +138,7 @@ impl Lane {
             return Err(Error::PeerDead);
         }
         if queue.knows_of_end(to, number) {
-            return Ok(queue.has_ended(to, number));
+            return Ok(queue.reached(to, number));
         }
         let ask = |vcq: &Vcq, notice| acknowledge(vcq, to, notice);
         match self.post_covering(&mut queue, to, ask, || Ends::Nothing) {

@@ -121,7 +121,7 @@ impl Connection {
     }
 
     /// Opens the connection: bytes may leave now.
-    pub fn is_ready(&self) {
+    pub fn mark_ready(&self) {
         self.queue().open = !self.has_ended();
         self.open.store(true, Ordering::Release);
     }
@@ -143,7 +143,7 @@ impl Connection {
     }
 
     /// Ends the connection before it opens. `why`: the reason.
-    pub fn is_refused(&self, why: Error) {
+    pub fn on_refused(&self, why: Error) {
         let _ = self.why.set(why);
         self.fail();
     }
@@ -161,7 +161,7 @@ impl Connection {
     }
 
     /// The peer has ended the stream. Bytes from before the end are delivered.
-    pub fn is_closed(&self) {
+    pub fn close(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
@@ -176,7 +176,7 @@ impl Connection {
     }
 
     /// Notes that `messages` of the peer are read, and their buffers posted again. `credits`: credits that the peer has returned.
-    pub fn has_read(&self, net: &Net, messages: u32, credits: u32) {
+    pub fn on_read(&self, net: &Net, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
         queue.credits = queue.credits.saturating_add(credits);
@@ -366,7 +366,7 @@ impl Stream for Connection {
         self.wants_room.store(wanted, Ordering::Release);
         if wanted && let Some(net) = self.net.upgrade() {
             // There may be room already.
-            net.has_room(self);
+            net.call_if_room(self);
         }
     }
 

@@ -289,7 +289,7 @@ impl Endpoint {
                 Err(Error::NotNow) => self.make_room(),
                 Err(error) => return Some(Err(error)),
                 Ok(count) => {
-                    self.has_gathered(count);
+                    self.on_unsignaled(count);
                     return Some(Ok(Outcome::Pending));
                 }
             }
@@ -299,7 +299,7 @@ impl Endpoint {
 
     /// Handles `count` gathered writes.
     #[inline]
-    fn has_gathered(&self, count: u32) {
+    fn on_unsignaled(&self, count: u32) {
         if count >= self.requests.enough() {
             self.ask_for_gathered();
         }

@@ -133,7 +133,7 @@ impl SendQueue {
 
     /// Notes that all work requests up to this number are posted. `tells`: the last one is signaled.
     #[inline(always)]
-    pub fn has_posted(&mut self, number: u32, tells: bool) {
+    pub fn mark_posted(&mut self, number: u32, tells: bool) {
         self.posted = number;
         if tells {
             self.told = number;
@@ -239,7 +239,7 @@ impl SendQueue {
         if takes == Takes::Credit {
             self.credits -= 1;
         }
-        self.has_posted(number, tells);
+        self.mark_posted(number, tells);
         if self.staged.is_due() {
             self.ring(pair);
         }

@@ -146,7 +146,7 @@ impl SendQueue {
             self.credits -= 1;
             self.owed = 0;
         }
-        self.has_posted(number, tells);
+        self.mark_posted(number, tells);
         self.counts.doorbells += 1;
         let lane = &mut self.lanes[lane as usize];
         lane.last = number;

@@ -126,7 +126,7 @@ impl Receives {
     }
 
     /// Takes a buffer back from the queue, after its message is read.
-    pub fn is_read(&mut self, number: u64) {
+    pub fn take_back(&mut self, number: u64) {
         // After `give_back`, no buffers exist.
         if self.posted > 0 {
             self.posted -= 1;

@@ -115,7 +115,7 @@ impl Net {
     }
 
     /// Notes that a piece that was not held back has left.
-    pub fn has_left(&self, of: &Conversation) {
+    pub fn note_sent(&self, of: &Conversation) {
         of.with.name.riders.passed(self.turn());
     }
 
@@ -176,11 +176,11 @@ impl Net {
         };
         if posted.is_err() {
             self.operations.end(context);
-            self.is_unposted(buffer);
+            self.mark_unposted(buffer);
         }
     }
 
-    pub(super) fn is_unposted(&self, buffer: usize) {
+    pub(super) fn mark_unposted(&self, buffer: usize) {
         self.unposted.lock().push(buffer);
         self.waits.store(true, Ordering::Release);
     }
@@ -226,7 +226,7 @@ impl Net {
             wire::CLOSE => one.fail(),
             wire::ASK => return one.answer(self),
             wire::HERE => return Some(()),
-            wire::REFUSE if one.is_begun_here() => one.is_refused(),
+            wire::REFUSE if one.is_begun_here() => one.on_refused(),
             _ => return None,
         }
         let call = if one.is_begun_here() {

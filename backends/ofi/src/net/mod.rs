@@ -297,7 +297,7 @@ impl Net {
     pub fn lose(&self, tag: u32) {
         for (_, one) in &*self.conversations.read() {
             if one.with.name.tag == tag {
-                one.is_given_up();
+                one.on_unreachable();
             }
         }
         self.streams.store(true, Ordering::Release);

@@ -148,7 +148,7 @@ impl Net {
             },
             Event::Failed { context, error } => match self.operations.end(context) {
                 // For example, the endpoint is being closed.
-                What::Receive(buffer) => self.is_unposted(buffer),
+                What::Receive(buffer) => self.mark_unposted(buffer),
                 What::Send(buffer, sender) => {
                     self.send.give_back(buffer);
                     sender.under_way.fetch_sub(1, Ordering::AcqRel);

@@ -191,7 +191,7 @@ impl End {
     }
 
     /// Checks that the node serves this peer.
-    fn is_served(&mut self) {
+    fn check_served(&mut self) {
         let place = Place { slot: 99, ..PLACE };
         self.ask(7, &Request::Import { place });
         assert!(matches!(self.next_answer(7), Answer::Failed(_)));

@@ -25,7 +25,7 @@ fn nobody_is_served_who_does_not_know_the_secret() {
     end.await_end();
     other.reaches(&region);
     // The changed bit was the cause.
-    End::greeted(&node).is_served();
+    End::greeted(&node).check_served();
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn who_says_nothing_makes_room_for_others() {
     let silent: Vec<_> = (0..512).map(|_| End::silent(&node).0).collect();
     first.await_end();
     peers.push(End::greeted(&node));
-    peers.iter_mut().for_each(End::is_served);
+    peers.iter_mut().for_each(End::check_served);
     other.reaches(&region);
     drop(silent);
 }
@@ -55,10 +55,10 @@ fn who_makes_no_sense_is_closed_and_nobody_else_is() {
     };
     for bytes in [vec![0xff; 64], unknown] {
         let mut end = End::greeted(&node);
-        end.is_served();
+        end.check_served();
         end.say(&bytes);
         end.await_end();
-        peer.is_served();
+        peer.check_served();
         other.reaches(&region);
     }
 }
@@ -118,7 +118,7 @@ fn an_offset_beyond_all_memory_is_a_failure() {
     };
     end.ask(1, &put);
     assert!(matches!(end.next_answer(1), Answer::Failed(_)));
-    end.is_served();
+    end.check_served();
 }
 
 impl Listens for Home {

@@ -50,7 +50,7 @@ fn write_to(end: End, read: &[u8]) {
             let size = mail::size(body);
             while let Some((at, takes, _)) = out.place(Kind::Bytes, size) {
                 assert!(at + size <= len && end.ring + ((at + size) as u64) <= behind);
-                out.is_written((at, takes), size);
+                out.mark_written((at, takes), size);
             }
         }
         assert!(out.place(Kind::Close, mail::size(0)).is_some());

@@ -55,7 +55,7 @@ impl Net {
             Err(Error::NotNow) => return Some(Mute::Greet(number)),
             Err(error) => {
                 drop(cards);
-                one.is_refused(error);
+                one.on_refused(error);
                 self.call(&one);
             }
         }
@@ -132,7 +132,7 @@ impl Net {
             (Err(Error::NotNow), Some(fetched)) => return Some(Mute::Answer(fetched, begun)),
             (Ok(()), _) => {
                 if let Some(one) = begun {
-                    self.is_accepted(one);
+                    self.on_accepted(one);
                 }
             }
             (Err(error), _) => {
@@ -146,7 +146,7 @@ impl Net {
         None
     }
 
-    pub(super) fn is_accepted(&self, one: Arc<Conversation>) {
+    pub(super) fn on_accepted(&self, one: Arc<Conversation>) {
         self.guests.lock().push_back(Accepted {
             known: Some(unipgas_core::streams::greeting::padded(bytemuck::bytes_of(
                 &one.with,
@@ -162,7 +162,7 @@ impl Net {
     }
 
     /// Handles a fetched greeting.
-    pub(super) fn is_greeted(&self, mut fetched: Fetched) {
+    pub(super) fn on_greeting(&self, mut fetched: Fetched) {
         let (verdict, begun) = match fetched.read(self.address.vcq) {
             Greeted::Nobody => {
                 tracing::debug!("tofu: a greeting that is over is not answered");
@@ -217,7 +217,7 @@ impl Net {
     ) -> (Verdict, Option<Arc<Conversation>>) {
         match self.begin(stranger.address, target, false) {
             Ok(begun) => {
-                begun.is_ready(stranger.end);
+                begun.mark_ready(stranger.end);
                 (Verdict::Accepted(begun.own_end()), Some(begun))
             }
             Err(error) => {
@@ -237,7 +237,7 @@ impl Net {
     }
 
     /// Handles the answer on this card.
-    pub(super) fn is_answered(&self, card: u32) {
+    pub(super) fn on_answer(&self, card: u32) {
         let number = self.cards.lock()[card as usize];
         let Some(one) = number.and_then(|number| self.find(number)) else {
             return;
@@ -252,17 +252,17 @@ impl Net {
         };
         match answer {
             Ok(None) => {}
-            Ok(Some(Verdict::Accepted(end))) => one.is_ready(end),
+            Ok(Some(Verdict::Accepted(end))) => one.mark_ready(end),
             Ok(Some(Verdict::Stranger)) => {
                 // Another process has its VCQ.
                 self.departed.add(one.with.secret, false, Error::PeerDead);
-                one.is_refused(Error::PeerDead);
+                one.on_refused(Error::PeerDead);
             }
-            Ok(Some(Verdict::OtherVersion)) => one.is_refused(refused(
+            Ok(Some(Verdict::OtherVersion)) => one.on_refused(refused(
                 "has another release of unipgas: install one release on all nodes",
             )),
-            Ok(Some(Verdict::Full)) => one.is_refused(refused("has no room for another stream")),
-            Err(error) => one.is_refused(error),
+            Ok(Some(Verdict::Full)) => one.on_refused(refused("has no room for another stream")),
+            Err(error) => one.on_refused(error),
         }
         self.call(&one);
     }

@@ -332,7 +332,7 @@ impl Net {
     }
 
     /// Handles the result of a probe: the identity of the desk's owner.
-    fn has_found(&self, one: &Conversation, found: &Block) {
+    fn on_probed(&self, one: &Conversation, found: &Block) {
         // SAFETY:
         // - the block belongs to this process and is aligned to a line. The network no longer writes it.
         let who = unsafe { found.base.cast::<u64>().read_volatile() };

@@ -68,7 +68,7 @@ impl Net {
             self.hear(&notice);
         }
         for (data, failed) in findings.read.drain(..) {
-            self.has_read(data, failed);
+            self.on_source_read(data, failed);
         }
         findings.over.clear();
         for (number, code) in findings.lost.drain(..) {
@@ -108,7 +108,7 @@ impl Net {
             }
             Ends::Probe(number, found) => {
                 if let Some(one) = self.find(number) {
-                    self.has_found(&one, &found);
+                    self.on_probed(&one, &found);
                 }
             }
             Ends::Greeted(number) => {
@@ -116,7 +116,7 @@ impl Net {
                     one.answers();
                 }
             }
-            Ends::Fetched(fetched) => self.is_greeted(fetched),
+            Ends::Fetched(fetched) => self.on_greeting(fetched),
             Ends::Nothing | Ends::Answered(_) => self.ended.store(true, Ordering::Release),
         }
     }
@@ -132,7 +132,7 @@ impl Net {
             }
             (UTOFU_MRQ_TYPE_RMT_PUT, Some(About::Answer)) => {
                 let card = places::answered(notice.rmt_stadd.wrapping_sub(self.desk_stadd));
-                card.map(|card| self.is_answered(card))
+                card.map(|card| self.on_answer(card))
             }
             _ => None,
         };
@@ -155,7 +155,7 @@ impl Net {
     }
 
     /// Handles a descriptor: its source has been read, or it failed.
-    fn has_read(&self, data: usize, failed: Option<i32>) {
+    fn on_source_read(&self, data: usize, failed: Option<i32>) {
         let target = match data {
             data if data & 1 == 1 => Some((data >> 2) as u32),
             data => {

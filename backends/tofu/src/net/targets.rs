@@ -199,7 +199,7 @@ impl Net {
         for one in self.all() {
             if Arc::ptr_eq(&one.target, target) {
                 if !one.is_open() {
-                    one.is_refused(Error::PeerDead);
+                    one.on_refused(Error::PeerDead);
                 }
                 one.fail();
                 self.call(&one);

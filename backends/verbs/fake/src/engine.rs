@@ -124,7 +124,7 @@ impl Engine {
             });
             events.clear();
             let waited = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-            self.nic.has_woken();
+            self.nic.mark_awake();
             if waited.is_err() {
                 continue;
             }
@@ -254,7 +254,7 @@ impl Engine {
     }
 
     /// If so, the queue pair goes on when there is room.
-    pub fn is_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
+    pub fn wait_if_full(&mut self, link: u64, qp: &Arc<Qp>) -> bool {
         let (left, waiting) = match self.links.get_mut(&link) {
             Some(link) => (link.left(), &mut link.waiting),
             None if link == OWN => (self.own.len(), &mut self.own_waiting),

@@ -208,7 +208,7 @@ impl Nic {
         idle
     }
 
-    pub fn has_woken(&self) {
+    pub fn mark_awake(&self) {
         self.bell.sleeping.store(false, SeqCst);
     }
 

@@ -90,7 +90,7 @@ impl Engine {
     fn send_on(&mut self, link: u64, qp: &Arc<Qp>, state: &mut State) {
         state.sender.wait = None;
         while state.sender.next < state.sender.queue.len() {
-            if self.is_full(link, qp) {
+            if self.wait_if_full(link, qp) {
                 return;
             }
             let index = state.sender.next;

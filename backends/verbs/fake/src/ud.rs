@@ -131,7 +131,7 @@ impl Engine {
                 }
             }
             match self.link_to(&qp.nic, nic_number(header.dest)) {
-                Ok(link) if self.is_full(link, qp) => return,
+                Ok(link) if self.wait_if_full(link, qp) => return,
                 Ok(link) if !cut => self.begin(link, &header).extend_from_slice(&data),
                 _ => {}
             }

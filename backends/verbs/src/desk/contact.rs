@@ -216,7 +216,7 @@ impl Contact {
             .connect(&net.port, &own, &theirs)
             .map_err(Over::Refused)?;
         connection.expects(theirs.credits);
-        connection.is_ready();
+        connection.mark_ready();
         self.say(&[wire::READY])?;
         self.state = State::Open;
         net.call(&connection);
@@ -283,11 +283,11 @@ impl Contact {
     fn opens(&mut self, net: &Net) {
         self.state = State::Open;
         if let Some(connection) = &self.connection {
-            connection.is_ready();
+            connection.mark_ready();
             // Returns the credits of messages that arrived before.
-            connection.has_read(net, 0, 0);
+            connection.on_read(net, 0, 0);
             let address = connection.with.encode();
-            net.is_accepted(Accepted {
+            net.on_accepted(Accepted {
                 stream: connection.clone(),
                 known: Some(padded(&address)),
             });

@@ -289,7 +289,7 @@ impl Desk {
                     (net.departed).add(connection.with.secret, false, Error::PeerDead);
                 }
             }
-            Over::Refused(why) => connection.is_refused(why),
+            Over::Refused(why) => connection.on_refused(why),
             Over::Stays => return,
         }
         lost.push(connection);

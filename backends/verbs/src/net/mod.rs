@@ -404,7 +404,7 @@ impl Net {
     }
 
     /// Notes a connection that a peer has begun.
-    pub fn is_accepted(&self, accepted: Accepted) {
+    pub fn on_accepted(&self, accepted: Accepted) {
         self.guests.lock().push_back(accepted);
         self.turn_calls.store(true, Ordering::Release);
     }
@@ -419,7 +419,7 @@ impl Net {
     }
 
     /// Causes a turn if the connection has room, because a caller waits for it.
-    pub fn has_room(&self, connection: &Connection) {
+    pub fn call_if_room(&self, connection: &Connection) {
         if connection.queue().has_room() {
             self.call(connection);
             self.owner.wake();

@@ -132,7 +132,7 @@ impl Net {
                     Kind::Written => self.owner.written(),
                     Kind::Credits => {}
                     Kind::Close => {
-                        connection.is_closed();
+                        connection.close();
                         self.call(&connection);
                     }
                 }
@@ -142,19 +142,19 @@ impl Net {
                 from.push((connection, read, credits));
             }
         }
-        found.iter().for_each(|one| receives.is_read(one.wr_id));
+        found.iter().for_each(|one| receives.take_back(one.wr_id));
         // Before credits are returned for these buffers.
         receives.fill();
         for (connection, read, credits) in from {
-            connection.has_read(self, read, credits);
+            connection.on_read(self, read, credits);
             if credits > 0 {
-                self.has_moved_on(&connection);
+                self.on_room(&connection);
             }
         }
     }
 
     /// Handles new room.
-    fn has_moved_on(&self, connection: &Connection) {
+    fn on_room(&self, connection: &Connection) {
         self.ended.store(true, Ordering::Release);
         if connection.wants_room() {
             self.call(connection);
@@ -176,20 +176,20 @@ impl Net {
                 .queue()
                 .end(one.wr_id as u32, |what| ends.push(what));
             connection.hear();
-            self.has_moved_on(&connection);
+            self.on_room(&connection);
             for what in ends.drain(..) {
                 match what {
                     Ends::Access(ticket) => {
                         ticket.end(Ok(()));
                     }
-                    Ends::Close => self.has_closed(&connection),
+                    Ends::Close => self.on_closed(&connection),
                     Ends::Message(_) | Ends::Probe | Ends::Nothing => {}
                 }
             }
         }
     }
 
-    fn has_closed(&self, connection: &Connection) {
+    fn on_closed(&self, connection: &Connection) {
         let mut closing = self.closing.lock();
         if let Some(at) = closing
             .iter()
@@ -213,7 +213,7 @@ impl Net {
             (self.departed).add(connection.with.secret, true, Error::PeerDead);
         }
         self.lose(connection);
-        self.has_closed(connection);
+        self.on_closed(connection);
     }
 
     /// Handles asynchronous events of the device.

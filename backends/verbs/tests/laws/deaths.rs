@@ -36,7 +36,7 @@ pub fn until_refused(node: &Node, to: &Link) -> (Error, Vec<Error>) {
 }
 
 /// The peer is not there any more: all has ended, and nothing begins.
-pub fn is_over(node: &Node, to: &Link, life: Life) {
+pub fn check_dead(node: &Node, to: &Link, life: Life) {
     // Looking is what finds out where nothing else tells.
     until(&node.transport, || to.peer.life() != Life::Alive);
     assert_eq!(to.peer.life(), life);
@@ -129,7 +129,7 @@ fn one_that_is_killed_in_the_midst_of_it() {
                     ends.join().unwrap()
                 });
                 assert!(matches!(why, Error::PeerDead | Error::StaleRegion), "{why}");
-                is_over(&node, &link, Life::Dead);
+                check_dead(&node, &link, Life::Dead);
                 again(others, &node);
             }
         },
@@ -152,7 +152,7 @@ fn one_that_ends_without_a_word() {
             } = begin(others);
             other.wire.say(b"exit");
             // Nothing is posted: to look is enough.
-            is_over(&node, &link, Life::Dead);
+            check_dead(&node, &link, Life::Dead);
             other.ends();
             again(others, &node);
         },
@@ -173,7 +173,7 @@ fn leaves(name: &str, how: &str) {
                     mut other,
                 } = begin(others);
                 other.wire.say(how.as_bytes());
-                is_over(&node, &link, Life::Left);
+                check_dead(&node, &link, Life::Left);
                 other.ends();
             }
         },

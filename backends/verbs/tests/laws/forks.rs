@@ -17,7 +17,7 @@ struct Mine {
 
 impl Mine {
     /// In the midst of something all the time.
-    fn is_busy(&self, stops: &AtomicBool) {
+    fn work_until(&self, stops: &AtomicBool) {
         let channel = self.node.transport.open_channel().unwrap();
         let mut nth = 0u32;
         while !stops.load(Ordering::Relaxed) {
@@ -94,7 +94,7 @@ fn children(name: &str, body: impl Fn(Mine) -> i32) {
             for _ in 0..10 {
                 let stops = AtomicBool::new(false);
                 std::thread::scope(|scope| {
-                    scope.spawn(|| all.is_busy(&stops));
+                    scope.spawn(|| all.work_until(&stops));
                     (0..50).for_each(|_| std::thread::yield_now());
                     let status = in_child(|| {
                         // SAFETY:
