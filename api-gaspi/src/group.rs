@@ -12,8 +12,8 @@ use unipgas_core::limbo::Limbo;
 use unipgas_core::schedule::PAYLOAD;
 use unipgas_core::{Deadline, Error, Group};
 
-use crate::process::{GROUP_ALL, Incarnation, Process, deadline};
-use crate::reduce::{Datatype, Operation, combined};
+use crate::process::{GROUP_ALL, GaspiProcess, Incarnation, deadline};
+use crate::reduce::{Datatype, ReductionOperation, combined};
 use crate::status::{Result, Status, from_engine};
 
 /// The state of a group name.
@@ -29,7 +29,7 @@ pub(crate) struct GroupPlace {
 
 /// A reduction in several parts, after a timeout. The next call resumes it with the elements of the first call, as a reduction in one part.
 struct Halfway {
-    asked: (Operation, Datatype),
+    asked: (ReductionOperation, Datatype),
     send: Box<[u8]>,
     /// Results of the complete parts.
     reduced: Vec<u8>,
@@ -102,7 +102,7 @@ fn fingerprint(processes: &[Incarnation]) -> u64 {
     hasher.finish()
 }
 
-impl Process {
+impl GaspiProcess {
     fn place(&self, group: u8) -> Result<&GroupPlace> {
         self.groups
             .get(usize::from(group))
@@ -158,7 +158,7 @@ impl Process {
         self.form(group, |forming| forming.advance(deadline))
     }
 
-    /// Begins to establish a group. [`Process::conclude_group`] follows after the members have met.
+    /// Begins to establish a group. [`GaspiProcess::conclude_group`] follows after the members have met.
     pub(crate) fn begin_group(&self, group: u8) -> Result<()> {
         match self.form(group, |_| Err(Error::Timeout)) {
             Ok(()) | Err(Status::Timeout) => Ok(()),
@@ -166,7 +166,7 @@ impl Process {
         }
     }
 
-    /// Concludes [`Process::begin_group`]. If new processes have replaced members, the group is open again, and the program must commit it.
+    /// Concludes [`GaspiProcess::begin_group`]. If new processes have replaced members, the group is open again, and the program must commit it.
     pub(crate) fn conclude_group(&self, group: u8) -> Result<()> {
         let mut state = self.place(group)?.state();
         if let GroupState::Forming(members, forming) = &*state
@@ -274,7 +274,7 @@ impl Process {
         }
     }
 
-    /// As [`with_group`](Process::with_group), after other threads have left the same operation of the group. The specification leaves concurrent
+    /// As [`with_group`](GaspiProcess::with_group), after other threads have left the same operation of the group. The specification leaves concurrent
     /// calls undefined (§11.2.1). Some programs make them, with equal numbers of calls on all members.
     #[inline]
     fn in_turn<R>(
@@ -327,7 +327,7 @@ impl Process {
         send: &[u8],
         receive: &mut [u8],
         num: u32,
-        operation: Operation,
+        operation: ReductionOperation,
         datatype: Datatype,
         group: u8,
         timeout: u64,

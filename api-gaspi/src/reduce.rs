@@ -7,7 +7,7 @@ use crate::status::{Result, Status};
 /// `gaspi_operation_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Operation {
+pub enum ReductionOperation {
     Min,
     Max,
     Sum,
@@ -25,13 +25,17 @@ pub enum Datatype {
     Ulong,
 }
 
-impl Operation {
+impl ReductionOperation {
     /// Converts the C value. Errors: [`Status::Error`].
     pub fn from_c(value: u32) -> Result<Self> {
-        [Operation::Min, Operation::Max, Operation::Sum]
-            .get(value as usize)
-            .copied()
-            .ok_or(Status::Error)
+        [
+            ReductionOperation::Min,
+            ReductionOperation::Max,
+            ReductionOperation::Sum,
+        ]
+        .get(value as usize)
+        .copied()
+        .ok_or(Status::Error)
     }
 }
 
@@ -63,11 +67,11 @@ impl Datatype {
 }
 
 /// The engine's operation and element type.
-pub(crate) fn combined(op: Operation, ty: Datatype) -> (Combination, Element) {
+pub(crate) fn combined(op: ReductionOperation, ty: Datatype) -> (Combination, Element) {
     let how = match op {
-        Operation::Min => Combination::Min,
-        Operation::Max => Combination::Max,
-        Operation::Sum => Combination::Sum,
+        ReductionOperation::Min => Combination::Min,
+        ReductionOperation::Max => Combination::Max,
+        ReductionOperation::Sum => Combination::Sum,
     };
     (how, ty.element())
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use unipgas_core::Error;
 use unipgas_core::job::{Board, RankState};
 use unipgas_ircce::environment::{finalize, init};
-use unipgas_ircce::launch::Wishes;
-use unipgas_ircce::scope::Status;
+use unipgas_ircce::launch::LaunchSettings;
+use unipgas_ircce::scope::RequestStatus;
 use unipgas_ircce::status::Result;
-use unipgas_ircce::wait_list::Ended;
+use unipgas_ircce::wait_list::RequestResult;
 use unipgas_ircce::{Failure, Ue};
 use unipgas_launcher::{Exit, Launch, Outcome, Output};
 
@@ -240,7 +240,7 @@ fn list(ue: &Ue) -> Result<()> {
                 continue;
             };
             let number = finished.number;
-            let Ended::Received(message) = finished.ended? else {
+            let RequestResult::Received(message) = finished.ended? else {
                 wrong = Some("a send in a list of receives".to_string());
                 break;
             };
@@ -296,7 +296,7 @@ fn failed(ue: &Ue) -> Result<()> {
             let begun = s.isend(&data, 1)?;
             let waits = s.isend(&data, 1)?;
             let states = (begun.status(), waits.status());
-            assert_eq!(states, (Status::Pending, Status::Reserved));
+            assert_eq!(states, (RequestStatus::Pending, RequestStatus::Reserved));
             meet();
             Err(Failure::NotRunning)
         });
@@ -363,7 +363,7 @@ fn death(ue: &Ue) -> Result<()> {
 /// A start connects no UEs; a barrier of n UEs connects each to about log n others, and a call connects to the UE that it names.
 fn connections() -> Result<()> {
     // C programs find the addresses of all MPBs in a variable, for which all UEs are connected.
-    let wishes = Wishes::from_env().expect("the environment is right");
+    let wishes = LaunchSettings::from_env().expect("the environment is right");
     let ue = Ue::start(&wishes, &[])?;
     let n = ue.num();
     let so_far = || ue.world().connections();

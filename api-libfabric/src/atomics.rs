@@ -3,9 +3,9 @@
 use unipgas_core::atomic::{AtomicForm, supported};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Flags};
 
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
-use crate::rma::{Part, RemotePart, TRANSMIT_FLAGS, Walk, total};
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, PostOptions};
+use crate::operation::{CounterEvent, Report};
+use crate::rma::{LocalRange, RemotePart, TRANSMIT_FLAGS, Walk, total};
 use crate::state::Job;
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -98,13 +98,13 @@ pub fn kinds(family: Family) -> usize {
 
 /// The memory of an atomic operation. Lengths count elements. Lists that the operation does not use are empty.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Operands<'a> {
+pub struct AtomicOperands<'a> {
     /// Operands.
-    pub operand: &'a [Part],
+    pub operand: &'a [LocalRange],
     /// Comparands.
-    pub compare: &'a [Part],
+    pub compare: &'a [LocalRange],
     /// Destination of the previous values.
-    pub result: &'a [Part],
+    pub result: &'a [LocalRange],
     /// The targets.
     pub remote: &'a [RemotePart],
 }
@@ -125,11 +125,11 @@ pub(crate) struct Checked {
 pub(crate) fn check(
     family: Family,
     (datatype, op): (i32, i32),
-    operands: &Operands<'_>,
-    posting: &Posting,
+    operands: &AtomicOperands<'_>,
+    posting: &PostOptions,
 ) -> Result<Checked> {
     let valid = valid(family, datatype, op)?;
-    let Operands {
+    let AtomicOperands {
         operand,
         compare,
         result,
@@ -180,9 +180,9 @@ impl Endpoint {
         &self,
         family: Family,
         (datatype, op): (i32, i32),
-        operands: &Operands<'_>,
+        operands: &AtomicOperands<'_>,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let Checked {
             valid: Valid { ty, op, .. },
@@ -190,7 +190,7 @@ impl Endpoint {
             needed,
             inline,
         } = check(family, (datatype, op), operands, posting)?;
-        let Operands {
+        let AtomicOperands {
             operand,
             compare,
             result,
@@ -216,9 +216,9 @@ impl Endpoint {
                 flags: FI_ATOMIC | if fetches { FI_READ } else { FI_WRITE },
                 wanted: admitted.wanted,
                 counted: if fetches {
-                    Counted::Read
+                    CounterEvent::Read
                 } else {
-                    Counted::Write
+                    CounterEvent::Write
                 },
             },
             notice: None,

@@ -5,9 +5,9 @@ use unipgas_core::atomic::{AtomicForm, defined};
 use unipgas_core::{AtomicOp, AtomicRequest, AtomicType, Local};
 
 use crate::atomics::{Family, MOST_BYTES, TYPES};
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting};
-use crate::operation::{Counted, Report, Reports};
-use crate::rma::{Direction, LONGEST, Part, RemotePart};
+use crate::endpoint::{Endpoint, INJECT_SIZE, PostOptions};
+use crate::operation::{CounterEvent, Report, Reports};
+use crate::rma::{LONGEST, LocalRange, RemotePart, RmaKind};
 use crate::status::Result;
 use crate::sys::{
     FI_ATOMIC, FI_COMPLETION, FI_DELIVERY_COMPLETE, FI_INJECT, FI_INJECT_COMPLETE, FI_MORE,
@@ -67,7 +67,7 @@ pub(crate) struct Elements {
 impl Reports {
     /// Whether the operation's success is wanted. `None`: the queue is full, or the operation has flags of the slow path.
     #[inline(always)]
-    fn admits(&self, posting: &Posting) -> Option<bool> {
+    fn admits(&self, posting: &PostOptions) -> Option<bool> {
         let wanted = !posting.quiet & (!self.selective[0] | (posting.flags & FI_COMPLETION != 0));
         let room = match &self.transmit {
             Some(queue) if wanted => !queue.is_full(),
@@ -87,7 +87,7 @@ impl Endpoint {
         &self,
         elements: &Elements,
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Option<Result<()>> {
         let Elements {
             family,
@@ -139,8 +139,8 @@ impl Endpoint {
             return state.not_done();
         };
         let (flags, counted) = match fetches {
-            true => (FI_ATOMIC | FI_READ, Counted::Read),
-            false => (FI_ATOMIC | FI_WRITE, Counted::Write),
+            true => (FI_ATOMIC | FI_READ, CounterEvent::Read),
+            false => (FI_ATOMIC | FI_WRITE, CounterEvent::Write),
         };
         let report = Report {
             context: posting.context,
@@ -165,10 +165,10 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) unsafe fn transfer_fast(
         &self,
-        direction: Direction,
-        (local, remote): (&Part, &RemotePart),
+        direction: RmaKind,
+        (local, remote): (&LocalRange, &RemotePart),
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Option<()> {
         let inline = posting.quiet | (posting.flags & FI_INJECT != 0);
         let most = if inline { INJECT_SIZE } else { LONGEST };
@@ -181,8 +181,8 @@ impl Endpoint {
         let wanted = reports.admits(posting)?;
         let (channel, target) = state.target_fast(to, len)?;
         let (kind, counted, access) = match direction {
-            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
-            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
+            RmaKind::Read => (FI_READ, CounterEvent::Read, FI_REMOTE_READ),
+            RmaKind::Write => (FI_WRITE, CounterEvent::Write, FI_REMOTE_WRITE),
         };
         let Some(there) = target.place_fast(remote.key, remote.address, len, access) else {
             return state.not_done();
@@ -196,9 +196,9 @@ impl Endpoint {
         // - contract of this call: the local bytes are valid.
         let done = unsafe {
             match direction {
-                Direction::Read => now.get(here, there, len),
+                RmaKind::Read => now.get(here, there, len),
                 // Programs rely on more order than they request.
-                Direction::Write => now.put_in_order(here, there, len),
+                RmaKind::Write => now.put_in_order(here, there, len),
             }
         };
         if !done {

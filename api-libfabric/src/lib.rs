@@ -57,12 +57,12 @@ mod watcher;
 
 pub use av::AddressVector;
 pub use collectives::{AvSet, Collective};
-pub use completion::{CompletionQueue, Entry, Failure};
+pub use completion::{CompletionQueue, CqEntry, CqErrorEntry};
 pub use counter::Counter;
 pub use domain::{Domain, DomainOptions};
 pub use endpoint::{Endpoint, EndpointOptions};
 pub use memory::MemoryRegion;
-pub use name::{Called, Name};
-pub use service::{Server, Service};
+pub use name::{Called, EndpointName};
+pub use service::{Server, ServiceName};
 pub use status::{Errno, Result};
 pub use unipgas_libfabric_sys as sys;

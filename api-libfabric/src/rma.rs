@@ -5,8 +5,8 @@ use unipgas_core::keyring::RemoteKey;
 use unipgas_core::transport::LONGEST_MESSAGE;
 use unipgas_core::{Error, Flags, Local, Outcome, Remote};
 
-use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, Posting};
-use crate::operation::{Counted, Report};
+use crate::endpoint::{Endpoint, INJECT_SIZE, IOV_LIMIT, PostOptions};
+use crate::operation::{CounterEvent, Report};
 use crate::state::{DATA, Job};
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -31,7 +31,7 @@ pub(crate) const TRANSMIT_FLAGS: u64 = FI_COMPLETION
 /// Memory of this process.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct Part {
+pub struct LocalRange {
     /// First byte.
     pub ptr: *mut u8,
     /// Bytes, or elements in interfaces that count elements.
@@ -39,13 +39,13 @@ pub struct Part {
 }
 
 // SAFETY:
-// - `Part` is a pointer and a length. Until the operation is complete, its contract permits access from any thread.
-unsafe impl Send for Part {}
+// - `LocalRange` is a pointer and a length. Until the operation is complete, its contract permits access from any thread.
+unsafe impl Send for LocalRange {}
 // SAFETY:
 // - as for Send.
-unsafe impl Sync for Part {}
+unsafe impl Sync for LocalRange {}
 
-impl Part {
+impl LocalRange {
     /// The bytes.
     ///
     /// # Safety
@@ -75,7 +75,7 @@ pub struct RemotePart {
 /// Direction of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "names of the calls")]
-pub enum Direction {
+pub enum RmaKind {
     Read,
     Write,
 }
@@ -93,8 +93,8 @@ pub(crate) fn total(lens: impl Iterator<Item = usize>, most: usize) -> Result<us
 
 /// Checks parts of local memory. Errors: [`Errno::INVAL`] for too many parts, and for null with a length.
 #[inline(always)]
-pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
-    let is_wrong = |part: &Part| part.ptr.is_null() && part.len > 0;
+pub(crate) fn check_parts(parts: &[LocalRange]) -> Result<()> {
+    let is_wrong = |part: &LocalRange| part.ptr.is_null() && part.len > 0;
     // Most calls have one part, which needs no loop.
     let wrong = match parts {
         [part] => is_wrong(part),
@@ -105,7 +105,7 @@ pub(crate) fn check_parts(parts: &[Part]) -> Result<()> {
 
 /// Total bytes of the parts. Errors: [`Errno::MSGSIZE`] for more than `most`.
 #[inline(always)]
-pub(crate) fn bytes_of(parts: &[Part], most: usize) -> Result<usize> {
+pub(crate) fn bytes_of(parts: &[LocalRange], most: usize) -> Result<usize> {
     match parts {
         [part] if part.len <= most => Ok(part.len),
         _ => total(parts.iter().map(|part| part.len), most),
@@ -209,11 +209,11 @@ impl Endpoint {
     #[inline]
     pub unsafe fn transfer(
         &self,
-        direction: Direction,
-        local: &[Part],
+        direction: RmaKind,
+        local: &[LocalRange],
         remote: &[RemotePart],
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         if let ([here], [there]) = (local, remote) {
             // SAFETY:
@@ -234,11 +234,11 @@ impl Endpoint {
     #[inline(never)]
     unsafe fn transfer_otherwise(
         &self,
-        direction: Direction,
-        local: &[Part],
+        direction: RmaKind,
+        local: &[LocalRange],
         remote: &[RemotePart],
         to: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         if posting.flags & !TRANSMIT_FLAGS != 0 {
             return Err(Errno::BADFLAGS);
@@ -258,8 +258,8 @@ impl Endpoint {
         let state = &mut *state;
         let admitted = self.admit(reports, state, to, posting)?;
         let (kind, counted, access) = match direction {
-            Direction::Read => (FI_READ, Counted::Read, FI_REMOTE_READ),
-            Direction::Write => (FI_WRITE, Counted::Write, FI_REMOTE_WRITE),
+            RmaKind::Read => (FI_READ, CounterEvent::Read, FI_REMOTE_READ),
+            RmaKind::Write => (FI_WRITE, CounterEvent::Write, FI_REMOTE_WRITE),
         };
         let notice = posting.data.map(|data| Record {
             source: self.name().id(),
@@ -349,8 +349,8 @@ impl Endpoint {
             // - contract of this call: the local bytes are valid until completion. With `INLINE`: until the call returns.
             let outcome = unsafe {
                 match direction {
-                    Direction::Write => channel.put(here, there, len, flags, context),
-                    Direction::Read => channel.get(here, there, len, flags, context),
+                    RmaKind::Write => channel.put(here, there, len, flags, context),
+                    RmaKind::Read => channel.get(here, there, len, flags, context),
                 }
             };
             Some(outcome.map_err(|error| target.why(error)))

@@ -10,10 +10,10 @@ use unipgas_core::pace::Pace;
 use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process};
 
 use crate::av::AddressVector;
-use crate::completion::Entry;
+use crate::completion::CqEntry;
 use crate::domain::Domain;
 use crate::messages::Messages;
-use crate::operation::{Counted, Report, Reports};
+use crate::operation::{CounterEvent, Report, Reports};
 use crate::status::{Errno, Result};
 use crate::sys::{FI_ADDR_NOTAVAIL, FI_REMOTE_CQ_DATA, FI_REMOTE_WRITE, FI_RMA};
 use crate::target::Target;
@@ -322,7 +322,7 @@ impl State {
         target.chained = is_told;
         let (mut left, mut error) = (0, None);
         if !target.uncounted {
-            target.begin_counting(&self.domain, job.report.counted == Counted::Write);
+            target.begin_counting(&self.domain, job.report.counted == CounterEvent::Write);
         }
         while let Some(outcome) = step(&self.domain, &self.channel, target, context) {
             match outcome {
@@ -600,12 +600,12 @@ impl State {
                 && let Some(queue) = &reports.receive
             {
                 let av = self.av.as_ref();
-                queue.push(Entry {
+                queue.push(CqEntry {
                     flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
                     len: record.offset as usize,
                     data: record.value,
                     source: av.map_or(FI_ADDR_NOTAVAIL, |av| av.address_of(record.source)),
-                    ..Entry::default()
+                    ..CqEntry::default()
                 });
             }
         }

@@ -48,19 +48,19 @@ const SAID: u8 = unipgas_launcher::OWN + 3;
 
 /// Hosts for jobs, in groups: each job has a group to itself.
 #[derive(Debug)]
-pub struct Hosts {
+pub struct HostPool {
     each: usize,
     shell: OsString,
     link: Option<OsString>,
     groups: Mutex<Vec<Vec<String>>>,
 }
 
-impl Hosts {
+impl HostPool {
     /// The hosts that the environment names, in groups of `each`; `None` if it names none.
     ///
     /// # Errors
     /// A text, if there are too few.
-    pub fn from_env(each: usize) -> Result<Option<Hosts>, String> {
+    pub fn from_env(each: usize) -> Result<Option<HostPool>, String> {
         let Some(shell) = std::env::var_os(SHELL) else {
             return Ok(None);
         };
@@ -71,7 +71,7 @@ impl Hosts {
         if groups.is_empty() {
             return Err(format!("{NAMES} names {} hosts, not {each}", names.len()));
         }
-        Ok(Some(Hosts {
+        Ok(Some(HostPool {
             each,
             shell,
             link: std::env::var_os(LINK),
@@ -131,7 +131,7 @@ impl Hosts {
 
 /// A job on a group of hosts.
 pub(crate) struct Team<'a> {
-    hosts: &'a Hosts,
+    hosts: &'a HostPool,
     names: Vec<String>,
     count: usize,
     ranks: u32,

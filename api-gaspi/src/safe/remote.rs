@@ -6,7 +6,7 @@ use super::gaspi::Gaspi;
 use super::pending::Pending;
 use super::segment::FIRST_PRIVATE;
 use super::{Element, Result, counted};
-use crate::atomics::Place;
+use crate::atomics::GlobalAddress;
 use crate::statistics::procedure;
 use crate::status::{self, Status};
 
@@ -91,11 +91,11 @@ impl<'g, T: Element> Remote<'g, T> {
 
     /// Errors: [`Status::ErrInvSeg`]: a buffer of this process. Only its owner may change it.
     #[inline(always)]
-    pub(super) fn checked(&self) -> status::Result<Place> {
+    pub(super) fn checked(&self) -> status::Result<GlobalAddress> {
         if self.segment >= FIRST_PRIVATE && self.rank == self.gaspi.rank() {
             return Err(Status::ErrInvSeg);
         }
-        Ok(Place {
+        Ok(GlobalAddress {
             segment: self.segment,
             // A saturated offset is out of bounds.
             offset: self.index.saturating_mul(size_of::<T>()) as u64,

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use unipgas::gaspi::ffi::gaspi_proc_init;
 use unipgas::gaspi::safe::{
-    Buffer, Error, Gaspi, Group, Notification, Pending, Queue, Reducible, Remote, Result, Scope,
-    Segment, Slice, SliceMut, Timeout,
+    Buffer, Error, Gaspi, Group, Notification, Pending, Queue, QueueScope, Reducible, Remote,
+    Result, Segment, Slice, SliceMut, Timeout,
 };
-use unipgas::gaspi::{Config, Operation, Status, statistics};
+use unipgas::gaspi::{Config, ReductionOperation, Status, statistics};
 use unipgas_launcher::{Exit, Launch, Outcome, Output};
 
 #[allow(dead_code, reason = "it has a main function")]

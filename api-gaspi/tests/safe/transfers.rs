@@ -156,7 +156,7 @@ pub fn threads() -> Result<()> {
         Group<'_>,
     )>();
     shared::<(
-        Scope<'_, '_>,
+        QueueScope<'_, '_>,
         Slice<'_, u8>,
         SliceMut<'_, u8>,
         Remote<'_, u8>,

@@ -2,11 +2,11 @@
 
 use unipgas_core::message::{Envelope, MARK, Mode, Pattern};
 
-use super::{After, Awaited, Claimed, Sent, Tag, errno};
-use crate::completion::Entry;
-use crate::endpoint::{Endpoint, INJECT_SIZE, Posting, RECEIVES, fence};
-use crate::operation::{Counted, Report, Reports};
-use crate::rma::{LONGEST, Part, TRANSMIT_FLAGS, bytes_of, check_parts};
+use super::{After, Awaited, Claimed, MatchTag, Sent, errno};
+use crate::completion::CqEntry;
+use crate::endpoint::{Endpoint, INJECT_SIZE, PostOptions, RECEIVES, fence};
+use crate::operation::{CounterEvent, Report, Reports};
+use crate::rma::{LONGEST, LocalRange, TRANSMIT_FLAGS, bytes_of, check_parts};
 use crate::state::State;
 use crate::status::{Errno, Result};
 use crate::sys::{
@@ -15,7 +15,7 @@ use crate::sys::{
     FI_TRANSMIT_COMPLETE,
 };
 
-pub(super) fn gathered(parts: &[Part], len: usize) -> Box<[u8]> {
+pub(super) fn gathered(parts: &[LocalRange], len: usize) -> Box<[u8]> {
     let mut bytes = Vec::with_capacity(len);
     for part in parts.iter().filter(|part| part.len > 0) {
         // SAFETY:
@@ -32,7 +32,12 @@ const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 /// Checks the arguments of a receive. Returns its length in bytes.
 #[inline(always)]
-pub(super) fn check_receive(tag: Tag, parts: &[Part], flags: u64, caps: u64) -> Result<usize> {
+pub(super) fn check_receive(
+    tag: MatchTag,
+    parts: &[LocalRange],
+    flags: u64,
+    caps: u64,
+) -> Result<usize> {
     let peeks = flags & PEEK_FLAGS;
     let known = RECEIVE_FLAGS | if tag.tag.is_some() { PEEK_FLAGS } else { 0 };
     if flags & !known != 0 || peeks == FI_DISCARD || peeks == PEEK_FLAGS {
@@ -50,7 +55,13 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory is readable and unchanged until the operation is complete. With FI_INJECT or `quiet`: until the call returns.
-    pub unsafe fn send(&self, tag: Tag, parts: &[Part], to: u64, posting: &Posting) -> Result<()> {
+    pub unsafe fn send(
+        &self,
+        tag: MatchTag,
+        parts: &[LocalRange],
+        to: u64,
+        posting: &PostOptions,
+    ) -> Result<()> {
         if posting.flags & !(TRANSMIT_FLAGS | FI_MATCH_COMPLETE) != 0 {
             return Err(Errno::BADFLAGS);
         }
@@ -73,7 +84,7 @@ impl Endpoint {
             work: posting.work,
             flags: tag.kind() | FI_SEND,
             wanted: admitted.wanted,
-            counted: Counted::Send,
+            counted: CounterEvent::Send,
         };
         let number = match state.number(reports, to)? {
             Ok(number) => number,
@@ -152,10 +163,10 @@ impl Endpoint {
     /// The memory is valid for reads and writes until the operation is complete. An atomic operation of a peer reads it.
     pub unsafe fn receive(
         &self,
-        tag: Tag,
-        parts: &[Part],
+        tag: MatchTag,
+        parts: &[LocalRange],
         from: u64,
-        posting: &Posting,
+        posting: &PostOptions,
     ) -> Result<()> {
         let flags = posting.flags;
         let len = check_receive(tag, parts, flags, self.options().caps)?;
@@ -169,7 +180,7 @@ impl Endpoint {
             work: posting.work,
             flags: tag.kind() | FI_RECV,
             wanted: posting.wants(reports.selective[1]),
-            counted: Counted::Receive,
+            counted: CounterEvent::Receive,
         };
         let directed = self.options().caps & FI_DIRECTED_RECV != 0 && from != FI_ADDR_UNSPEC;
         let source = if directed {
@@ -245,9 +256,9 @@ impl Endpoint {
                 return Ok(());
             }
             **place = None;
-            let entry = Entry {
+            let entry = CqEntry {
                 flags: FI_MULTI_RECV,
-                ..Entry::default()
+                ..CqEntry::default()
             };
             return reports.fail_with(&report, Errno::CANCELED, entry, 0);
         } else if let Some(place) = known
@@ -319,7 +330,7 @@ impl State {
         &mut self,
         reports: &Reports,
         report: &Report,
-        parts: &[Part],
+        parts: &[LocalRange],
         flags: u64,
     ) -> Result<bool> {
         let messages = self.messages.as_mut().ok_or(Errno::OPNOTSUPP)?;

@@ -8,17 +8,17 @@ use unipgas_core::op::{Flags, Outcome};
 use unipgas_core::transport::Channel;
 use unipgas_core::{RemoteRegion, Result};
 
-use crate::plan::Part;
+use crate::plan::OperationPart;
 
 /// An operation to be carried out later.
-pub struct Work {
+pub(crate) struct Work {
     kept: Kept,
     /// The overflow word of the inbox, removed from the operation while retries are left.
     overflow: Option<Place>,
 }
 
 /// Identifies an inbox. Records of one channel to one inbox stay in order.
-pub type InboxId = (u32, usize, usize, [u64; 4]);
+pub(crate) type InboxId = (u32, usize, usize, [u64; 4]);
 
 impl Work {
     /// Copies the data that is valid only during the call.
@@ -71,16 +71,16 @@ impl Work {
     /// The pointers of the user are still valid, as the operation requires.
     pub unsafe fn carry_out(
         &self,
-        part: &Part,
+        part: &OperationPart,
         inner: &dyn Channel,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let part = match part {
-            Part::Whole => self.kept.whole(),
-            Part::Data => kept::Part::Data(0..self.kept.extent()),
-            Part::Range(range) => kept::Part::Data(range.clone()),
-            Part::Notice => kept::Part::Notice,
+            OperationPart::Whole => self.kept.whole(),
+            OperationPart::Data => kept::Part::Data(0..self.kept.extent()),
+            OperationPart::Range(range) => kept::Part::Data(range.clone()),
+            OperationPart::Notice => kept::Part::Notice,
         };
         // SAFETY:
         // - contract of this function: the pointers of the user are valid. `new` has copied the rest.
@@ -90,7 +90,7 @@ impl Work {
 
 /// Disaster of the process at a chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disaster {
+pub(crate) enum Disaster {
     /// SIGKILL.
     Kill,
     /// All communication stops for this time.
@@ -117,7 +117,7 @@ impl Disaster {
 }
 
 /// Gate that all communication of the process passes.
-pub struct Stalls {
+pub(crate) struct Stalls {
     start: Instant,
     /// Nanoseconds after `start`.
     until: AtomicU64,

@@ -9,19 +9,19 @@ use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{Ended, Found, Stream};
 use unipgas_core::{Deadline, Error};
 
-use crate::address::Address;
+use crate::address::OfiAddress;
 use crate::contact::{Contact, Finding, SILENT, Whereabouts};
 use crate::lifeline::{self, Try};
-use crate::names::Name;
-use crate::net::Net;
-use crate::wire::{self, Accepted, Head, Opening};
+use crate::names::AvEntry;
+use crate::net::OfiNet;
+use crate::wire::{self, Acceptance, Head, OpenRequest};
 
 /// Silent looks at a lifeline, while the process itself answers, after which a warning is due.
 const DEAF: u32 = 3;
 
 /// Address of the conversation at the peer.
 #[derive(Debug, Clone, Copy)]
-pub struct Theirs {
+pub(crate) struct Theirs {
     /// The peer's number of the conversation.
     pub conversation: u32,
     /// Cookie that messages to the peer carry.
@@ -29,9 +29,9 @@ pub struct Theirs {
 }
 
 /// The peer of a conversation.
-pub struct Whom {
+pub(crate) struct Whom {
     /// Its endpoint.
-    pub name: Arc<Name>,
+    pub name: Arc<AvEntry>,
     /// TCP port of its provider, if known.
     port: Option<SocketAddr>,
     secret: [u8; SECRET],
@@ -40,9 +40,9 @@ pub struct Whom {
 
 impl Whom {
     /// Errors: [`Error::Unreachable`].
-    pub fn of(net: &Net, address: &Address) -> unipgas_core::Result<Self> {
+    pub fn of(net: &OfiNet, address: &OfiAddress) -> unipgas_core::Result<Self> {
         Ok(Whom {
-            name: Name::hold(net, &address.name)?,
+            name: AvEntry::hold(net, &address.name)?,
             port: net.here.port(&address.name),
             secret: address.secret,
             lifeline: address.lifeline,
@@ -51,9 +51,9 @@ impl Whom {
 }
 
 /// First message of a conversation.
-pub enum First {
+pub(crate) enum First {
     /// Request to begin.
-    Open(Box<Opening>),
+    Open(Box<OpenRequest>),
     /// The peer has begun it: accept.
     Accept,
     /// The peer has begun it: refuse. Sent until the deadline.
@@ -73,8 +73,8 @@ struct Pulse {
 }
 
 /// One side of a conversation.
-pub struct Conversation {
-    net: Weak<Net>,
+pub(crate) struct Conversation {
+    net: Weak<OfiNet>,
     /// Number of the conversation in this process.
     pub number: u32,
     /// Cookie that messages of the peer must carry.
@@ -100,7 +100,7 @@ pub struct Conversation {
 impl Conversation {
     /// A conversation that this process begins. With `theirs`: a conversation that the peer has begun.
     pub fn new(
-        net: Weak<Net>,
+        net: Weak<OfiNet>,
         (number, cookie): (u32, u64),
         with: Whom,
         first: First,
@@ -181,7 +181,7 @@ impl Conversation {
 
     /// Handles the result of the looks.
     fn is_found(&self, finding: Finding) -> Found {
-        let explain = |net: Arc<Net>| {
+        let explain = |net: Arc<OfiNet>| {
             let peer = Whereabouts {
                 name: self.with.name.bytes(),
                 lifeline: self.with.lifeline.as_ref(),
@@ -221,7 +221,7 @@ impl Conversation {
     }
 
     /// Answers the peer's question whether this process lives.
-    pub fn answer(&self, net: &Net) -> Option<()> {
+    pub fn answer(&self, net: &OfiNet) -> Option<()> {
         // Without room the answer is dropped: the peer asks again.
         let _ = net.send(self, &self.theirs.get()?.head(wire::HERE), &[]);
         Some(())
@@ -256,11 +256,11 @@ impl Conversation {
     }
 
     /// Sends the first message. False: there is no room for it now.
-    pub fn introduce(&self, net: &Net) -> bool {
+    pub fn introduce(&self, net: &OfiNet) -> bool {
         if self.ended.load(Ordering::Acquire) {
             return true;
         }
-        let accepted = Accepted {
+        let accepted = Acceptance {
             cookie: self.cookie,
             conversation: self.number,
             pad: 0,
@@ -296,7 +296,7 @@ impl Theirs {
     }
 }
 
-fn send(net: &Net, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, Ended> {
+fn send(net: &OfiNet, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, Ended> {
     match net.send(to, head, body) {
         Ok(()) => Ok(true),
         Err(Error::NotNow) => Ok(false),
@@ -396,17 +396,17 @@ impl Stream for Conversation {
         if found.is_none() {
             pulse.r#try = Try::begin(lifeline);
             // A near host refuses at once.
-            let refuses = |begun: &Try| begun.look() == lifeline::Found::Gone;
+            let refuses = |begun: &Try| begun.look() == lifeline::ProbeResult::Gone;
             let refused = pulse.r#try.as_ref().is_some_and(refuses);
-            found = refused.then_some(lifeline::Found::Gone);
+            found = refused.then_some(lifeline::ProbeResult::Gone);
         }
         match found {
-            Some(lifeline::Found::Gone) => return self.depart(false),
-            Some(lifeline::Found::There) => {
+            Some(lifeline::ProbeResult::Gone) => return self.depart(false),
+            Some(lifeline::ProbeResult::There) => {
                 (pulse.silent, pulse.deaf, pulse.r#try) = (0, 0, None);
                 return if wanted { Found::Waits } else { Found::Nothing };
             }
-            Some(lifeline::Found::Nothing) => {
+            Some(lifeline::ProbeResult::Nothing) => {
                 pulse.silent += 1;
                 self.ask();
             }

@@ -9,9 +9,9 @@ use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::fabric::{Far, How};
+use crate::fabric::{AccessParameters, RemoteLocation};
 use crate::gathered::{self, Acknowledge};
-use crate::net::Net;
+use crate::net::OfiNet;
 use crate::operations::What;
 use crate::region::{far, owner};
 use crate::word;
@@ -25,8 +25,8 @@ const TRIES: usize = 16;
 const SPELL: u32 = 16;
 
 /// An issue context.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<OfiNet>,
     requests: Requests,
 }
 
@@ -39,18 +39,18 @@ enum Bytes {
 }
 
 struct Write {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
     bytes: Bytes,
     len: usize,
-    to: Far,
+    to: RemoteLocation,
     word: Option<u64>,
 }
 
 struct Read {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
     into: Local,
     len: usize,
-    from: Far,
+    from: RemoteLocation,
 }
 
 // SAFETY:
@@ -67,7 +67,7 @@ impl Own for Write {
             Bytes::At(from, desc) => (*from, *desc, false),
         };
         let context = self.net.operations.begin(What::Access(ticket));
-        let how = How {
+        let how = AccessParameters {
             desc,
             context,
             data: self.word,
@@ -83,7 +83,7 @@ impl Own for Write {
 impl Own for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let context = self.net.operations.begin(What::Access(ticket));
-        let how = How {
+        let how = AccessParameters {
             desc: desc(self.into),
             context,
             data: None,
@@ -122,7 +122,7 @@ fn desc(local: Local) -> *mut c_void {
 
 impl Endpoint {
     /// An endpoint that issues requests by `requests`.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<OfiNet>, requests: Requests) -> Self {
         Endpoint { net, requests }
     }
 
@@ -171,7 +171,7 @@ impl Endpoint {
         let after = self.waits_for(flags, traits.write_after_write);
         if flags.contains(Flags::GATHERED) && traits.gathers {
             let owner = owner(dst.region);
-            let how = How {
+            let how = AccessParameters {
                 desc: std::ptr::null_mut(),
                 context: gathered::context(owner),
                 data: word,

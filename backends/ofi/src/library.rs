@@ -129,7 +129,7 @@ fn environment(apart: bool) -> Vec<CString> {
 
 functions_of_library! {
     /// The functions.
-    pub struct Library {
+    pub struct LibfabricLibrary {
         version = c"fi_version": fn() -> u32;
         getinfo = c"fi_getinfo": fn(u32, *const c_char, *const c_char, u64, *const fi_info, *mut *mut fi_info) -> c_int;
         dupinfo = c"fi_dupinfo": fn(*const fi_info) -> *mut fi_info;
@@ -141,18 +141,18 @@ functions_of_library! {
     }
 }
 
-impl Library {
+impl LibfabricLibrary {
     /// The library of this process. Errors: the reason why there is none.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    pub fn get() -> Result<&'static LibfabricLibrary, String> {
+        static LOADED: OnceLock<Result<LibfabricLibrary, String>> = OnceLock::new();
         enter();
         LOADED
-            .get_or_init(Library::load)
+            .get_or_init(LibfabricLibrary::load)
             .as_ref()
             .map_err(String::clone)
     }
 
-    fn load() -> Result<Library, String> {
+    fn load() -> Result<LibfabricLibrary, String> {
         let handlers = Handlers::save();
         // In a program that calls libfabric itself, FI_PROVIDER selects providers, perhaps unipgas alone.
         let loaded = match dynamic::Library::is_loaded(NAME) {
@@ -164,7 +164,7 @@ impl Library {
             }
             false => dynamic::Library::load(NAME, Shown::Private),
         };
-        let library = loaded.and_then(|loaded| Library::find(&loaded));
+        let library = loaded.and_then(|loaded| LibfabricLibrary::find(&loaded));
         if let (Ok(library), None) = (&library, APART.get()) {
             dynamic::with_environment(environment(false), || library.begin());
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn they_are_found_while_something_is_opened_and_gone_afterwards() {
-        let Ok(library) = Library::get() else {
+        let Ok(library) = LibfabricLibrary::get() else {
             return;
         };
         for (name, value) in defaults() {

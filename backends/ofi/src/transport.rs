@@ -14,17 +14,17 @@ use unipgas_core::streams::{
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::address::Address;
-use crate::choice::{Info, Wish, choose};
+use crate::address::OfiAddress;
+use crate::choice::{ProviderInfo, ProviderSelector, choose};
 use crate::endpoint::{Endpoint, INLINE};
 use crate::fabric;
-use crate::lifeline::Lifeline;
-use crate::net::Net;
+use crate::lifeline::LivenessListener;
+use crate::net::OfiNet;
 use crate::region;
 
 /// The agent's view of the network.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<OfiNet>,
 }
 
 impl Network for Fabric {
@@ -50,7 +50,7 @@ impl Network for Fabric {
     fn want_guests(&self, _: bool) {}
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
-        let lifeline = self.net.lifeline().and_then(Lifeline::events);
+        let lifeline = self.net.lifeline().and_then(LivenessListener::events);
         self.net
             .fabric
             .events()
@@ -96,7 +96,7 @@ impl Network for Fabric {
     }
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
-        let address = Address::decode(link.address()).ok_or(Error::StaleRegion)?;
+        let address = OfiAddress::decode(link.address()).ok_or(Error::StaleRegion)?;
         // The conversation with the owner keeps its endpoint in use.
         let tag = self.net.names.tag(&address.name);
         region::imported(&self.net, told, tag.ok_or(Error::StaleRegion)?)
@@ -107,7 +107,7 @@ impl Network for Fabric {
 pub struct Ofi {
     /// `None` while this is dropped.
     streams: Option<Streams>,
-    pub(crate) net: Arc<Net>,
+    pub(crate) net: Arc<OfiNet>,
     /// Causes turns, if the provider has no descriptor for events.
     beats: Option<Arc<Driver>>,
 }
@@ -116,16 +116,16 @@ impl Ofi {
     /// Opens the best provider, or the choice of UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let info = choose(&Wish::from_env()?, opening.other_hosts)?;
+        let info = choose(&ProviderSelector::from_env()?, opening.other_hosts)?;
         Ofi::open(info, opening.beside.clone())
     }
 
     pub(crate) fn open(
-        info: Info,
+        info: ProviderInfo,
         beside: Option<Arc<dyn Transport>>,
     ) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
-        let net = Net::open(info, owner.clone())?;
+        let net = OfiNet::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
@@ -143,9 +143,9 @@ impl Ofi {
 
 impl Drop for Ofi {
     fn drop(&mut self) {
-        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
+        let is_used = |net: &Arc<OfiNet>| Arc::strong_count(net) > 1;
         // Conversations carry the farewell, so they close last.
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+        streams::close(&mut self.streams, &self.net, OfiNet::close, is_used);
         self.beats.iter().for_each(|driver| driver.fewer(1));
     }
 }
@@ -169,7 +169,7 @@ impl StreamTransport for Ofi {
 
     fn is_common(&self, address: &[u8]) -> bool {
         // A process with another protocol version gets an error text later.
-        Address::decode(address).is_none_or(|to| to.provider == self.net.provider)
+        OfiAddress::decode(address).is_none_or(|to| to.provider == self.net.provider)
     }
 
     unsafe fn register_own(
@@ -191,6 +191,6 @@ impl StreamTransport for Ofi {
 
 /// Whether libfabric is installed, with a usable provider that opens. Errors: the reason.
 pub fn probe(other_hosts: bool) -> std::result::Result<(), String> {
-    let open = || fabric::Fabric::open(choose(&Wish::from_env()?, other_hosts)?);
+    let open = || fabric::Fabric::open(choose(&ProviderSelector::from_env()?, other_hosts)?);
     open().map(drop).map_err(|error: Error| error.to_string())
 }

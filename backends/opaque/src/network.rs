@@ -15,10 +15,10 @@ use unipgas_core::streams::{
 use unipgas_core::transport::Limits;
 use unipgas_core::{Error, Result};
 
-use crate::options::Options;
+use crate::options::OpaqueOptions;
 use crate::pulse::Pulse;
 use crate::stream::{self, Listener};
-use crate::window::Window;
+use crate::window::RequestWindow;
 
 /// The mark of the socket that listens.
 const LISTENER: u64 = u64::MAX;
@@ -26,8 +26,8 @@ const LISTENER: u64 = u64::MAX;
 const AT_ONCE: usize = 64;
 
 /// The listening socket and the events of this process.
-pub struct Sockets {
-    options: Options,
+pub(crate) struct Sockets {
+    options: OpaqueOptions,
     listener: Listener,
     events: Arc<Events>,
     operations: Arc<AtomicU64>,
@@ -38,7 +38,7 @@ pub struct Sockets {
 
 impl Sockets {
     /// Begins to listen. Errors: [`Error::Os`].
-    pub fn open(options: Options, owner: Arc<Owner>) -> Result<Self> {
+    pub fn open(options: OpaqueOptions, owner: Arc<Owner>) -> Result<Self> {
         let listener = Listener::open(options.tcp)?;
         let events = Arc::new(Events::new()?);
         events.watch(&listener.socket, LISTENER)?;
@@ -158,13 +158,13 @@ impl Network for Sockets {
 
 /// Faults of the options.
 struct Asked {
-    options: Options,
+    options: OpaqueOptions,
     operations: Arc<AtomicU64>,
 }
 
 impl Faults for Asked {
     fn order(&self) -> Option<Box<dyn Order>> {
-        let window = || Box::new(Window::new(self.options.seed)) as _;
+        let window = || Box::new(RequestWindow::new(self.options.seed)) as _;
         self.options.unordered.then(window)
     }
 
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn the_first_pull_after_the_end_gives_the_last_bytes_and_the_end() {
-        let sockets = Sockets::open(Options::default(), Arc::default()).unwrap();
+        let sockets = Sockets::open(OpaqueOptions::default(), Arc::default()).unwrap();
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (here, there) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
         let socket = sockets.socket(here, None, false).unwrap();

@@ -55,7 +55,7 @@ impl Counted {
 
 /// State of the looks at one stream.
 #[derive(Default)]
-pub struct Pulse {
+pub(crate) struct Pulse {
     /// Counters of the last look with received segments, or without waiting bytes.
     last: Counted,
     silent: u32,

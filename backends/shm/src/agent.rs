@@ -18,19 +18,19 @@ use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, process}
 
 use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request, TAKEN};
 use crate::peer::{PeerProcess, ShmPeer};
-use crate::registration::Home;
+use crate::registration::RegistrationState;
 
 /// The agent of a process, at work as long as this lives.
-pub struct Agent {
+pub(crate) struct Agent {
     _at: AtBell,
     _serving: Arc<Serving>,
 }
 
-struct Serving(Arc<Home>);
+struct Serving(Arc<RegistrationState>);
 
 impl Agent {
     /// Errors: [`Error::Os`].
-    pub fn start(home: &Arc<Home>) -> Result<Self> {
+    pub fn start(home: &Arc<RegistrationState>) -> Result<Self> {
         let driver = Driver::of_this_process()?;
         home.show_alarm(driver.alarm())?;
         let serving = Arc::new(Serving(home.clone()));
@@ -77,7 +77,7 @@ struct Served {
 
 /// For a thread that waits: hands over messages that run nobody's code. For all else it wakes the progress thread, which may not hear the bell now. Whether
 /// anything was handed over.
-pub fn serve(home: &Home) -> bool {
+pub fn serve(home: &RegistrationState) -> bool {
     let Some(driver) = home.agent_driver.get().filter(|_| home.is_here()) else {
         return false;
     };
@@ -96,7 +96,7 @@ pub fn serve(home: &Home) -> bool {
     served.any
 }
 
-fn serve_all(home: &Home, by: By) -> Served {
+fn serve_all(home: &RegistrationState, by: By) -> Served {
     let control = home.pool.view().control();
     let mut served = Served::default();
     for (request, message) in control.requests.iter().zip(&control.messages) {
@@ -150,7 +150,13 @@ fn store(words: &[AtomicU64; 4], value: Value) {
 }
 
 /// As [`execute`], of a message. `None`: the progress thread has to do it.
-fn hand_over(home: &Home, request: &Request, words: &Message, len: u64, by: By) -> Option<u32> {
+fn hand_over(
+    home: &RegistrationState,
+    request: &Request,
+    words: &Message,
+    len: u64,
+    by: By,
+) -> Option<u32> {
     let slot = request.slot.load(Ordering::Relaxed);
     let generation = request.generation.load(Ordering::Relaxed);
     let entry = home.pool.view().control().slots.get(slot as usize);
@@ -265,7 +271,7 @@ fn free_orphans(control: &Control) {
 /// # Safety
 /// The request's pointers are valid as [`AtomicRequest`] says.
 pub unsafe fn perform(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     request: &AtomicRequest,
@@ -301,7 +307,7 @@ pub unsafe fn perform(
 /// # Safety
 /// As there; the result until the operation is complete.
 pub unsafe fn perform_late(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     request: &AtomicRequest,
@@ -345,7 +351,7 @@ unsafe fn values(request: &AtomicRequest, nth: usize) -> (Value, Value) {
 
 /// Has `peer`'s agent hand `message` over, and waits for the answer. Errors: [`Error::Unsupported`] if nobody takes messages there.
 pub fn send(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     to: Remote<'_>,
     message: &[u8],
@@ -376,7 +382,7 @@ fn take_reply(reply: Reply, len: u64, words: &Message) {
 
 /// `take` takes the answer.
 fn ask<T>(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     dst: Remote<'_>,
     ahead: usize,
@@ -466,7 +472,7 @@ fn answer<T>(control: &Control, nth: usize, take: impl FnOnce(Value, &Message) -
 /// Gives way until `poll` gives a value or the peer has died. The agent shares our cores, so spinning would only delay it. What peers ask of this process is
 /// carried out meanwhile: the peer may wait for that.
 fn until<T>(
-    home: &Home,
+    home: &RegistrationState,
     peer: &Arc<PeerProcess>,
     mut poll: impl FnMut(usize) -> Option<T>,
 ) -> Result<T> {
@@ -494,8 +500,8 @@ mod tests {
     use unipgas_core::transport::Handler;
 
     use super::*;
-    use crate::control::{Entry, Kind};
-    use crate::pool::Pool;
+    use crate::control::{RegionKind, SlotEntry};
+    use crate::pool::MemoryPool;
 
     struct Upper {
         plain: bool,
@@ -517,7 +523,7 @@ mod tests {
         }
     }
 
-    fn post(home: &Home, nth: usize, (slot, generation): (u32, u32), message: &[u8]) {
+    fn post(home: &RegistrationState, nth: usize, (slot, generation): (u32, u32), message: &[u8]) {
         let control = home.pool.view().control();
         let request = &control.requests[nth];
         request.slot.store(slot, Ordering::Relaxed);
@@ -531,11 +537,11 @@ mod tests {
 
     #[test]
     fn who_waits_leaves_what_runs_code_to_the_progress_thread() {
-        let home = Home::new(Pool::create(1).unwrap(), false);
+        let home = RegistrationState::new(MemoryPool::create(1).unwrap(), false);
         let control = home.pool.view().control();
         let region = |slot: u32, plain| {
-            let generation = control.slots[slot as usize].open(Entry {
-                kind: Kind::Private,
+            let generation = control.slots[slot as usize].open(SlotEntry {
+                kind: RegionKind::Private,
                 rights: Rights::WRITE,
                 offset: 0,
                 len: 64,

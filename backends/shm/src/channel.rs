@@ -12,19 +12,19 @@ use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
 
 use crate::agent::{self, late::Late};
-use crate::registration::Home;
-use crate::transport::Peers;
+use crate::registration::RegistrationState;
+use crate::transport::PeerTable;
 
 /// An issue context. Nothing is ever pending but what is [awaited](Flags::AWAITED): all flags are met by program order.
-pub struct ShmChannel {
-    peers: Arc<Peers>,
+pub(crate) struct ShmChannel {
+    peers: Arc<PeerTable>,
     /// Whose agent's requests are carried out while this process waits for another one's.
-    home: Arc<Home>,
+    home: Arc<RegistrationState>,
     late: Late,
 }
 
 impl ShmChannel {
-    pub fn new(peers: Arc<Peers>, home: Arc<Home>) -> Self {
+    pub fn new(peers: Arc<PeerTable>, home: Arc<RegistrationState>) -> Self {
         let late = Late::default();
         ShmChannel { peers, home, late }
     }

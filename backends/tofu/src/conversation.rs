@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use unipgas_core::streams::{Ended, Found, Link, Stream};
 use unipgas_core::{Error, Result};
 
-use crate::address::Address;
+use crate::address::TofuAddress;
 use crate::blocks::Block;
-use crate::greeting::End;
-use crate::mail::{self, Inbox, Kind, Outbox};
-use crate::net::{Net, Target};
+use crate::greeting::StreamEnd;
+use crate::mail::{self, MessageType, RingReader, RingWriter};
+use crate::net::{PeerVcq, TofuNet};
 
 /// Looks without an answer, over five seconds, after which a process is dead.
 const SILENT: u32 = 10;
@@ -25,8 +25,8 @@ struct Pulse {
 
 /// Output to the peer.
 struct Out {
-    end: End,
-    mail: Outbox,
+    end: StreamEnd,
+    mail: RingWriter,
     /// The last message is sent.
     closed: bool,
 }
@@ -34,26 +34,26 @@ struct Out {
 /// Input from the peer.
 #[derive(Default)]
 struct In {
-    mail: Inbox,
+    mail: RingReader,
     bytes: Vec<u8>,
     /// The peer has sent its last message.
     closed: bool,
 }
 
 /// One end of a stream.
-pub struct Conversation {
-    net: Weak<Net>,
+pub(crate) struct TofuStream {
+    net: Weak<TofuNet>,
     /// Its number in this process.
     pub number: u32,
     /// Address of the peer.
-    pub with: Address,
+    pub with: TofuAddress,
     /// This process began the stream.
     pub begun_here: bool,
     /// The peer's VCQ.
-    pub target: Arc<Target>,
+    pub target: Arc<PeerVcq>,
     /// The ring of this end. Behind it is the peer's read position.
     block: Block,
-    own: End,
+    own: StreamEnd,
     out: Mutex<Option<Out>>,
     incoming: Mutex<In>,
     open: AtomicBool,
@@ -70,20 +70,20 @@ pub struct Conversation {
 }
 
 /// Parts of a new stream.
-pub struct New {
-    pub net: Weak<Net>,
+pub(crate) struct StreamParts {
+    pub net: Weak<TofuNet>,
     pub number: u32,
-    pub with: Address,
+    pub with: TofuAddress,
     pub begun_here: bool,
-    pub target: Arc<Target>,
+    pub target: Arc<PeerVcq>,
     pub block: Block,
-    pub own: End,
+    pub own: StreamEnd,
 }
 
-impl Conversation {
+impl TofuStream {
     /// A stream that is not open yet.
-    pub fn new(new: New) -> Self {
-        let conversation = Conversation {
+    pub fn new(new: StreamParts) -> Self {
+        let conversation = TofuStream {
             net: new.net,
             number: new.number,
             with: new.with,
@@ -108,7 +108,7 @@ impl Conversation {
     }
 
     /// The stream of a link of this network.
-    pub fn of(link: &Link) -> &Conversation {
+    pub fn of(link: &Link) -> &TofuStream {
         let stream: *const dyn Stream = Arc::as_ptr(link.stream());
         // SAFETY:
         // - all streams of this network are conversations, and the link keeps its stream.
@@ -129,13 +129,13 @@ impl Conversation {
     }
 
     /// This end.
-    pub fn own_end(&self) -> End {
+    pub fn own_end(&self) -> StreamEnd {
         self.own
     }
 
     /// Sets the peer's end. Bytes may leave now.
-    pub fn mark_ready(&self, end: End) {
-        let mail = Outbox::new(end.len as usize, end.promised as usize, end.first);
+    pub fn mark_ready(&self, end: StreamEnd) {
+        let mail = RingWriter::new(end.len as usize, end.promised as usize, end.first);
         *self.out.lock() = Some(Out {
             end,
             mail,
@@ -146,7 +146,7 @@ impl Conversation {
     }
 
     /// Whether `end` is the peer's end.
-    pub fn is_to(&self, end: End) -> bool {
+    pub fn is_to(&self, end: StreamEnd) -> bool {
         self.out.lock().as_ref().is_some_and(|out| out.end == end)
     }
 
@@ -198,7 +198,7 @@ impl Conversation {
         out.mail
             .have_been_read(self.read_there().load(Ordering::Acquire));
         let most = mail::size(mail::most(out.end.len as usize));
-        out.mail.place(Kind::Bytes, most).is_some()
+        out.mail.place(MessageType::Bytes, most).is_some()
     }
 
     /// Takes the message that ends at offset `end` of the ring. Errors: the message is malformed, or an earlier one is lost.
@@ -235,7 +235,7 @@ impl Conversation {
         incoming.bytes.extend_from_slice(bytes);
         let promised = self.own.promised as usize;
         let tells = incoming.mail.mark_read(size, len, promised);
-        if kind == Kind::Close {
+        if kind == MessageType::Close {
             incoming.closed = true;
             self.ended.store(true, Ordering::Release);
         }
@@ -271,7 +271,7 @@ impl Conversation {
     }
 
     /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of the network.
-    fn say(&self, net: &Net, out: &mut Out, kind: Kind, bytes: &[u8]) -> Result<()> {
+    fn say(&self, net: &TofuNet, out: &mut Out, kind: MessageType, bytes: &[u8]) -> Result<()> {
         if out.closed {
             return Err(Error::PeerDead);
         }
@@ -301,7 +301,7 @@ impl Conversation {
         if open.closed {
             return true;
         }
-        match self.say(&net, open, Kind::Close, &[]) {
+        match self.say(&net, open, MessageType::Close, &[]) {
             Err(Error::NotNow) => false,
             _ => {
                 open.closed = true;
@@ -339,7 +339,7 @@ impl Conversation {
     }
 }
 
-impl Stream for Conversation {
+impl Stream for TofuStream {
     fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
         let net = self.net.upgrade().ok_or(Ended)?;
         if self.has_ended() {
@@ -352,7 +352,7 @@ impl Stream for Conversation {
         let most = mail::most(out.end.len as usize);
         let mut sent = 0;
         for body in bytes.chunks(most) {
-            match self.say(&net, out, Kind::Bytes, body) {
+            match self.say(&net, out, MessageType::Bytes, body) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
                 Err(error) => {

@@ -11,23 +11,23 @@ use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
-use crate::armw::{Atomic, command};
-use crate::conversation::Conversation;
-use crate::lanes::{Ends, Landing, Lane, Share};
-use crate::net::{Net, acknowledge, data_of};
-use crate::quick::Quick;
+use crate::armw::{ArmwRequest, command};
+use crate::conversation::TofuStream;
+use crate::lanes::{LaneUse, PendingWork, ResultSlot, VcqLane};
+use crate::net::{TofuNet, acknowledge, data_of};
+use crate::quick::UnsignaledPuts;
 use crate::region::{address, far};
-use crate::vcq::Vcq;
+use crate::vcq::RawVcq;
 
 /// Maximum bytes in a descriptor (guide §6.1.2).
 pub const PIGGYBACK: usize = 32;
 
 /// An issue context. It has its own VCQ while there are enough.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<TofuNet>,
     requests: Requests,
-    quick: Quick,
-    lane: OnceLock<Share>,
+    quick: UnsignaledPuts,
+    lane: OnceLock<LaneUse>,
 }
 
 /// Source of a write.
@@ -41,7 +41,7 @@ enum Source {
 
 /// A write, and an optional word after it.
 struct Write {
-    lane: Arc<Lane>,
+    lane: Arc<VcqLane>,
     from: Source,
     len: usize,
     to: u64,
@@ -55,7 +55,7 @@ struct Write {
 impl Write {
     /// # Safety
     /// The source is valid until completion.
-    unsafe fn put(&self, vcq: &Vcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
+    unsafe fn put(&self, vcq: &RawVcq, peer: u64, flags: c_ulong, data: usize) -> Result<()> {
         let flags = (0, self.flags | flags);
         match &self.from {
             // SAFETY:
@@ -73,10 +73,10 @@ impl Write {
 impl Own for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
-        let to = &*Conversation::of(&link).target;
+        let to = &*TofuStream::of(&link).target;
         let (peer, data) = (to.route, data_of(to));
         let lane = self.lane.clone();
-        let post = |vcq: &Vcq, notice: c_ulong| {
+        let post = |vcq: &RawVcq, notice: c_ulong| {
             let Some((slot, value)) = self.word else {
                 return match self.len {
                     0 => acknowledge(vcq, to, notice),
@@ -99,7 +99,7 @@ impl Own for Write {
             unsafe { vcq.put_piggyback(peer, (word.as_ptr(), word.len()), slot, flags, data) }
         };
         let mut queue = lane.queue();
-        let posted = lane.post(&mut queue, to, post, || Ends::Access(ticket));
+        let posted = lane.post(&mut queue, to, post, || PendingWork::Access(ticket));
         if !matches!(posted, Ok(()) | Err(Error::NotNow)) {
             // The data leaves now, while its source is valid.
             lane.vcq.start();
@@ -109,7 +109,7 @@ impl Own for Write {
 }
 
 struct Read {
-    lane: Arc<Lane>,
+    lane: Arc<VcqLane>,
     into: u64,
     len: usize,
     from: u64,
@@ -119,9 +119,9 @@ struct Read {
 impl Own for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
-        let to = &*Conversation::of(&link).target;
+        let to = &*TofuStream::of(&link).target;
         let lane = &self.lane;
-        let post = |vcq: &Vcq, notice: c_ulong| match self.len {
+        let post = |vcq: &RawVcq, notice: c_ulong| match self.len {
             0 => acknowledge(vcq, to, notice),
             // SAFETY:
             // - contract of `Channel::get`: the destination is valid for writes until completion.
@@ -130,24 +130,24 @@ impl Own for Read {
                 vcq.get(to.route, places, len, flags, data_of(to))
             },
         };
-        lane.post(&mut lane.queue(), to, post, || Ends::Access(ticket))
+        lane.post(&mut lane.queue(), to, post, || PendingWork::Access(ticket))
     }
 }
 
 impl Endpoint {
     /// A channel without a VCQ.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<TofuNet>, requests: Requests) -> Self {
         Endpoint {
             net,
             requests,
-            quick: Quick::default(),
+            quick: UnsignaledPuts::default(),
             lane: OnceLock::new(),
         }
     }
 
     /// Its VCQ, assigned at the first post.
     #[inline]
-    fn lane(&self) -> &Arc<Lane> {
+    fn lane(&self) -> &Arc<VcqLane> {
         self.lane.get_or_init(|| self.net.lanes.share())
     }
 
@@ -321,11 +321,11 @@ impl Channel for Endpoint {
             return unsafe { self.requests.atomic(dst, request, desc, flags, context) };
         };
         dst.region.check(dst.offset, size, Rights::ATOMIC)?;
-        let result = Landing {
+        let result = ResultSlot {
             at: request.result,
             len: size,
         };
-        let own = Atomic {
+        let own = ArmwRequest {
             lane: self.lane().clone(),
             what,
             at: far(dst.region, dst.offset),

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use unipgas_core::dynamic::{self, Shown, with_environment};
 use unipgas_core::rendezvous::NETWORK;
 use unipgas_core::variables;
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::UtofuFunctions;
 
 /// Name of Fujitsu's library.
 const NAME: &CStr = c"libtofucom.so";
@@ -17,18 +17,18 @@ const OURS: &CStr = c"gaspi_proc_init";
 const PLAYED: &str = "UNIPGAS_TEST_TOFU";
 
 /// The loaded library.
-pub struct Library {
+pub(crate) struct UtofuLibrary {
     /// Functions of utofu.h.
-    pub functions: Functions,
+    pub functions: UtofuFunctions,
     played: Option<Vec<CString>>,
 }
 
-impl Library {
+impl UtofuLibrary {
     /// The library of this process. Errors: the reason why it is not usable.
-    pub fn get() -> Result<&'static Library, String> {
-        static LOADED: OnceLock<Result<Library, String>> = OnceLock::new();
+    pub fn get() -> Result<&'static UtofuLibrary, String> {
+        static LOADED: OnceLock<Result<UtofuLibrary, String>> = OnceLock::new();
         LOADED
-            .get_or_init(Library::load)
+            .get_or_init(UtofuLibrary::load)
             .as_ref()
             .map_err(String::clone)
     }
@@ -54,9 +54,10 @@ impl Library {
         }
         // SAFETY:
         // - a library with all these names is libtofucom, and stays loaded.
-        let functions =
-            unsafe { Functions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut())) };
-        Ok(Library {
+        let functions = unsafe {
+            UtofuFunctions::load(|name| library.find(name).unwrap_or(std::ptr::null_mut()))
+        };
+        Ok(UtofuLibrary {
             functions: functions
                 .map_err(|missing| format!("{} has no {missing}", name.to_string_lossy()))?,
             played: played.map(|text| played_environment(&text)),

@@ -16,13 +16,13 @@ use unipgas_core::streams::{
 };
 use unipgas_core::transport::{Channel, Limits};
 use unipgas_core::{Error, Result, Rights};
-use unipgas_utofu_sys::Functions;
+use unipgas_utofu_sys::UtofuFunctions;
 
-use crate::address::Address;
-use crate::conversation::Conversation;
+use crate::address::TofuAddress;
+use crate::conversation::TofuStream;
 use crate::endpoint::{Endpoint, PIGGYBACK};
-use crate::library::Library;
-use crate::net::{DEPTH, Net};
+use crate::library::UtofuLibrary;
+use crate::net::{DEPTH, TofuNet};
 use crate::region;
 use crate::vcq;
 
@@ -31,7 +31,7 @@ const SMALL: u64 = 64;
 
 /// The network under the agent.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<TofuNet>,
 }
 
 impl Network for Fabric {
@@ -94,7 +94,7 @@ impl Network for Fabric {
     }
 
     fn has_settled(&self, link: &Link) -> bool {
-        self.net.has_settled(Conversation::of(link))
+        self.net.has_settled(TofuStream::of(link))
     }
 
     fn imported(&self, link: &Link, told: &[u8]) -> Result<[u64; 3]> {
@@ -106,7 +106,7 @@ impl Network for Fabric {
 pub struct Tofu {
     /// `None` only during the drop.
     streams: Option<Streams>,
-    net: Arc<Net>,
+    net: Arc<TofuNet>,
 }
 
 impl Tofu {
@@ -114,7 +114,7 @@ impl Tofu {
     /// [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
-        let net = Net::open(owner.clone(), opening.incarnation)?;
+        let net = TofuNet::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });
@@ -129,8 +129,8 @@ impl Tofu {
 
 impl Drop for Tofu {
     fn drop(&mut self) {
-        let is_used = |net: &Arc<Net>| Arc::strong_count(net) > 1;
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+        let is_used = |net: &Arc<TofuNet>| Arc::strong_count(net) > 1;
+        streams::close(&mut self.streams, &self.net, TofuNet::close, is_used);
     }
 }
 
@@ -150,7 +150,7 @@ impl StreamTransport for Tofu {
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        Address::decode(address).is_some()
+        TofuAddress::decode(address).is_some()
     }
 
     unsafe fn register_own(
@@ -184,7 +184,7 @@ impl StreamTransport for Tofu {
 
 /// Whether the library is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
-    let tnis = Library::get().and_then(|library| {
+    let tnis = UtofuLibrary::get().and_then(|library| {
         vcq::tnis(library).map_err(|error| match error {
             Error::Unreachable(why) => why,
             error => error.to_string(),
@@ -194,7 +194,7 @@ pub fn probe() -> std::result::Result<(), String> {
 }
 
 /// Functions of the library. `None`: it is not usable.
-pub fn functions() -> Option<&'static Functions> {
+pub fn functions() -> Option<&'static UtofuFunctions> {
     probe().ok()?;
-    Library::get().ok().map(|library| &library.functions)
+    UtofuLibrary::get().ok().map(|library| &library.functions)
 }

@@ -8,13 +8,13 @@ use unipgas_core::streams::{Ended, Found, Link, Stream};
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
-use crate::address::Address;
+use crate::address::VerbsAddress;
 use crate::buffers::MESSAGE;
-use crate::net::Net;
-use crate::posting::{Ends, SendQueue, Takes, write};
+use crate::net::VerbsNet;
+use crate::posting::{PostedWork, SendQueue, Takes, write};
 use crate::queues::Pair;
 use crate::staged::Staging;
-use crate::wire::{self, Kind};
+use crate::wire::{self, ImmediateKind};
 
 /// Maximum inline bytes of a work request.
 pub const INLINE: usize = 128;
@@ -32,12 +32,12 @@ struct Pulse {
 }
 
 /// One end of a connection.
-pub struct Connection {
-    net: Weak<Net>,
+pub(crate) struct Connection {
+    net: Weak<VerbsNet>,
     /// Its number in this process: a place, and the use count of the place.
     pub number: u32,
     /// Address of the peer.
-    pub with: Address,
+    pub with: VerbsAddress,
     /// This process began the connection.
     pub begun_here: bool,
     /// Credits of the peer: messages and wakes that it may send before this process returns credits.
@@ -63,10 +63,10 @@ pub struct Connection {
 }
 
 /// Parts of a new connection.
-pub struct New {
-    pub net: Weak<Net>,
+pub(crate) struct ConnectionParts {
+    pub net: Weak<VerbsNet>,
     pub number: u32,
-    pub with: Address,
+    pub with: VerbsAddress,
     pub begun_here: bool,
     pub promised: u32,
     pub inline: u32,
@@ -79,7 +79,7 @@ pub struct New {
 
 impl Connection {
     /// A connection that is not open yet.
-    pub fn new(new: New) -> Self {
+    pub fn new(new: ConnectionParts) -> Self {
         Connection {
             net: new.net,
             number: new.number,
@@ -176,22 +176,22 @@ impl Connection {
     }
 
     /// Notes that `messages` of the peer are read, and their buffers posted again. `credits`: credits that the peer has returned.
-    pub fn on_read(&self, net: &Net, messages: u32, credits: u32) {
+    pub fn on_read(&self, net: &VerbsNet, messages: u32, credits: u32) {
         let mut queue = self.queue();
         queue.owed += messages;
         queue.credits = queue.credits.saturating_add(credits);
         if queue.owed >= self.promised / 2 {
             // If the queue has no place, a later message carries the credits.
-            let _ = self.say(net, &mut queue, Kind::Credits, &[], Takes::Reserve);
+            let _ = self.say(net, &mut queue, ImmediateKind::Credits, &[], Takes::Reserve);
         }
     }
 
     /// Sends a message. Errors: [`Error::NotNow`], [`Error::PeerDead`], and errors of registrations.
     fn say(
         &self,
-        net: &Net,
+        net: &VerbsNet,
         queue: &mut SendQueue,
-        kind: Kind,
+        kind: ImmediateKind,
         bytes: &[u8],
         takes: Takes,
     ) -> Result<()> {
@@ -223,9 +223,9 @@ impl Connection {
             request.send_flags = IBV_SEND_INLINE;
         }
         let ends = match (kind, buffer) {
-            (Kind::Close, _) => Ends::Close,
-            (_, Some(buffer)) => Ends::Message(buffer),
-            (_, None) => Ends::Nothing,
+            (ImmediateKind::Close, _) => PostedWork::Close,
+            (_, Some(buffer)) => PostedWork::Message(buffer),
+            (_, None) => PostedWork::Nothing,
         };
         // SAFETY:
         // - the bytes are copied in the call, or are in a buffer that lives until completion.
@@ -245,14 +245,14 @@ impl Connection {
         &self,
         requests: &mut [ibv_send_wr; N],
         wakes: bool,
-        ends: Ends,
+        ends: PostedWork,
     ) -> Result<()> {
         let mut queue = self.queue.lock();
         let takes = match wakes {
             true => {
                 let last = &mut requests[N - 1];
                 last.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-                last.imm_data = wire::word(Kind::Written, queue.owed);
+                last.imm_data = wire::word(ImmediateKind::Written, queue.owed);
                 Takes::Credit
             }
             false => Takes::Nothing,
@@ -290,7 +290,7 @@ impl Connection {
         // - the request names no memory.
         unsafe {
             let chain = (self.number, &mut [request]);
-            queue.post(&self.pair, chain, Takes::Nothing, Ends::Probe)
+            queue.post(&self.pair, chain, Takes::Nothing, PostedWork::Probe)
         }
         .is_ok()
     }
@@ -328,7 +328,7 @@ impl Stream for Connection {
         let (mut sent, mut most) = (0, MESSAGE);
         while sent < bytes.len() {
             let body = &bytes[sent..bytes.len().min(sent + most)];
-            match self.say(&net, &mut queue, Kind::Bytes, body, Takes::Credit) {
+            match self.say(&net, &mut queue, ImmediateKind::Bytes, body, Takes::Credit) {
                 Ok(()) => sent += body.len(),
                 Err(Error::NotNow) => break,
                 Err(Error::Os(_) | Error::Exhausted(_)) if most > self.inline as usize => {
@@ -413,7 +413,9 @@ impl Stream for Connection {
         if !self.ended.swap(true, Ordering::AcqRel) {
             let mut queue = self.queue();
             let farewell = match (&net, queue.has_accesses()) {
-                (Some(net), false) => self.say(net, &mut queue, Kind::Close, &[], Takes::Reserve),
+                (Some(net), false) => {
+                    self.say(net, &mut queue, ImmediateKind::Close, &[], Takes::Reserve)
+                }
                 // Accesses are in flight, and must stop.
                 _ => Err(Error::PeerDead),
             };

@@ -14,10 +14,10 @@ use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
 use crate::connection::{Connection, INLINE};
-use crate::native::{Atomic, WORD};
-use crate::net::Net;
-use crate::posting::{Ends, write};
-use crate::quick::Quick;
+use crate::native::{NativeAtomic, WORD};
+use crate::net::VerbsNet;
+use crate::posting::{PostedWork, write};
+use crate::quick::UnsignaledWrites;
 use crate::region::{connection, far, is_by_device};
 
 /// Attempts of a write, with progress in between, before it is deferred.
@@ -26,10 +26,10 @@ const TRIES: usize = 16;
 const SPELL: u32 = 16;
 
 /// An issue context.
-pub struct Endpoint {
-    net: Arc<Net>,
+pub(crate) struct Endpoint {
+    net: Arc<VerbsNet>,
     requests: Requests,
-    quick: Quick,
+    quick: UnsignaledWrites,
 }
 
 impl Drop for Endpoint {
@@ -75,7 +75,7 @@ struct Write {
 impl Write {
     /// # Safety
     /// The source is valid: an inline source in this call, another one until completion.
-    unsafe fn post(&self, to: &Connection, ends: Ends) -> Result<()> {
+    unsafe fn post(&self, to: &Connection, ends: PostedWork) -> Result<()> {
         let fence = if self.fence { IBV_SEND_FENCE } else { 0 };
         let (at, key, inline) = match self.from {
             Source::Inline(at) => (at, 0, IBV_SEND_INLINE),
@@ -142,7 +142,7 @@ impl Own for Kept {
         let write = Write { from, ..self.write };
         // SAFETY:
         // - contract of `Channel::put`: the source is valid until completion. Inline bytes are in `self.bytes`, and are copied in the call.
-        unsafe { write.post(Connection::of(&link), Ends::Access(ticket)) }
+        unsafe { write.post(Connection::of(&link), PostedWork::Access(ticket)) }
     }
 }
 
@@ -159,7 +159,7 @@ impl Own for Read {
         let connection = Connection::of(&link);
         // SAFETY:
         // - contract of `Channel::get`: the destination is valid for writes until completion.
-        unsafe { connection.post(&mut [request], false, Ends::Access(ticket)) }
+        unsafe { connection.post(&mut [request], false, PostedWork::Access(ticket)) }
     }
 }
 
@@ -177,7 +177,7 @@ impl Own for Acknowledge<'_> {
         };
         // SAFETY:
         // - the length is 0.
-        unsafe { nothing.post(self.0, Ends::Access(ticket)) }
+        unsafe { nothing.post(self.0, PostedWork::Access(ticket)) }
     }
 }
 
@@ -193,12 +193,12 @@ fn aligned(dst: &Remote<'_>) -> usize {
 
 impl Endpoint {
     /// A new channel.
-    pub fn new(net: Arc<Net>, requests: Requests) -> Self {
+    pub fn new(net: Arc<VerbsNet>, requests: Requests) -> Self {
         let lane = net.lanes.lock().insert(()) as u32;
         Endpoint {
             net,
             requests,
-            quick: Quick::new(lane),
+            quick: UnsignaledWrites::new(lane),
         }
     }
 
@@ -283,7 +283,7 @@ impl Endpoint {
         let to = std::ptr::from_ref(connection).expose_provenance() as u64;
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        let post = || unsafe { write.post(connection, Ends::Nothing) };
+        let post = || unsafe { write.post(connection, PostedWork::Nothing) };
         for _ in 0..TRIES {
             match self.requests.gather(region, to, after, context, post)? {
                 Err(Error::NotNow) => self.make_room(),
@@ -472,7 +472,8 @@ impl Channel for Endpoint {
             let at = far(dst.region, dst.offset);
             // SAFETY:
             // - contract of this call: the request's pointers are valid.
-            let own = unsafe { Atomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
+            let own =
+                unsafe { NativeAtomic::of(request, at, into, flags.contains(Flags::ORDERED)) };
             if let Some(own) = own {
                 let after = Endpoint::waits_for(flags);
                 return self

@@ -20,10 +20,10 @@ struct One {
 }
 
 /// Number of connections in the process with staged work requests.
-pub type Staging = Arc<AtomicUsize>;
+pub(crate) type Staging = Arc<AtomicUsize>;
 
 /// Staged work requests of one connection, in order.
-pub struct Staged {
+pub(crate) struct Staged {
     all: Vec<One>,
     /// Number of callers that will post more.
     held: u32,

@@ -15,16 +15,16 @@ use unipgas_core::streams::{
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
 
-use crate::address::Address;
-use crate::choice::{Port, Wish, choose};
+use crate::address::VerbsAddress;
+use crate::choice::{DevicePort, DeviceSelector, choose};
 use crate::device::Context;
 use crate::endpoint::Endpoint;
-use crate::net::{DEPTH, Net};
+use crate::net::{DEPTH, VerbsNet};
 use crate::region;
 
 /// The network under the agent.
 struct Fabric {
-    net: Arc<Net>,
+    net: Arc<VerbsNet>,
 }
 
 impl Network for Fabric {
@@ -101,23 +101,23 @@ impl Network for Fabric {
 pub struct Verbs {
     /// `None` only during the drop.
     streams: Option<Streams>,
-    net: Arc<Net>,
+    net: Arc<VerbsNet>,
 }
 
 impl Verbs {
     /// Opens the best device, or the device of UNIPGAS_VERBS_DEVICE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Exhausted`], [`Error::Os`].
     pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let chosen = choose(&Wish::from_env()?)?;
+        let chosen = choose(&DeviceSelector::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
     }
 
     fn open(
-        chosen: (Context, Port),
+        chosen: (Context, DevicePort),
         beside: Option<Arc<dyn Transport>>,
     ) -> Result<OverStreams<Self>> {
         let owner = Arc::new(Owner::default());
-        let net = Net::open(chosen, owner.clone())?;
+        let net = VerbsNet::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
@@ -132,8 +132,8 @@ impl Verbs {
 impl Drop for Verbs {
     fn drop(&mut self) {
         let is_used =
-            |net: &Arc<Net>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
-        streams::close(&mut self.streams, &self.net, Net::close, is_used);
+            |net: &Arc<VerbsNet>| Arc::strong_count(net) > 1 || Arc::strong_count(&net.lives) > 1;
+        streams::close(&mut self.streams, &self.net, VerbsNet::close, is_used);
     }
 }
 
@@ -157,7 +157,7 @@ impl StreamTransport for Verbs {
     }
 
     fn is_common(&self, address: &[u8]) -> bool {
-        Address::decode(address).is_some()
+        VerbsAddress::decode(address).is_some()
     }
 
     unsafe fn register_own(
@@ -191,7 +191,7 @@ impl StreamTransport for Verbs {
 
 /// Whether a device is usable on this host. Errors: the reason.
 pub fn probe() -> std::result::Result<(), String> {
-    let chosen = Wish::from_env().and_then(|wish| choose(&wish));
+    let chosen = DeviceSelector::from_env().and_then(|wish| choose(&wish));
     chosen.map(drop).map_err(|error| match error {
         Error::Unreachable(why) => why,
         error => error.to_string(),

@@ -8,14 +8,14 @@ use unipgas_core::streams::Accepted;
 use unipgas_core::streams::greeting::padded;
 use unipgas_core::{Deadline, Error, Result};
 
-use super::{Held, Net, key};
-use crate::address::Address;
+use super::{Held, OfiNet, key};
+use crate::address::OfiAddress;
 use crate::buffers::MESSAGE;
 use crate::conversation::{Conversation, First, Theirs, Whom};
-use crate::names::Name;
-use crate::operations::{Sender, What};
-use crate::riders::{self, Boarding, Rides};
-use crate::wire::{self, Head, Opening};
+use crate::names::AvEntry;
+use crate::operations::{MessageSender, What};
+use crate::riders::{self, PiggybackGuard, Rides};
+use crate::wire::{self, Head, OpenRequest};
 
 /// Maximum number of messages in flight per conversation. A peer that does not receive must not use up the send buffers.
 const SENT_TO_ONE: usize = 32;
@@ -25,7 +25,7 @@ const REFUSED: usize = 64;
 /// Time in which a refusal may wait for room.
 const REFUSAL: Duration = Duration::from_secs(5);
 
-impl Net {
+impl OfiNet {
     /// Maximum number of stream bytes in a message.
     pub fn body(&self) -> usize {
         MESSAGE.min(self.fabric.traits.longest) - size_of::<Head>()
@@ -52,7 +52,7 @@ impl Net {
 
     fn send_parts(
         &self,
-        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<Name>),
+        (number, under_way, to): (u32, &Arc<AtomicUsize>, &Arc<AvEntry>),
         parts: [&[u8]; 3],
     ) -> Result<()> {
         if under_way.load(Ordering::Acquire) >= SENT_TO_ONE {
@@ -60,7 +60,7 @@ impl Net {
         }
         let buffer = self.send.take().ok_or(Error::NotNow)?;
         let at = self.send.at(buffer);
-        let sender = Sender {
+        let sender = MessageSender {
             number,
             under_way: under_way.clone(),
             _to: to.clone(),
@@ -147,7 +147,7 @@ impl Net {
         }
     }
 
-    fn leaves(&self, one: &Held, riders: Boarding<'_>) -> Result<()> {
+    fn leaves(&self, one: &Held, riders: PiggybackGuard<'_>) -> Result<()> {
         let by = (one.number, &one.under_way, &one.to);
         let sent = self.send_parts(by, [riders.bytes(), &[], &[]]);
         if sent != Err(Error::NotNow) {
@@ -211,7 +211,7 @@ impl Net {
         let mut next = &[][..];
         match head.kind {
             wire::ACCEPT => {
-                let (accepted, _) = wire::split::<wire::Accepted>(body)?;
+                let (accepted, _) = wire::split::<wire::Acceptance>(body)?;
                 one.accept(Theirs {
                     conversation: accepted.conversation,
                     cookie: accepted.cookie,
@@ -257,9 +257,9 @@ impl Net {
 
     /// Handles a request to begin a conversation.
     fn greet(&self, body: &[u8]) -> Option<()> {
-        let (opening, _) = wire::split::<Opening>(body)?;
+        let (opening, _) = wire::split::<OpenRequest>(body)?;
         let address = opening.address.get(..opening.len as usize)?;
-        let from = Address::decode(address)?;
+        let from = OfiAddress::decode(address)?;
         let with = Whom::of(self, &from).ok()?;
         let theirs = Theirs {
             conversation: opening.conversation,

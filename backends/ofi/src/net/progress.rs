@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use unipgas_core::streams::{News, Ticket};
 use unipgas_core::{Error, Result};
 
-use super::Net;
+use super::OfiNet;
 use crate::fabric::{Event, failure};
 use crate::gathered;
 use crate::operations::What;
@@ -16,7 +16,7 @@ fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-impl Net {
+impl OfiNet {
     /// Notes that a conversation waits for room, or no longer waits. No event reports room, so the progress thread polls from time to time.
     pub fn blocked(&self, more: bool) {
         match more {

@@ -10,10 +10,10 @@ use unipgas_core::transport::Life;
 
 use super::*;
 
-fn tcp() -> Options {
-    Options {
+fn tcp() -> OpaqueOptions {
+    OpaqueOptions {
         tcp: true,
-        ..Options::default()
+        ..OpaqueOptions::default()
     }
 }
 

@@ -19,7 +19,7 @@ use unipgas_core::transport::{Channel, Peer, Transport};
 use unipgas_core::{Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 
 use crate::stream::{self, Listener};
-use crate::{Opaque, Options};
+use crate::{Opaque, OpaqueOptions};
 
 const LEN: usize = 4096;
 /// Place of the only region of a mock process.
@@ -49,7 +49,7 @@ struct Node {
 }
 
 impl Node {
-    fn open(options: Options) -> Node {
+    fn open(options: OpaqueOptions) -> Node {
         let transport = Opaque::open(options, None).unwrap();
         Node {
             channel: transport.open_channel().unwrap(),

@@ -165,7 +165,7 @@ pub fn available() -> Result<(), String> {
 
 /// How memory of a program with several threads is adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AdoptionMethod {
     /// Threads that write wait meanwhile.
     Userfaultfd,
     /// All threads are stopped meanwhile.
@@ -176,9 +176,9 @@ pub enum Way {
 ///
 /// # Errors
 /// One line that says why there is none: then only programs of one thread adopt memory.
-pub fn way() -> Result<Way, String> {
+pub fn way() -> Result<AdoptionMethod, String> {
     if available().is_ok() {
-        return Ok(Way::Userfaultfd);
+        return Ok(AdoptionMethod::Userfaultfd);
     }
     let len = rustix::param::page_size();
     let os = |e: Errno| format!("a file in memory: {e}");
@@ -199,7 +199,7 @@ pub fn way() -> Result<Way, String> {
         over.store(true, Ordering::Release);
         other.thread().unpark();
         adopted
-            .map(|()| Way::Halt)
+            .map(|()| AdoptionMethod::Halt)
             .map_err(|refusal| refusal.to_string())
     })
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::MapFlags;
-use unipgas_shm::adopt::{Refusal, Way, way as adopt_way};
+use unipgas_shm::adopt::{AdoptionMethod, Refusal, way as adopt_way};
 
 use crate::memory::{PAGE, adopt, bump, map, memfd, read, release, unmap};
 use crate::rounds_of;
@@ -18,7 +18,7 @@ fn watched_memory_is_adopted() {
     };
     let wanted =
         Features::WP | Features::EVENT_REMAP | Features::EVENT_REMOVE | Features::EVENT_UNMAP;
-    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(AdoptionMethod::Halt) {
         return;
     }
     let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
@@ -61,7 +61,7 @@ fn watched_memory_is_adopted_unless_the_process_is_killed() {
         return;
     };
     let wanted = Features::WP | Features::EVENT_REMAP | Features::EVENT_UNMAP;
-    if events.handshake(wanted).is_err() || adopt_way() != Ok(Way::Halt) {
+    if events.handshake(wanted).is_err() || adopt_way() != Ok(AdoptionMethod::Halt) {
         return;
     }
     if std::env::var_os(VICTIM).is_some() {

@@ -6,13 +6,13 @@
 //! waiting for more than one resource in turn, are left out: this is a lower bound where several are nearly as busy.
 
 use crate::figures::Figures;
-use crate::job::Job;
-use crate::pattern::Pattern;
+use crate::job::JobLayout;
+use crate::pattern::TrafficPattern;
 use crate::route;
 use crate::shape::PORTS;
 use crate::{Result, wrong};
 
-/// Ways that are followed one by one; [`Pattern::AllToAll`] of larger jobs is folded.
+/// Ways that are followed one by one; [`TrafficPattern::AllToAll`] of larger jobs is folded.
 const WAYS: u64 = 1 << 22;
 /// Ways of folded ones.
 const FOLDED: u64 = 1 << 24;
@@ -103,8 +103,13 @@ pub struct Prediction {
     pub loads: Loads,
 }
 
-/// What a pattern of messages of `bytes` takes. Errors: those of [`Pattern::check`]; too many messages to follow.
-pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Result<Prediction> {
+/// What a pattern of messages of `bytes` takes. Errors: those of [`TrafficPattern::check`]; too many messages to follow.
+pub fn predict(
+    job: &JobLayout,
+    figures: &Figures,
+    pattern: TrafficPattern,
+    bytes: u64,
+) -> Result<Prediction> {
     pattern.check(job)?;
     job.path.check(&job.shape)?;
     let tnis = figures.tnis as u32;
@@ -151,16 +156,16 @@ pub fn predict(job: &Job, figures: &Figures, pattern: Pattern, bytes: u64) -> Re
     })
 }
 
-fn loads(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Result<Loads> {
+fn loads(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> Result<Loads> {
     let n = u64::from(job.processes);
     match pattern {
-        Pattern::AllToAll if n * n > WAYS => folded(job, tnis, bytes),
+        TrafficPattern::AllToAll if n * n > WAYS => folded(job, tnis, bytes),
         _ => Ok(followed(job, tnis, pattern, bytes)),
     }
 }
 
 /// By following each message.
-fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
+fn followed(job: &JobLayout, tnis: u32, pattern: TrafficPattern, bytes: u64) -> Loads {
     let nodes = job.shape.nodes() as usize;
     let mut links = vec![0; nodes * PORTS];
     let mut node = [vec![0; nodes], vec![0; nodes]];
@@ -211,7 +216,7 @@ fn followed(job: &Job, tnis: u32, pattern: Pattern, bytes: u64) -> Loads {
 }
 
 /// All to all on a full box. What one node sends looks the same from all nodes that lie apart by steps around rings: links are added up that do so as well.
-fn folded(job: &Job, tnis: u32, bytes: u64) -> Result<Loads> {
+fn folded(job: &JobLayout, tnis: u32, bytes: u64) -> Result<Loads> {
     let shape = &job.shape;
     let (nodes, per_node) = (shape.nodes(), job.per_node);
     // Where a coordinate does not matter.

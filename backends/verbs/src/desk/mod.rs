@@ -20,7 +20,7 @@ use unipgas_core::held::Held;
 use unipgas_core::{Error, Result};
 
 use crate::connection::Connection;
-use crate::net::Net;
+use crate::net::VerbsNet;
 use crate::wire;
 use contact::{Contact, Over, State, no_way};
 
@@ -41,7 +41,7 @@ struct Contacts {
 }
 
 /// The port and its contacts.
-pub struct Desk {
+pub(crate) struct Acceptor {
     listener: Held,
     events: OwnedFd,
     contacts: Mutex<Contacts>,
@@ -71,7 +71,7 @@ fn os(what: &str) -> impl Fn(Errno) -> Error {
     move |error| Error::os(what, error)
 }
 
-impl Desk {
+impl Acceptor {
     /// Listens on any port of this host address. Errors: [`Error::Os`].
     pub fn open(ip: IpAddr) -> Result<Self> {
         let any = SocketAddr::new(ip, 0);
@@ -84,7 +84,7 @@ impl Desk {
         let events = events.map_err(os("epoll_create"))?;
         let data = epoll::EventData::new_u64(LISTENER);
         epoll::add(&events, &socket, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
-        Ok(Desk {
+        Ok(Acceptor {
             listener: Held::new(socket),
             events,
             contacts: Mutex::default(),
@@ -100,7 +100,7 @@ impl Desk {
     }
 
     /// Begins to connect. Errors: [`Error::PeerDead`], [`Error::Unreachable`], [`Error::Os`].
-    pub fn knock(&self, new: &Arc<Connection>) -> Result<()> {
+    pub fn connect(&self, new: &Arc<Connection>) -> Result<()> {
         let mut socket = tcp_socket(&new.with.door);
         if socket
             .as_ref()
@@ -116,10 +116,10 @@ impl Desk {
             Err(error) => return Err(no_way(new, error)),
         }
         let flags = epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
-        self.meet(socket, Some(new.clone()), State::Knocking, flags)
+        self.add(socket, Some(new.clone()), State::Knocking, flags)
     }
 
-    fn meet(
+    fn add(
         &self,
         socket: OwnedFd,
         connection: Option<Arc<Connection>>,
@@ -207,7 +207,7 @@ impl Desk {
     }
 
     /// Handles all events, without a wait. Returns connections with a lost peer.
-    pub fn attend(&self, net: &Net) -> Vec<Arc<Connection>> {
+    pub fn attend(&self, net: &VerbsNet) -> Vec<Arc<Connection>> {
         let mut lost = Vec::new();
         let mut events = Vec::with_capacity(64);
         let now = Some(&Timespec::default());
@@ -242,7 +242,7 @@ impl Desk {
             };
             let _ = sockopt::set_tcp_nodelay(&socket, true);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            if let Err(error) = self.meet(socket, None, State::Hearing, flags) {
+            if let Err(error) = self.add(socket, None, State::Hearing, flags) {
                 tracing::warn!("verbs: a process that has connected is let go: {error}");
             }
             self.dismiss_strangers();
@@ -260,7 +260,7 @@ impl Desk {
         }
     }
 
-    fn go_on(&self, net: &Net, data: u64, lost: &mut Vec<Arc<Connection>>) {
+    fn go_on(&self, net: &VerbsNet, data: u64, lost: &mut Vec<Arc<Connection>>) {
         let place = (data & ((1 << PLACES) - 1)) as usize;
         let contacts = &mut *self.contacts.lock();
         let Some(contact) = contacts.all.get_mut(place) else {
@@ -296,7 +296,7 @@ impl Desk {
     }
 }
 
-impl AsFd for Desk {
+impl AsFd for Acceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.events.as_fd()
     }

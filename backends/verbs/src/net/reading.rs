@@ -6,18 +6,18 @@ use unipgas_core::Error;
 use unipgas_core::streams::{News, Stream};
 use unipgas_verbs_sys::*;
 
-use super::{Net, Reader};
+use super::{Reader, VerbsNet};
 use crate::connection::Connection;
-use crate::device::About;
-use crate::posting::Ends;
-use crate::wire::{self, Kind};
+use crate::device::EventSubject;
+use crate::posting::PostedWork;
+use crate::wire::{self, ImmediateKind};
 
 /// Clears a flag, and returns its previous value. A load first, because most flags are clear.
 fn taken(flag: &AtomicBool) -> bool {
     flag.load(Ordering::Acquire) && flag.swap(false, Ordering::AcqRel)
 }
 
-impl Net {
+impl VerbsNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all connections afterwards.
     pub fn progress(&self, turn: bool) -> News {
         if turn {
@@ -125,20 +125,23 @@ impl Net {
             let connection = number.and_then(|number| self.find(number));
             if let Some((connection, (kind, credits))) = connection.zip(said) {
                 match kind {
-                    Kind::Bytes => {
+                    ImmediateKind::Bytes => {
                         connection.take(receives.bytes(one.wr_id, one.byte_len as usize));
                         self.call(&connection);
                     }
-                    Kind::Written => self.owner.written(),
-                    Kind::Credits => {}
-                    Kind::Close => {
+                    ImmediateKind::Written => self.owner.written(),
+                    ImmediateKind::Credits => {}
+                    ImmediateKind::Close => {
                         connection.close();
                         self.call(&connection);
                     }
                 }
                 connection.hear();
                 // Credit and close messages use reserved buffers.
-                let read = u32::from(matches!(kind, Kind::Bytes | Kind::Written));
+                let read = u32::from(matches!(
+                    kind,
+                    ImmediateKind::Bytes | ImmediateKind::Written
+                ));
                 from.push((connection, read, credits));
             }
         }
@@ -179,11 +182,11 @@ impl Net {
             self.on_room(&connection);
             for what in ends.drain(..) {
                 match what {
-                    Ends::Access(ticket) => {
+                    PostedWork::Access(ticket) => {
                         ticket.end(Ok(()));
                     }
-                    Ends::Close => self.on_closed(&connection),
-                    Ends::Message(_) | Ends::Probe | Ends::Nothing => {}
+                    PostedWork::Close => self.on_closed(&connection),
+                    PostedWork::Message(_) | PostedWork::Probe | PostedWork::Nothing => {}
                 }
             }
         }
@@ -221,9 +224,9 @@ impl Net {
         while let Some((event, about)) = self.device.next_event() {
             let what = self.device.library().event(event);
             let pair = match about {
-                About::Pair(pair) => Some(pair),
-                About::Port(port) if port != self.port.number => continue,
-                About::Port(_) | About::Other => None,
+                EventSubject::Pair(pair) => Some(pair),
+                EventSubject::Port(port) if port != self.port.number => continue,
+                EventSubject::Port(_) | EventSubject::Other => None,
             };
             let place = format!("{} port {}", self.device.context.name, self.port.number);
             match event {

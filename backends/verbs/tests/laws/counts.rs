@@ -6,7 +6,7 @@ use unipgas_core::transport::Transport;
 use unipgas_core::{Flags, Rights};
 
 use crate::device::{count, requests};
-use crate::node::{Link, Node, until};
+use crate::node::{Node, PeerLink, until};
 use crate::process::alone;
 
 const MANY: u64 = 4096;
@@ -69,7 +69,7 @@ fn check(what: &str, cost: &Cost, (each, notices): (u64, u64), asked: u64, told:
 /// An operation in 16, and the end of all.
 const FEW: u64 = MANY / 16 + 1;
 
-fn two(name: &str, body: impl FnOnce(&Node, &Link, &Node)) {
+fn two(name: &str, body: impl FnOnce(&Node, &PeerLink, &Node)) {
     alone(name, "", &[], || {
         let (here, there) = (Node::open(), Node::open());
         let link = here.know(&there);
@@ -292,7 +292,7 @@ fn who_waits_waits_for_nothing_that_is_held() {
 }
 
 /// A put of a word that says that more comes soon.
-fn put_and_promise(here: &Node, link: &Link, nth: usize, value: u64, flags: Flags) {
+fn put_and_promise(here: &Node, link: &PeerLink, nth: usize, value: u64, flags: Flags) {
     here.word(8 * nth).store(value, Ordering::Relaxed);
     here.channel.hold(&link.region);
     here.insist(|| here.put(link, 8 * nth, 8 * nth, 8, flags))

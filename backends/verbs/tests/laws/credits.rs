@@ -8,8 +8,8 @@ use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
 use crate::device::count;
-use crate::node::{LEN, Link, Node, remote, until};
-use crate::process::{Wire, alone, with_others};
+use crate::node::{LEN, Node, PeerLink, remote, until};
+use crate::process::{ProcessPipe, alone, with_others};
 
 /// Counts what comes, and answers with it.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Handler for Echo {
 }
 
 /// Notices and messages by turns from a channel of its own, in all sizes.
-fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
+fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
     let channel = node.transport.open_channel().unwrap();
     let at = 1024 * (thread + 1);
     let mut left = 0;
@@ -82,7 +82,7 @@ fn storm(node: &Node, to: &Link, thread: usize, rounds: u32) {
 const THREADS: usize = 3;
 const ROUNDS: u32 = 1500;
 
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     wire.say(&node.name());
     let to = node.find(&wire.hear());

@@ -6,7 +6,7 @@ use unipgas_core::transport::{Life, Transport};
 use crate::deaths::{check_dead, until_refused};
 use crate::device::inject;
 use crate::node::{Node, open, until};
-use crate::process::{Wire, alone, with_others};
+use crate::process::{ProcessPipe, alone, with_others};
 
 /// What is expected of a line that the user reads.
 fn lines(told: &str, what: &str) -> usize {
@@ -50,7 +50,7 @@ fn cut(name: &str, verbs: &str, what: &str, then: impl FnOnce(Node)) -> Option<S
             other.wire.say(b"end");
             other.ends();
         },
-        |mut wire: Wire| {
+        |mut wire: ProcessPipe| {
             let node = Node::open();
             wire.say(&node.name());
             let to = node.find(&wire.hear());

@@ -6,13 +6,13 @@ use unipgas_core::op::QuickPut;
 use unipgas_core::transport::{Channel, Transport};
 use unipgas_core::{Error, Flags, Notice};
 
-use crate::node::{Link, Node, remote};
-use crate::process::{Wire, with_others};
+use crate::node::{Node, PeerLink, remote};
+use crate::process::{ProcessPipe, with_others};
 
 /// What a process has open.
 struct Mine {
     node: Node,
-    link: Link,
+    link: PeerLink,
 }
 
 impl Mine {
@@ -66,7 +66,7 @@ fn in_child(body: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-fn other(mut wire: Wire) {
+fn other(mut wire: ProcessPipe) {
     let node = Node::open();
     wire.say(&node.name());
     let to = node.find(&wire.hear());

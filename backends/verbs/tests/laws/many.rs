@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use unipgas_core::transport::{Life, Transport};
 
 use crate::node::{Node, until};
-use crate::process::{Wire, with_others};
+use crate::process::{ProcessPipe, with_others};
 use crate::raw::{Door, say, verdict};
 
 pub fn limit_descriptors(most: Option<u64>) {
@@ -238,7 +238,7 @@ fn who_comes_while_there_is_no_descriptor_waits() {
     );
 }
 
-fn join_late(mut wire: Wire, name: &[u8]) {
+fn join_late(mut wire: ProcessPipe, name: &[u8]) {
     let node = Node::open();
     let to = node.find(name);
     node.works(&to);
@@ -248,7 +248,7 @@ fn join_late(mut wire: Wire, name: &[u8]) {
 }
 
 /// A door behind which nobody is, who answers as if.
-fn answer_strangers(wire: &mut Wire, own: Door) {
+fn answer_strangers(wire: &mut ProcessPipe, own: Door) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let door = Door {
         at: listener.local_addr().unwrap(),

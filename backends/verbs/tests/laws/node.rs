@@ -16,14 +16,14 @@ use unipgas_verbs::Verbs;
 /// Bytes of a node's memory.
 pub const LEN: usize = 1 << 16;
 
-pub struct Node {
+pub(crate) struct Node {
     pub channel: Box<dyn Channel>,
     pub memory: Box<dyn Memory>,
     pub transport: OverStreams<Verbs>,
 }
 
 /// Another process, and its memory.
-pub struct Link {
+pub(crate) struct PeerLink {
     pub peer: Arc<dyn Peer>,
     pub region: RemoteRegion,
 }
@@ -55,18 +55,18 @@ impl Node {
     }
 
     /// The one with this name. Errors: those of the contract.
-    pub fn try_find(&self, name: &[u8]) -> Result<Link> {
+    pub fn try_find(&self, name: &[u8]) -> Result<PeerLink> {
         let (key, address) = name.split_at(8);
         let peer = self.transport.connect(address)?;
         let region = peer.import(key, Deadline::Never)?;
-        Ok(Link { peer, region })
+        Ok(PeerLink { peer, region })
     }
 
-    pub fn find(&self, name: &[u8]) -> Link {
+    pub fn find(&self, name: &[u8]) -> PeerLink {
         self.try_find(name).unwrap()
     }
 
-    pub fn know(&self, other: &Node) -> Link {
+    pub fn know(&self, other: &Node) -> PeerLink {
         self.find(&other.name())
     }
 
@@ -124,7 +124,7 @@ impl Node {
     /// Writes from its own memory to the other's.
     pub fn put(
         &self,
-        to: &Link,
+        to: &PeerLink,
         from: usize,
         at: usize,
         len: usize,
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// Reads the other's memory into its own.
-    pub fn get(&self, from: &Link, at: usize, into: usize, len: usize) -> Result<Outcome> {
+    pub fn get(&self, from: &PeerLink, at: usize, into: usize, len: usize) -> Result<Outcome> {
         assert!(into + len <= LEN);
         // SAFETY:
         // - as for `put`.
@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// Adds to a word of 8 bytes; what was there goes into its own memory.
-    pub fn add(&self, to: &Link, at: usize, into: usize, value: u64) -> Result<Outcome> {
+    pub fn add(&self, to: &PeerLink, at: usize, into: usize, value: u64) -> Result<Outcome> {
         let local = self.local(into);
         let request = AtomicRequest {
             op: AtomicOp::Sum,
@@ -172,7 +172,7 @@ impl Node {
     /// Writes 8 bytes and a notice.
     pub fn tell(
         &self,
-        to: &Link,
+        to: &PeerLink,
         at: usize,
         slot: usize,
         value: u32,
@@ -197,7 +197,7 @@ impl Node {
     }
 
     /// As [`tell`](Node::tell), with the least that is needed. False: it cannot go now.
-    pub fn tell_quickly(&self, to: &Link, at: usize, slot: usize, value: u32) -> bool {
+    pub fn tell_quickly(&self, to: &PeerLink, at: usize, slot: usize, value: u32) -> bool {
         let bytes = u64::from(value).to_ne_bytes();
         let notice = Notice {
             slot: remote(to, slot),
@@ -229,7 +229,7 @@ impl Node {
     }
 
     /// A put comes through, and a get brings it back; where nothing else writes.
-    pub fn works(&self, with: &Link) {
+    pub fn works(&self, with: &PeerLink) {
         let (from, at, back) = (0x8000, 0x8008, 0x8010);
         let next = self.word(from).load(Ordering::Relaxed) + 1;
         self.word(from).store(next, Ordering::Relaxed);
@@ -242,7 +242,7 @@ impl Node {
     }
 }
 
-pub fn remote(link: &Link, offset: usize) -> Remote<'_> {
+pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
     Remote {
         region: &link.region,
         offset,

@@ -23,7 +23,7 @@ const DATA: usize = 1;
 pub const EXTRA: usize = 10;
 
 /// Names the failed step in an error.
-pub trait Says<T> {
+pub(crate) trait Says<T> {
     /// The error as the text of the law.
     fn says(self, what: &str) -> std::result::Result<T, String>;
 }
@@ -40,7 +40,7 @@ pub fn late() -> Deadline {
 }
 
 /// One rank: its world, an endpoint, `len` bytes of data, notification words, and a source of the same length.
-pub struct Rank<'a> {
+pub(crate) struct Rank<'a> {
     /// Context of the body.
     pub ctx: &'a Ctx,
     /// Declared before the memory that it uses: fields are dropped in declaration order, and the endpoint goes first.

@@ -11,10 +11,10 @@ use unipgas::core::{Error, tell};
 use unipgas_launcher::Launch;
 use unipgas_launcher::{BindPolicy, Ends, Keeper, OWN, Output, Part, Place, keep, shell_line};
 
-use super::list::Share;
+use super::list::HostShare;
 use crate::fail;
 use crate::records::{Records, pieces};
-use crate::run::Told;
+use crate::run::ReportOptions;
 use crate::{stats, trace};
 
 /// What a launcher of a host has to be told to start the ranks there.
@@ -42,7 +42,7 @@ const TIMELINE: u8 = OWN + 1;
 
 /// How the hosts are reached.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shell {
+pub(crate) enum Shell {
     /// As ssh is called: `ssh WORDS HOST LINE`.
     Remote(OsString),
     /// In an allocation of Slurm.
@@ -93,7 +93,7 @@ impl Shell {
 
 /// Whose ranks are where, and how each host is reached. A host comes once, whatever the order of the shares. Errors: a line.
 pub fn places(
-    shares: &[Share],
+    shares: &[HostShare],
     shell: &Shell,
     more: &[String],
     is_here: impl Fn(&str) -> bool,
@@ -172,7 +172,7 @@ fn environment() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// Sees the job through, on these hosts.
-pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: Told) -> ExitCode {
+pub fn run(mut launch: Launch, places: &[Place], path: &Path, wishes: ReportOptions) -> ExitCode {
     let directory = match std::env::current_dir() {
         Ok(directory) => directory,
         Err(error) => return fail(2, &format!("cannot tell the directory: {error}")),
@@ -304,8 +304,8 @@ fn see(part: Part, plan: Plan, keeper: Keeper) -> Result<u8, Error> {
 mod tests {
     use super::*;
 
-    fn share(host: &str, processes: u32) -> Share {
-        Share {
+    fn share(host: &str, processes: u32) -> HostShare {
+        HostShare {
             host: host.into(),
             processes,
         }

@@ -19,7 +19,7 @@ struct Member {
     begun: bool,
 }
 
-pub struct Members {
+pub(super) struct Members {
     all: Vec<Member>,
     /// When what a slot of a member gets is there; one more slot for the release of a meeting.
     arrivals: Vec<u64>,

@@ -21,13 +21,13 @@ use unipgas_tofud::sim::Sent;
 
 /// Of one process.
 #[derive(Default)]
-pub struct Counts {
+pub(crate) struct AccessCounts {
     notices: AtomicU32,
     puts: AtomicU32,
     atomics: AtomicU32,
 }
 
-impl Counts {
+impl AccessCounts {
     pub fn sent(&self) -> Sent {
         Sent {
             signals: self.notices.load(Ordering::Relaxed),
@@ -37,21 +37,21 @@ impl Counts {
     }
 }
 
-pub struct Counted {
+pub(crate) struct CountingTransport {
     below: Loopback,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
-impl Counted {
-    pub fn join(net: &Arc<LoopbackNet>, counts: Arc<Counts>) -> Self {
-        Counted {
+impl CountingTransport {
+    pub fn join(net: &Arc<LoopbackNet>, counts: Arc<AccessCounts>) -> Self {
+        CountingTransport {
             below: Loopback::join(net),
             counts,
         }
     }
 }
 
-impl Transport for Counted {
+impl Transport for CountingTransport {
     fn name(&self) -> &'static str {
         "counted"
     }
@@ -141,7 +141,7 @@ fn below(seen: Remote<'_>) -> Remote<'_> {
 
 struct Counting {
     below: Box<dyn Channel>,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
 impl Channel for Counting {

@@ -8,30 +8,30 @@ mod place;
 
 use std::sync::Arc;
 
-use counted::{Counted, Counts};
+use counted::{AccessCounts, CountingTransport};
 use unipgas_core::group::{Forming, Group};
 use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
 use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule, Shapes};
 use unipgas_core::{Deadline, Engine, Error, World};
-use unipgas_tofud::sim::{Fidelity, Outcome, Sent, Setting, simulate};
-use unipgas_tofud::{Figures, Job};
+use unipgas_tofud::sim::{Fidelity, Sent, SimResult, SimSetting, simulate};
+use unipgas_tofud::{Figures, JobLayout};
 
 /// One of the processes.
 struct Process {
     world: Arc<World>,
-    counts: Arc<Counts>,
+    counts: Arc<AccessCounts>,
 }
 
 fn processes(n: u32) -> Vec<Process> {
     let net = Arc::new(LoopbackNet::default());
-    let told = Arc::new(place::Told::default());
+    let told = Arc::new(place::PublishedData::default());
     (0..n)
         .map(|rank| {
-            let counts = Arc::new(Counts::default());
-            let transport = Counted::join(&net, counts.clone());
+            let counts = Arc::new(AccessCounts::default());
+            let transport = CountingTransport::join(&net, counts.clone());
             let engine = Engine::new(vec![Arc::new(transport)]).unwrap();
-            let job = EngineJob::new(Arc::new(place::Place::new(&told, rank, n)));
+            let job = EngineJob::new(Arc::new(place::TestBootstrap::new(&told, rank, n)));
             let world = Arc::new(World::new(engine, job, 1).unwrap());
             Process { world, counts }
         })
@@ -81,10 +81,10 @@ fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Er
     .collect()
 }
 
-fn simulated(n: u32, bytes: u64, schedule: impl Fn(u32) -> Schedule) -> Outcome {
-    let job = Job::of(n, 4).unwrap();
+fn simulated(n: u32, bytes: u64, schedule: impl Fn(u32) -> Schedule) -> SimResult {
+    let job = JobLayout::of(n, 4).unwrap();
     let figures = Figures::default();
-    let setting = Setting {
+    let setting = SimSetting {
         job: &job,
         figures: &figures,
         fidelity: Fidelity::Injection,
