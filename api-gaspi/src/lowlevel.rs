@@ -170,7 +170,7 @@ impl GaspiProcess {
         report: &mut dyn FnMut(u64, Result<()>),
     ) -> Result<usize> {
         let queue = self.queue(queue)?;
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_around();
         }
         if queue.unreported() == 0 || most == 0 {

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::awaited::Unfinished;
 use unipgas_core::calls::Call;
 use unipgas_core::imports::{Imported, Imports};
 use unipgas_core::job::Job;
-use unipgas_core::limbo::Limbo;
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::pending_fetch::Unfinished;
+use unipgas_core::reclaimer::Reclaimer;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
 use unipgas_core::{Deadline, Endpoint, Engine, Error, World};
@@ -78,7 +78,7 @@ pub struct GaspiProcess {
     pub(crate) groups: Box<[GroupPlace]>,
     pub(crate) queue_groups: [AtomicPtr<QueueGroup>; QUEUE_GROUP_MAX],
     /// Deleted groups. Calls in progress may still read them.
-    pub(crate) limbo: Limbo,
+    pub(crate) reclaimer: Reclaimer,
     /// Number of groups so far, by members.
     pub(crate) group_counts: Mutex<HashMap<Box<[Incarnation]>, u64>>,
     pub(crate) atomics: Arc<Endpoint>,
@@ -89,7 +89,7 @@ pub struct GaspiProcess {
     silent: Box<[AtomicBool]>,
     pub(crate) passive: Passive,
     /// Liveness timer of the waits on queues.
-    pub(crate) pace: Pace,
+    pub(crate) liveness: LivenessTimer,
     /// Number of polls of notifications, for networks that need progress.
     pub(crate) looks: AtomicU32,
 }
@@ -168,14 +168,14 @@ impl GaspiProcess {
                 .map(|_| GroupPlace::default())
                 .collect(),
             queue_groups: std::array::from_fn(|_| AtomicPtr::default()),
-            limbo: Limbo::of_threads(),
+            reclaimer: Reclaimer::of_threads(),
             group_counts: Mutex::default(),
             atomics,
             unfinished: Unfinished::default(),
             links,
             silent: (0..world.size()).map(|_| AtomicBool::new(false)).collect(),
             passive,
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
         };
         for _ in 0..config.queue_num {
             process.queue_create()?;
@@ -240,7 +240,7 @@ impl GaspiProcess {
         }
         self.free_unfreed();
         for group in &self.groups {
-            let _ = group.clear(&self.limbo);
+            let _ = group.clear(&self.reclaimer);
         }
         self.links.end();
         let _ = self.world.leave();

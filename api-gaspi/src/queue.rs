@@ -175,7 +175,7 @@ impl GaspiProcess {
     #[inline(always)]
     pub(crate) fn wait_fast(&self, _call: &Call, id: u8) -> Option<Result<()>> {
         let queue = self.queue(id).ok()?;
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_around();
         }
         if queue.posted() > 0 {

@@ -125,7 +125,8 @@ impl GaspiProcess {
         }
         // SAFETY:
         // - from Box::into_raw in `queue_group_create`. Only this thread has it after the swap.
-        self.limbo.retire(unsafe { Box::from_raw(group) }, WEIGHT);
+        self.reclaimer
+            .retire(unsafe { Box::from_raw(group) }, WEIGHT);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The predefined reductions (GASPI 17.1 §11.3.2, §11.3.3).
 
-use unipgas_core::combine::{Combination, Element};
+use unipgas_core::combine::{Combination, ElementType};
 
 use crate::status::{Result, Status};
 
@@ -49,14 +49,14 @@ impl Datatype {
             .ok_or(Status::Error)
     }
 
-    fn element(self) -> Element {
+    fn element(self) -> ElementType {
         match self {
-            Datatype::Int => Element::I32,
-            Datatype::Uint => Element::U32,
-            Datatype::Float => Element::F32,
-            Datatype::Double => Element::F64,
-            Datatype::Long => Element::I64,
-            Datatype::Ulong => Element::U64,
+            Datatype::Int => ElementType::I32,
+            Datatype::Uint => ElementType::U32,
+            Datatype::Float => ElementType::F32,
+            Datatype::Double => ElementType::F64,
+            Datatype::Long => ElementType::I64,
+            Datatype::Ulong => ElementType::U64,
         }
     }
 
@@ -67,7 +67,7 @@ impl Datatype {
 }
 
 /// The engine's operation and element type.
-pub(crate) fn combined(op: ReductionOperation, ty: Datatype) -> (Combination, Element) {
+pub(crate) fn combined(op: ReductionOperation, ty: Datatype) -> (Combination, ElementType) {
     let how = match op {
         ReductionOperation::Min => Combination::Min,
         ReductionOperation::Max => Combination::Max,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
 use unipgas_core::notification::Words;
-use unipgas_core::{Deadline, Endpoint, Error, Local, Notifications, Region, Rights};
+use unipgas_core::{Deadline, Endpoint, Error, Local, NotificationArray, Region, Rights};
 
 use crate::process::{GaspiProcess, SEGMENT_IDS, deadline};
 use crate::status::{Result, Status, from_engine};
@@ -27,7 +27,7 @@ pub struct LocalSegment {
     len: usize,
     desc: u64,
     region: Mutex<Option<Region>>,
-    notifications: Notifications,
+    notifications: NotificationArray,
 }
 
 // SAFETY:
@@ -132,7 +132,7 @@ impl GaspiProcess {
         let words = self.config.notification_num as usize;
         let notifications = engine
             .allocate(words.max(1) * 4, Rights::WRITE)
-            .and_then(|region| Notifications::new(region, words))
+            .and_then(|region| NotificationArray::new(region, words))
             .map_err(from_engine)?;
         self.world
             .directory()

@@ -6,7 +6,7 @@ use unipgas_core::calls::Call;
 use unipgas_core::imports::Imported;
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::transport::Life;
-use unipgas_core::{Endpoint, Error, Posting, Together};
+use unipgas_core::{Batch, Endpoint, Error, Posting};
 
 use crate::process::{GaspiProcess, deadline};
 use crate::segment::LocalSegment;
@@ -693,7 +693,7 @@ impl GaspiProcess {
         parts: &[TransferRange],
         post: &Post,
         call: &'a Call,
-    ) -> Option<Together<'a>> {
+    ) -> Option<Batch<'a>> {
         let first = parts.first()?;
         let import = self.imported(
             post.rank.into(),

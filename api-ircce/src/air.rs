@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use once_cell::sync::OnceCell;
 use unipgas_core::World;
-use unipgas_core::central::{CentralBarrier, Places};
+use unipgas_core::central::{BarrierPlaces, CentralBarrier};
 use unipgas_core::published::PublishedRegions;
 
 use crate::process::Ue;
@@ -43,7 +43,7 @@ const fn offset(nth: usize) -> usize {
 
 impl Registers {
     pub fn new(world: &Arc<World>, peers: &Arc<PublishedRegions>) -> Result<Self> {
-        let places = Places {
+        let places = BarrierPlaces {
             home: 0,
             counters: [offset(0), offset(1)],
             notice: NOTICE,

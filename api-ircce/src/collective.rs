@@ -1,7 +1,7 @@
 //! Multicast, broadcast and reductions (manual §5.3, §6.4, §9.11, §9.12).
 
 use unipgas_core::Deadline;
-use unipgas_core::combine::{Combination, Element, combine};
+use unipgas_core::combine::{Combination, ElementType, combine};
 use unipgas_core::message::{Envelope, Mode, Multicast, Needs, Pattern, Received};
 
 use crate::comm::{Comm, Communicator};
@@ -20,7 +20,7 @@ pub struct Reduction {
     /// The operation.
     pub how: Combination,
     /// The type.
-    pub element: Element,
+    pub element: ElementType,
 }
 
 impl Reduction {
@@ -33,7 +33,12 @@ impl Reduction {
             Combination::Max,
             Combination::Product,
         ];
-        let element = [Element::I32, Element::I64, Element::F32, Element::F64];
+        let element = [
+            ElementType::I32,
+            ElementType::I64,
+            ElementType::F32,
+            ElementType::F64,
+        ];
         Ok(Reduction {
             how: *place(op, OPS)
                 .and_then(|nth| how.get(nth))
@@ -251,7 +256,7 @@ mod tests {
         assert_eq!(of(i32::MIN, 23_232_327), Err(ErrorCode::IllegalOp.into()));
         let product = Reduction {
             how: Combination::Product,
-            element: Element::F64,
+            element: ElementType::F64,
         };
         assert_eq!(of(63_636_366, 23_232_326), Ok(product));
     }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use unipgas_core::directory::GROUP_PLACES;
 use unipgas_core::group::Forming;
 use unipgas_core::message::Needs;
-use unipgas_core::{Deadline, Error, Group, World};
+use unipgas_core::{Deadline, Error, RankGroup, World};
 
 use crate::air::NOTICE;
 use crate::process::Ue;
@@ -25,7 +25,7 @@ pub struct Communicator {
     number: u32,
     members: Box<[u32]>,
     rank: u32,
-    group: Group,
+    group: RankGroup,
 }
 
 impl Communicator {
@@ -184,7 +184,7 @@ impl Communicator {
         })
     }
 
-    fn new(number: u32, group: Group) -> Self {
+    fn new(number: u32, group: RankGroup) -> Self {
         Communicator {
             number,
             members: group.members().into(),

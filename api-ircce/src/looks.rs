@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use unipgas_core::waits::{self, polled};
-use unipgas_core::{World, issued};
+use unipgas_core::{World, issue_totals};
 
 use crate::mpb::{LINE, MpbOffset};
 use crate::process::Ue;
@@ -50,7 +50,7 @@ impl Ue {
     #[cold]
     fn looked_often(&self, looks: u32) {
         if self.looks.crowded || looks.is_multiple_of(PATIENCE) {
-            issued::look();
+            issue_totals::look();
             polled(false, || {
                 waits::needs(&self.messages.pending.lock().peers())
             });

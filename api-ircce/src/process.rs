@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
 use unipgas_core::job::Job;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::message::Needs;
-use unipgas_core::pace::Pace;
 use unipgas_core::published::PublishedRegions;
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::transport::Life;
@@ -42,7 +42,7 @@ pub struct Ue {
     mine: Region,
     cores: [i32; MAX_UES],
     pub(crate) looks: Looks,
-    pace: Pace,
+    liveness: LivenessTimer,
     world: Arc<World>,
 }
 
@@ -97,7 +97,7 @@ impl Ue {
             mine,
             cores: numbered,
             looks: Looks::new(&world),
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
             world,
         })
     }
@@ -205,7 +205,7 @@ impl Ue {
     /// Checks at intervals whether a UE has died. Mapped memory outlives its UE, so accesses to it do not fail. Errors: [`Error::RankDead`].
     #[inline(always)]
     pub(crate) fn reached(&self) -> Result<()> {
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.world.check_anyone()?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use unipgas_core::biased::Biased;
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 use unipgas_core::waits::{self, polled};
 use unipgas_core::{Deadline, Error, descriptor};
 
@@ -244,7 +244,7 @@ pub struct CompletionQueue {
     interrupted: AtomicBool,
     vain: AtomicU32,
     /// Limits liveness checks of peers during empty reads.
-    lives: Pace,
+    liveness: LivenessTimer,
     /// Reads since the last progress.
     turn: AtomicU32,
 }
@@ -275,7 +275,7 @@ impl CompletionQueue {
             armed: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             vain: AtomicU32::new(0),
-            lives: Pace::default(),
+            liveness: LivenessTimer::default(),
             turn: AtomicU32::new(0),
         });
         if queue.descriptor.is_some() {
@@ -457,7 +457,7 @@ impl CompletionQueue {
         };
         if vain >= patience && vain.is_multiple_of(OFFER) {
             // The timer depends on time, not on reads: a yield lasts as long as the scheduler runs other processes.
-            if self.lives.is_due() {
+            if self.liveness.is_due() {
                 self.attached.look();
             }
             polled(vain < patience + OFFER, || waits::call("fi_cq_read"));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::peer_numbers::NAME_LEN;
-use unipgas_core::reception::{Inquiry, Reception, Reply};
+use unipgas_core::reception::{Inquiry, InquiryResult, Reception};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use unipgas_core::{Address, Error, RegionKey, Result as Outcome};
 
@@ -215,9 +215,9 @@ impl Search {
             None => Inquiry::begin(server.at())?,
         };
         match inquiry.look()? {
-            Reply::Waits => self.inquiry = Some(inquiry),
-            Reply::Nobody => self.pause = Some(Instant::now()),
-            Reply::Said(name) => {
+            InquiryResult::Waits => self.inquiry = Some(inquiry),
+            InquiryResult::Nobody => self.pause = Some(Instant::now()),
+            InquiryResult::Said(name) => {
                 let other_release = |_| {
                     let at = server.at();
                     Error::Unreachable(format!(

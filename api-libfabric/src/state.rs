@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use slab::Slab;
 use unipgas_core::inbox::{InboxReader, Record};
-use unipgas_core::pace::Pace;
-use unipgas_core::{Endpoint as Channel, Error, Flags, Outcome, Region, Staying, process};
+use unipgas_core::liveness_timer::LivenessTimer;
+use unipgas_core::{Endpoint as Channel, Error, Flags, MoreBatch, Outcome, Region, process};
 
 use crate::av::AddressVector;
 use crate::completion::CqEntry;
@@ -80,13 +80,13 @@ pub(crate) struct State {
     _inbox_memory: Region,
     pub messages: Option<Messages>,
     /// Operations that were posted with FI_MORE.
-    pub staying: Staying,
+    pub batch: MoreBatch,
     /// Completions name the sender.
     pub tells_sources: bool,
     /// Buffers for several messages with less room than this are returned (FI_OPT_MIN_MULTI_RECV).
     pub least_room: usize,
     /// Limits liveness checks while operations find no room.
-    pace: Pace,
+    liveness: LivenessTimer,
     /// A liveness check is due.
     look_is_due: bool,
     /// Bytes of the last operation on the fast path.
@@ -114,10 +114,10 @@ impl State {
             inbox,
             _inbox_memory: inbox_memory,
             messages,
-            staying: Staying::default(),
+            batch: MoreBatch::default(),
             tells_sources: false,
             least_room: 0,
-            pace: Pace::default(),
+            liveness: LivenessTimer::default(),
             look_is_due: false,
             tried: 0,
         }
@@ -137,7 +137,7 @@ impl State {
     /// Makes progress for a caller without room. The operations that use the room may wait for a dead peer.
     #[cold]
     pub fn find_room(&mut self, reports: &Reports) {
-        if self.pace.is_due() {
+        if self.liveness.is_due() {
             self.look_at_peers(reports);
         } else {
             self.progress(reports);
@@ -269,7 +269,7 @@ impl State {
     /// Whether an operation leaves in a batch: with its own parts, if it has `several`, or with operations that were posted before.
     #[inline(always)]
     pub fn is_among(&self, several: bool) -> bool {
-        several | !self.staying.is_empty()
+        several | !self.batch.is_empty()
     }
 
     /// Begins a batch of operations to the endpoint at `to`.
@@ -280,14 +280,14 @@ impl State {
             && target.inbox.is_asynchronous()
         {
             let to = target.inbox.clone();
-            self.staying.begin(&self.channel, to);
+            self.batch.begin(&self.channel, to);
         }
     }
 
     /// Ends a call of the batch. `more`: another call follows.
     #[cold]
     pub fn end_among(&mut self, more: bool) {
-        self.staying.end(&self.channel, more);
+        self.batch.end(&self.channel, more);
     }
 
     #[inline(always)]
@@ -635,7 +635,7 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         // No later call sends the held-back operations, and the program may reuse their memory.
-        self.staying.leave(&self.channel);
+        self.batch.leave(&self.channel);
     }
 }
 

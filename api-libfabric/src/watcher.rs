@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use unipgas_core::Engine;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits};
-use unipgas_core::pace::Pace;
+use unipgas_core::liveness_timer::LivenessTimer;
 
 use crate::status::Result;
 
@@ -24,7 +24,7 @@ struct Shared {
     /// `looking`: held while the progress thread uses watched objects. `wanted`: number of threads that wait for it.
     looking: Mutex<()>,
     wanted: AtomicUsize,
-    lives: Pace,
+    liveness: LivenessTimer,
 }
 
 impl Shared {
@@ -49,7 +49,7 @@ impl Driven for Shared {
             watched.iter().filter_map(Weak::upgrade).collect()
         };
         // A program that sleeps at a descriptor makes no calls that find a death.
-        let at_peers = self.lives.is_due();
+        let at_peers = self.liveness.is_due();
         for what in watched {
             what.look(at_peers);
         }

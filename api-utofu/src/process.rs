@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use unipgas_core::calls::Call;
 use unipgas_core::job::{cores_of_a_job, tell_waits};
-use unipgas_core::port::{Network, Places, Port, PortDirectory, PortOptions};
+use unipgas_core::port::{JobPlaces, Port, PortDirectory, PortNetwork, PortOptions};
 use unipgas_core::registry::{Opening, open_from_env};
 use unipgas_core::rendezvous::{JobName, Layout, PROPERTIES_LEN, Rendezvous};
 use unipgas_core::{Engine, bootstrap, exit};
@@ -42,7 +42,7 @@ pub fn wished() -> std::result::Result<(NetworkShape, u32), String> {
 /// A process of the network.
 pub struct UtofuProcess {
     pid: u32,
-    network: Arc<Network>,
+    network: Arc<PortNetwork>,
     directory: Arc<PortDirectory>,
     shape: NetworkShape,
     per_node: u32,
@@ -147,11 +147,11 @@ impl UtofuProcess {
         let directory = Arc::new(PortDirectory::new(&engine).map_err(told)?);
         let address = engine.address().map_err(told)?;
         let places = match beyond {
-            Some(bootstrap) => Places::beyond(rendezvous, bootstrap),
+            Some(bootstrap) => JobPlaces::beyond(rendezvous, bootstrap),
             None => rendezvous.into(),
         };
         places.publish(&address, &directory.key()).map_err(told)?;
-        let network = Arc::new(Network::new(engine, places).map_err(told)?);
+        let network = Arc::new(PortNetwork::new(engine, places).map_err(told)?);
         leave_at_exit(&network);
         Ok(UtofuProcess {
             pid: std::process::id(),
@@ -205,7 +205,7 @@ impl UtofuProcess {
         self.place / self.per_node
     }
 
-    pub(crate) fn network(&self) -> &Arc<Network> {
+    pub(crate) fn network(&self) -> &Arc<PortNetwork> {
         &self.network
     }
 
@@ -406,8 +406,8 @@ fn check_memory() -> Result<()> {
 }
 
 /// Registers the exit handler, which gives up the place, and the fork handler. The last process to leave removes the job's file.
-fn leave_at_exit(network: &Arc<Network>) {
-    static LEAVING: OnceLock<Arc<Network>> = OnceLock::new();
+fn leave_at_exit(network: &Arc<PortNetwork>) {
+    static LEAVING: OnceLock<Arc<PortNetwork>> = OnceLock::new();
     extern "C" fn leave() {
         // A child that ends must not give up its parent's place.
         if let Some(network) = LEAVING.get()

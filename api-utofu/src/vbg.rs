@@ -10,7 +10,7 @@ use unipgas_core::calls::{self, Call};
 use unipgas_core::gate::{
     self, Error, Gate, Operation, Packet, Payload, Resolve, Role, Sender, Settings,
 };
-use unipgas_core::port::{Gates, LOOK_PART, Names};
+use unipgas_core::port::{GateNames, Gates, LOOK_PART};
 use unipgas_core::waits::{self, polled};
 use unipgas_core::{Region, Rights};
 use unipgas_utofu_sys::*;
@@ -533,7 +533,7 @@ impl UtofuProcess {
 /// Looks up gates by VBG id.
 struct Nodes(&'static UtofuProcess);
 
-impl Names for Nodes {
+impl GateNames for Nodes {
     fn find(&self, name: u64) -> Option<(u16, usize)> {
         self.0.find_gate(name)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser};
 use unipgas_core::stop::Stop;
 use unipgas_core::{print, registry};
-use unipgas_launcher::library::{self, Library};
+use unipgas_launcher::library::{self, InstalledLibrary};
 
 use crate::bench::{self, BenchBackend, BenchPlan, BenchResults, Out, Outlets};
 use crate::case::{self, Case};
@@ -204,7 +204,7 @@ fn command_of(args: &Args, hosts: Option<Placement>) -> Result<ExitCode, String>
     }
     let library = library::find(args.library.as_deref())?;
     // An error here ends the program before any measurement.
-    Library::open(&library)?;
+    InstalledLibrary::open(&library)?;
     let lanes = lanes(args, hosts.as_ref(), &library);
     let rounds = match (args.quick, shares_memory) {
         (true, false) => 1,

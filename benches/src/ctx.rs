@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::time::Instant;
 
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 
 use crate::arena::{Arena, STARTS};
 use crate::network::BenchNetwork;
@@ -93,7 +93,7 @@ pub(crate) struct BenchContext {
     /// The measured column.
     pub column: Cell<&'static str>,
     /// The library under test.
-    pub library: Library,
+    pub library: InstalledLibrary,
     /// The engine under test, or the reason why it is missing.
     pub ours: OnceCell<Result<Ours, String>>,
 }

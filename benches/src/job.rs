@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use unipgas_launcher::Launch;
-use unipgas_launcher::{Outcome, Output};
+use unipgas_launcher::{JobOutcome, Output};
 
 use crate::arena::{Arena, STARTS};
 use crate::case::Case;
@@ -82,7 +82,7 @@ pub fn worker(size: u32, args: Vec<OsString>, limit: Duration) -> Result<Launch,
 }
 
 /// Checks the outcome of a job. Errors: a line about the first process that failed, or about the timeout.
-pub fn outcome_of(outcome: &Outcome, limit: Duration) -> Result<(), String> {
+pub fn outcome_of(outcome: &JobOutcome, limit: Duration) -> Result<(), String> {
     if outcome.success() {
         return Ok(());
     }

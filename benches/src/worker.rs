@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use unipgas_core::stop::Stop;
-use unipgas_launcher::library::{self, Library};
+use unipgas_launcher::library::{self, InstalledLibrary};
 
 use crate::arena::Arena;
 use crate::case::{Case, Metric};
@@ -122,7 +122,7 @@ pub fn run(order: &str, wish: Option<&Path>) -> Result<(), String> {
         ground,
         visit: Cell::new(0),
         column: Cell::new(""),
-        library: Library::open(&library::find(wish)?)?,
+        library: InstalledLibrary::open(&library::find(wish)?)?,
         ours: OnceCell::new(),
     };
     let messages = order.cases.iter().all(|c| c.metric.is_of_messages());

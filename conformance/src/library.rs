@@ -32,7 +32,7 @@ static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Opens the library for the laws of its interfaces, at most once in a process. The library counts waits at `watch`. Errors: a text.
 pub(crate) fn open(path: &Path, watch: Option<&'static Watch>) -> Result<(), String> {
-    let handle = unipgas_launcher::library::Library::open(path)?;
+    let handle = unipgas_launcher::library::InstalledLibrary::open(path)?;
     // SAFETY:
     // - the names are functions of the C interfaces and of src/c, and have these types; the library stays loaded.
     let (library, count_waits) = unsafe {

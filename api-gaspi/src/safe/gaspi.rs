@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::pending::Pending;
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, SliceMut, counted};
+use super::{Element, RemoteElement, Result, SliceMut, counted};
 use crate::config::{self, Config};
 use crate::environment::{self, Occupied};
 use crate::process::{GaspiProcess, Initialising};
@@ -186,8 +186,8 @@ impl Gaspi {
     }
 
     /// The first element of the segment `id` of `rank`. The first use looks up the segment.
-    pub fn remote<T: Element>(&self, rank: u16, id: u8) -> Remote<'_, T> {
-        Remote::new(self, rank, id)
+    pub fn remote<T: Element>(&self, rank: u16, id: u8) -> RemoteElement<'_, T> {
+        RemoteElement::new(self, rank, id)
     }
 
     /// Receives a message ([`Buffer::send`](super::Buffer::send)) from any rank into the first elements of `into`. Returns the rank of the sender

@@ -3,7 +3,7 @@
 //! | object | type |
 //! |---|---|
 //! | the process, from init to term | [`Gaspi`] |
-//! | memory that other processes use | [`Segment`]; in another process [`Remote`] |
+//! | memory that other processes use | [`Segment`]; in another process [`RemoteElement`] |
 //! | memory for the local side of operations, as a plain slice | [`Buffer`] |
 //! | memory that an operation borrows | [`Slice`], [`SliceMut`] |
 //! | one-sided requests and their completion | [`Queue::scope`], [`QueueScope`] |
@@ -11,7 +11,7 @@
 //! | waits for data from other processes | [`Notifications`] |
 //! | groups, barriers, reductions | [`Group`] |
 //! | messages | [`Buffer::send`], [`Gaspi::receive`] |
-//! | global atomics | [`Remote::fetch_add`], [`Remote::compare_swap`] |
+//! | global atomics | [`RemoteElement::fetch_add`], [`RemoteElement::compare_swap`] |
 //! | operations with timeouts | [`Pending`] |
 //! | statistics | [`crate::statistics`] |
 //!
@@ -79,7 +79,7 @@
 //! - A [`Segment`] is shared. Its element types have no invalid values ([`Element`]). Elements are copied out and in with atomic accesses. An
 //!   early read gets old elements, or a mixture of old and new elements (§8.2.1), but is not undefined behaviour. A plain slice of a segment is
 //!   `unsafe`, with a contract ([`Segment::as_slice`]).
-//! - A [`Buffer`] is private: no other process may use it, and a [`Remote`] of the own rank is refused. It derefs to `[T]`.
+//! - A [`Buffer`] is private: no other process may use it, and a [`RemoteElement`] of the own rank is refused. It derefs to `[T]`.
 //!
 //! Within the process both follow the borrow rules, also while requests are in progress. The network reads from a borrowed [`Slice`], and writes
 //! to a borrowed [`SliceMut`]. A request borrows until its [`Queue::scope`] ends. The scope waits for the request, also if the closure returns an
@@ -136,7 +136,7 @@ pub use group::{Group, Reducible};
 pub use notification::{Notification, Notifications};
 pub use pending::Pending;
 pub use queue::Queue;
-pub use remote::Remote;
+pub use remote::RemoteElement;
 pub use scope::{QueueScope, Reading};
 pub use segment::{AtomicElement, Segment};
 pub use slice::{Slice, SliceMut};

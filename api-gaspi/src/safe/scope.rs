@@ -6,7 +6,7 @@ use super::gaspi::Gaspi;
 use super::notification::{Notification, Notifications};
 use super::slice::Place;
 use super::timeout::Timeout;
-use super::{Element, Error, Remote, Result, Slice, SliceMut, counted};
+use super::{Element, Error, RemoteElement, Result, Slice, SliceMut, counted};
 use crate::process::GaspiProcess;
 use crate::statistics::{self, Moved, procedure};
 use crate::status::{self, Status};
@@ -46,7 +46,7 @@ pub struct Reading<'scope, T> {
 #[inline(always)]
 pub(super) fn part<T: Element>(
     local: Place,
-    remote: &Remote<'_, T>,
+    remote: &RemoteElement<'_, T>,
 ) -> status::Result<TransferRange> {
     let there = remote.checked()?;
     Ok(TransferRange {
@@ -60,7 +60,7 @@ pub(super) fn part<T: Element>(
 
 /// The parts of a list and their rank. Errors: [`Status::ErrInvRank`] for several ranks; [`Status::ErrInvNum`] for 0 parts.
 pub(super) fn parts<'p, T: Element>(
-    all: impl Iterator<Item = (Place, &'p Remote<'p, T>)>,
+    all: impl Iterator<Item = (Place, &'p RemoteElement<'p, T>)>,
 ) -> status::Result<(Vec<TransferRange>, u16)> {
     let mut rank = None;
     let parts = all.map(|(local, remote)| {
@@ -76,7 +76,7 @@ pub(super) fn parts<'p, T: Element>(
 /// A notification of the segment of `to`. Errors: [`Status::ErrInvSeg`]: a buffer of this process.
 #[inline(always)]
 pub(super) fn bound<T: Element>(
-    to: &Remote<'_, T>,
+    to: &RemoteElement<'_, T>,
     notification: Notification,
 ) -> status::Result<transfer::SegmentNotification> {
     Ok(transfer::SegmentNotification {
@@ -134,7 +134,11 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// # Errors
     /// As [all requests](QueueScope).
     #[inline]
-    pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
+    pub fn write<T: Element>(
+        &self,
+        from: Slice<'scope, T>,
+        to: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(from.place(), &to)?;
         let moves = Some((Moved::Written, part.size));
         let number = const { procedure("gaspi_write") };
@@ -151,7 +155,7 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     pub fn write_notify<T: Element>(
         &self,
         from: Slice<'scope, T>,
-        to: Remote<'_, T>,
+        to: RemoteElement<'_, T>,
         notification: Notification,
     ) -> Result<()> {
         let (part, notification) = (part(from.place(), &to)?, bound(&to, notification)?);
@@ -167,7 +171,11 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// # Errors
     /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [all requests](QueueScope).
     #[inline]
-    pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
+    pub fn notify<T: Element>(
+        &self,
+        to: RemoteElement<'_, T>,
+        notification: Notification,
+    ) -> Result<()> {
         let notification = bound(&to, notification)?;
         let number = const { procedure("gaspi_notify") };
         self.post(number, to.rank(), None, |process, post| {
@@ -180,7 +188,11 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// # Errors
     /// As [all requests](QueueScope).
     #[inline]
-    pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
+    pub fn read<T: Element>(
+        &self,
+        into: SliceMut<'scope, T>,
+        from: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(into.place(), &from)?;
         let moves = Some((Moved::Read, part.size));
         let number = const { procedure("gaspi_read") };
@@ -214,7 +226,7 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     pub fn read_notify<T: Element>(
         &self,
         into: SliceMut<'scope, T>,
-        from: Remote<'_, T>,
+        from: RemoteElement<'_, T>,
         id: u32,
     ) -> Result<Reading<'scope, T>> {
         let local = into.place();
@@ -235,7 +247,10 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// # Errors
     /// [`ErrInvNum`](Status::ErrInvNum): no writes, or more than `rw_list_elem_max` or `queue_size_max` of the configuration;
     /// [`ErrInvRank`](Status::ErrInvRank): several ranks. Others as [all requests](QueueScope).
-    pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
+    pub fn write_list<T: Element>(
+        &self,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+    ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
         let moves = Some((Moved::Written, size(&parts)));
         let number = const { procedure("gaspi_write_list") };
@@ -250,8 +265,8 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// [`ErrInvNotifId`](Status::ErrInvNotifId). Others as [`write_list`](QueueScope::write_list).
     pub fn write_list_notify<T: Element, N: Element>(
         &self,
-        all: &[(Slice<'scope, T>, Remote<'_, T>)],
-        to: Remote<'_, N>,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+        to: RemoteElement<'_, N>,
         notification: Notification,
     ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
@@ -272,7 +287,7 @@ impl<'scope, 'env> QueueScope<'scope, 'env> {
     /// As [`write_list`](QueueScope::write_list).
     pub fn read_list<T: Element>(
         &self,
-        all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'env, T>)>,
+        all: impl IntoIterator<Item = (SliceMut<'scope, T>, RemoteElement<'env, T>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().collect();
         let (parts, rank) = parts(all.iter().map(|(into, from)| (into.place(), from)))?;

@@ -9,7 +9,7 @@ use super::memory::{Memory, bytes};
 use super::notification::Notifications;
 use super::pending::Pending;
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, Slice, SliceMut, counted};
+use super::{Element, RemoteElement, Result, Slice, SliceMut, counted};
 use crate::statistics::procedure;
 use crate::status::Status;
 
@@ -151,8 +151,8 @@ impl<'g, T: Element> Segment<'g, T> {
     }
 
     /// The first element of the segment of the same name of `rank`.
-    pub fn remote(&self, rank: u16) -> Remote<'g, T> {
-        Remote::new(self.0.gaspi(), rank, self.id())
+    pub fn remote(&self, rank: u16) -> RemoteElement<'g, T> {
+        RemoteElement::new(self.0.gaspi(), rank, self.id())
     }
 
     /// Its notifications with these numbers (§8.3). They do not borrow the segment: they are not in its memory. After its deletion, waits for them
@@ -235,7 +235,7 @@ impl<'g, T: Element> Segment<'g, T> {
 
 impl<T: AtomicElement> Segment<'_, T> {
     /// An element as an atomic of the CPU. Threads can change it while they share it, or poll it for a write of another process. Other processes
-    /// see the changes. The network decides whether their [`fetch_add`](Remote::fetch_add) is atomic with CPU atomics: in a job on one host it is,
+    /// see the changes. The network decides whether their [`fetch_add`](RemoteElement::fetch_add) is atomic with CPU atomics: in a job on one host it is,
     /// over most RDMA devices it is not. Panics if the index is out of bounds.
     ///
     /// ```

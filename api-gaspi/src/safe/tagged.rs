@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::notification::Notification;
 use super::scope::{QueueScope, bound, part, parts};
 use super::timeout::Timeout;
-use super::{Element, Remote, Result, Slice, SliceMut, counted};
+use super::{Element, RemoteElement, Result, Slice, SliceMut, counted};
 use crate::lowlevel::ListOperation;
 use crate::statistics::procedure;
 use crate::transfer::Post;
@@ -97,7 +97,11 @@ impl<'scope> Tagged<'_, 'scope, '_> {
     }
 
     /// As [`QueueScope::write`].
-    pub fn write<T: Element>(&self, from: Slice<'scope, T>, to: Remote<'_, T>) -> Result<()> {
+    pub fn write<T: Element>(
+        &self,
+        from: Slice<'scope, T>,
+        to: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(from.place(), &to)?;
         self.submit(to.rank(), ListOperation::Write(&[part], None))
     }
@@ -106,7 +110,7 @@ impl<'scope> Tagged<'_, 'scope, '_> {
     pub fn write_notify<T: Element>(
         &self,
         from: Slice<'scope, T>,
-        to: Remote<'_, T>,
+        to: RemoteElement<'_, T>,
         notification: Notification,
     ) -> Result<()> {
         let (part, notification) = (part(from.place(), &to)?, bound(&to, notification)?);
@@ -114,19 +118,30 @@ impl<'scope> Tagged<'_, 'scope, '_> {
     }
 
     /// As [`QueueScope::notify`].
-    pub fn notify<T: Element>(&self, to: Remote<'_, T>, notification: Notification) -> Result<()> {
+    pub fn notify<T: Element>(
+        &self,
+        to: RemoteElement<'_, T>,
+        notification: Notification,
+    ) -> Result<()> {
         let notification = bound(&to, notification)?;
         self.submit(to.rank(), ListOperation::Write(&[], Some(notification)))
     }
 
     /// As [`QueueScope::read`].
-    pub fn read<T: Element>(&self, into: SliceMut<'scope, T>, from: Remote<'_, T>) -> Result<()> {
+    pub fn read<T: Element>(
+        &self,
+        into: SliceMut<'scope, T>,
+        from: RemoteElement<'_, T>,
+    ) -> Result<()> {
         let part = part(into.place(), &from)?;
         self.submit(from.rank(), ListOperation::Read(&[part], None))
     }
 
     /// As [`QueueScope::write_list`], with a single report.
-    pub fn write_list<T: Element>(&self, all: &[(Slice<'scope, T>, Remote<'_, T>)]) -> Result<()> {
+    pub fn write_list<T: Element>(
+        &self,
+        all: &[(Slice<'scope, T>, RemoteElement<'_, T>)],
+    ) -> Result<()> {
         let (parts, rank) = parts(all.iter().map(|(from, to)| (from.place(), to)))?;
         self.submit(rank, ListOperation::Write(&parts, None))
     }
@@ -134,7 +149,7 @@ impl<'scope> Tagged<'_, 'scope, '_> {
     /// As [`QueueScope::read_list`], with a single report.
     pub fn read_list<T: Element>(
         &self,
-        all: impl IntoIterator<Item = (SliceMut<'scope, T>, Remote<'scope, T>)>,
+        all: impl IntoIterator<Item = (SliceMut<'scope, T>, RemoteElement<'scope, T>)>,
     ) -> Result<()> {
         let all: Vec<_> = all.into_iter().collect();
         let (parts, rank) = parts(all.iter().map(|(into, from)| (into.place(), from)))?;

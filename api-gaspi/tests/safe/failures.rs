@@ -49,7 +49,7 @@ pub fn what_is_refused() -> Result<()> {
         let wrong = one(gaspi.config().notification_num);
         assert_eq!(status(q.notify(there, wrong)), Some(Status::ErrInvNotifId));
         let part = source.slice(..1);
-        let none: [(Slice<'_, u32>, Remote<'_, u32>); 0] = [];
+        let none: [(Slice<'_, u32>, RemoteElement<'_, u32>); 0] = [];
         assert_eq!(status(q.write_list(&none)), Some(Status::ErrInvNum));
         let two = [(part, there), (part, segment.remote(me))];
         assert_eq!(status(q.write_list(&two)), Some(Status::ErrInvRank));

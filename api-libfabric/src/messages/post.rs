@@ -124,7 +124,7 @@ impl Endpoint {
                 .send(engine, number, envelope, (data, len), mode, false)
         };
         if among {
-            state.staying.end(&state.channel, more);
+            state.batch.end(&state.channel, more);
         }
         match outcome {
             Ok(None) => {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use unipgas_core::atomic::{self, AtomicForm};
+use unipgas_core::deferred_op::DeferredOp;
 use unipgas_core::driver::{self, Driven, Driver, Waits};
 use unipgas_core::inbox::Record;
-use unipgas_core::kept::Kept;
 use unipgas_core::lines::rest_of_line;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, Limits, check_inbox, check_message};
 use unipgas_core::{Error, Result, Rights};
@@ -171,7 +171,7 @@ impl ChaosChannel {
     /// Posts an operation of a call that has not returned.
     fn post(
         &self,
-        kept: Kept,
+        kept: DeferredOp,
         shape: OperationShape,
         flags: Flags,
         context: u64,
@@ -278,7 +278,7 @@ impl Channel for ChaosChannel {
             first_line: first_line(flags, address(dst).unwrap_or(dst.offset)),
             notice: false,
         };
-        self.post(Kept::put(src, dst, len, None), shape, flags, context)
+        self.post(DeferredOp::put(src, dst, len, None), shape, flags, context)
     }
 
     unsafe fn get(
@@ -297,13 +297,13 @@ impl Channel for ChaosChannel {
             first_line: first_line(flags, dst.ptr.addr()),
             notice: false,
         };
-        self.post(Kept::get(dst, src, len), shape, flags, context)
+        self.post(DeferredOp::get(dst, src, len), shape, flags, context)
     }
 
     fn notify(&self, notice: Notice<'_>, flags: Flags, context: u64) -> Result<Outcome> {
         let notice = hidden::notice(notice);
         check_notice(&notice)?;
-        self.post(Kept::notify(notice), INDIVISIBLE, flags, context)
+        self.post(DeferredOp::notify(notice), INDIVISIBLE, flags, context)
     }
 
     unsafe fn put_notify(
@@ -328,7 +328,7 @@ impl Channel for ChaosChannel {
             // Only the target knows whether it accepts the notice. If it refuses, the data must not arrive either.
             None => INDIVISIBLE,
         };
-        let put = Kept::put(src, dst, len, Some(notice));
+        let put = DeferredOp::put(src, dst, len, Some(notice));
         self.post(put, shape, flags, context)
     }
 
@@ -349,7 +349,12 @@ impl Channel for ChaosChannel {
             first_line: None,
             notice: false,
         };
-        self.post(Kept::atomic(dst, request, desc), shape, flags, context)
+        self.post(
+            DeferredOp::atomic(dst, request, desc),
+            shape,
+            flags,
+            context,
+        )
     }
 
     fn deliver(
@@ -361,20 +366,25 @@ impl Channel for ChaosChannel {
     ) -> Result<Outcome> {
         let inbox = hidden::inbox(inbox);
         check_inbox(inbox.first)?;
-        self.post(Kept::deliver(inbox, record), INDIVISIBLE, flags, context)
+        self.post(
+            DeferredOp::deliver(inbox, record),
+            INDIVISIBLE,
+            flags,
+            context,
+        )
     }
 
     fn active_message(
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {
         let to = hidden::place(to);
         check_message(to, message)?;
-        let message = Kept::message(to, message, reply);
+        let message = DeferredOp::message(to, message, reply);
         self.post(message, INDIVISIBLE, flags, context)
     }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use rustix::io::Errno;
 
 use crate::choice;
-use crate::lifeline::{ProbeResult, Try};
+use crate::liveness_listener::{ProbeResult, Try};
 
 /// Looks without an answer after which a port counts as silent.
 pub const SILENT: u32 = 10;

@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use unipgas_core::streams::greeting::SECRET;
-use unipgas_core::streams::{Ended, Found, Stream};
+use unipgas_core::streams::{Stream, StreamEnded, TransitState};
 use unipgas_core::{Deadline, Error};
 
 use crate::address::OfiAddress;
 use crate::contact::{Contact, Finding, SILENT, Whereabouts};
-use crate::lifeline::{self, Try};
+use crate::liveness_listener::{self, Try};
 use crate::names::AvEntry;
 use crate::net::OfiNet;
 use crate::wire::{self, Acceptance, Head, OpenRequest};
@@ -159,28 +159,28 @@ impl Conversation {
     }
 
     /// Notes that the peer has gone. `silent`: it did not answer, so it may be tried again later.
-    fn depart(&self, silent: bool) -> Found {
+    fn depart(&self, silent: bool) -> TransitState {
         self.is_lost(silent, Error::PeerDead)
     }
 
-    fn is_lost(&self, silent: bool, why: Error) -> Found {
+    fn is_lost(&self, silent: bool, why: Error) -> TransitState {
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, silent, why);
         }
-        Found::Silence
+        TransitState::Silence
     }
 
     /// Looks at the peer before it has accepted.
-    fn look_for(&self, contact: &mut Contact) -> Found {
+    fn look_for(&self, contact: &mut Contact) -> TransitState {
         let Whom { lifeline, port, .. } = &self.with;
         match contact.look(lifeline.as_ref(), port.as_ref()) {
-            Finding::Hope => Found::Waits,
+            Finding::Hope => TransitState::Waits,
             finding => self.is_found(finding),
         }
     }
 
     /// Handles the result of the looks.
-    fn is_found(&self, finding: Finding) -> Found {
+    fn is_found(&self, finding: Finding) -> TransitState {
         let explain = |net: Arc<OfiNet>| {
             let peer = Whereabouts {
                 name: self.with.name.bytes(),
@@ -296,23 +296,23 @@ impl Theirs {
     }
 }
 
-fn send(net: &OfiNet, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, Ended> {
+fn send(net: &OfiNet, to: &Conversation, head: &Head, body: &[u8]) -> Result<bool, StreamEnded> {
     match net.send(to, head, body) {
         Ok(()) => Ok(true),
         Err(Error::NotNow) => Ok(false),
         Err(error) => {
             tracing::debug!("ofi: a message cannot be sent: {error}");
             to.on_unreachable();
-            Err(Ended)
+            Err(StreamEnded)
         }
     }
 }
 
 impl Stream for Conversation {
-    fn push(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.ended.load(Ordering::Acquire) {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let Some(theirs) = self.theirs.get() else {
             return Ok(0);
@@ -328,8 +328,8 @@ impl Stream for Conversation {
         Ok(sent)
     }
 
-    fn push_along(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push_along(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         let theirs = self.theirs.get();
         let waits = theirs.filter(|_| !self.ended.load(Ordering::Acquire));
         match waits.is_some_and(|theirs| net.hold(self, theirs.head(wire::BYTES), bytes)) {
@@ -342,7 +342,7 @@ impl Stream for Conversation {
         }
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // First, so bytes from before the end are returned.
         let ended = self.ended.load(Ordering::Acquire);
         let mut incoming = self.incoming.lock();
@@ -351,7 +351,7 @@ impl Stream for Conversation {
             false => into.append(&mut incoming),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -372,7 +372,7 @@ impl Stream for Conversation {
         }
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.theirs.get().is_none() {
             return self.look_for(&mut pulse.contact);
@@ -387,33 +387,41 @@ impl Stream for Conversation {
                 self.note_deaf(&mut pulse);
             }
             (pulse.silent, pulse.r#try) = (0, None);
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         let Some(lifeline) = &self.with.lifeline else {
-            return Found::Nothing;
+            return TransitState::Nothing;
         };
         let mut found = pulse.r#try.as_ref().map(Try::look);
         if found.is_none() {
             pulse.r#try = Try::begin(lifeline);
             // A near host refuses at once.
-            let refuses = |begun: &Try| begun.look() == lifeline::ProbeResult::Gone;
+            let refuses = |begun: &Try| begun.look() == liveness_listener::ProbeResult::Gone;
             let refused = pulse.r#try.as_ref().is_some_and(refuses);
-            found = refused.then_some(lifeline::ProbeResult::Gone);
+            found = refused.then_some(liveness_listener::ProbeResult::Gone);
         }
         match found {
-            Some(lifeline::ProbeResult::Gone) => return self.depart(false),
-            Some(lifeline::ProbeResult::There) => {
+            Some(liveness_listener::ProbeResult::Gone) => return self.depart(false),
+            Some(liveness_listener::ProbeResult::There) => {
                 (pulse.silent, pulse.deaf, pulse.r#try) = (0, 0, None);
-                return if wanted { Found::Waits } else { Found::Nothing };
+                return if wanted {
+                    TransitState::Waits
+                } else {
+                    TransitState::Nothing
+                };
             }
-            Some(lifeline::ProbeResult::Nothing) => {
+            Some(liveness_listener::ProbeResult::Nothing) => {
                 pulse.silent += 1;
                 self.ask();
             }
             None => {}
         }
         match pulse.silent < SILENT {
-            true => Found::Waits,
+            true => TransitState::Waits,
             false => self.depart(true),
         }
     }

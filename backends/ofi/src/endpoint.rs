@@ -9,8 +9,8 @@ use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 
+use crate::confirm_target::{self, Acknowledge};
 use crate::fabric::{AccessParameters, RemoteLocation};
-use crate::gathered::{self, Acknowledge};
 use crate::net::OfiNet;
 use crate::operations::What;
 use crate::region::{far, owner};
@@ -173,7 +173,7 @@ impl Endpoint {
             let owner = owner(dst.region);
             let how = AccessParameters {
                 desc: std::ptr::null_mut(),
-                context: gathered::context(owner),
+                context: confirm_target::context(owner),
                 data: word,
                 inline: true,
             };

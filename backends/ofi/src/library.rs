@@ -155,14 +155,14 @@ impl LibfabricLibrary {
     fn load() -> Result<LibfabricLibrary, String> {
         let handlers = Handlers::save();
         // In a program that calls libfabric itself, FI_PROVIDER selects providers, perhaps unipgas alone.
-        let loaded = match dynamic::Library::is_loaded(NAME) {
-            true => {
-                dynamic::Library::load_apart(NAME, environment(true)).map(|(library, enter)| {
+        let loaded = match dynamic::DynamicLibrary::is_loaded(NAME) {
+            true => dynamic::DynamicLibrary::load_apart(NAME, environment(true)).map(
+                |(library, enter)| {
                     let _ = APART.set(enter);
                     library
-                })
-            }
-            false => dynamic::Library::load(NAME, Shown::Private),
+                },
+            ),
+            false => dynamic::DynamicLibrary::load(NAME, Shown::Private),
         };
         let library = loaded.and_then(|loaded| LibfabricLibrary::find(&loaded));
         if let (Ok(library), None) = (&library, APART.get()) {

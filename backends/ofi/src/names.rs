@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use unipgas_core::{Error, Result};
 
 use crate::net::OfiNet;
-use crate::riders::Piggyback;
+use crate::piggyback::Piggyback;
 
 /// Endpoints in use, by name.
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct InUse {
 struct Used {
     number: u64,
     tag: u32,
-    riders: Arc<Piggyback>,
+    piggyback: Arc<Piggyback>,
     by: usize,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct AvEntry {
     /// Tag in this process.
     pub tag: u32,
     /// Held-back pieces that leave with the next message to the endpoint.
-    pub riders: Arc<Piggyback>,
+    pub piggyback: Arc<Piggyback>,
 }
 
 impl AvTable {
@@ -66,7 +66,7 @@ impl AvEntry {
         let (number, tag, riders) = match in_use.by_name.get_mut(name) {
             Some(used) => {
                 used.by += 1;
-                (used.number, used.tag, used.riders.clone())
+                (used.number, used.tag, used.piggyback.clone())
             }
             None => {
                 let number = net.fabric.insert(name)?;
@@ -83,7 +83,7 @@ impl AvEntry {
                 let used = Used {
                     number,
                     tag,
-                    riders: riders.clone(),
+                    piggyback: riders.clone(),
                     by: 1,
                 };
                 in_use.by_name.insert(name.into(), used);
@@ -95,7 +95,7 @@ impl AvEntry {
             name: name.into(),
             number,
             tag,
-            riders,
+            piggyback: riders,
         }))
     }
 }

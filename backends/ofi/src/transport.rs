@@ -8,8 +8,8 @@ use unipgas_core::driver::Driver;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
@@ -18,7 +18,7 @@ use crate::address::OfiAddress;
 use crate::choice::{ProviderInfo, ProviderSelector, choose};
 use crate::endpoint::{Endpoint, INLINE};
 use crate::fabric;
-use crate::lifeline::LivenessListener;
+use crate::liveness_listener::LivenessListener;
 use crate::net::OfiNet;
 use crate::region;
 
@@ -59,7 +59,7 @@ impl Network for Fabric {
             .collect()
     }
 
-    fn progress(&self, turn: bool, alone: bool) -> News {
+    fn progress(&self, turn: bool, alone: bool) -> ProgressEvents {
         let news = self.net.progress(turn, alone);
         if turn && let Some(lifeline) = self.net.lifeline() {
             lifeline.dismiss();
@@ -115,7 +115,7 @@ pub struct Ofi {
 impl Ofi {
     /// Opens the best provider, or the choice of UNIPGAS_OFI_PROVIDER and UNIPGAS_OFI_INTERFACE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
         let info = choose(&ProviderSelector::from_env()?, opening.other_hosts)?;
         Ofi::open(info, opening.beside.clone())
     }
@@ -123,8 +123,8 @@ impl Ofi {
     pub(crate) fn open(
         info: ProviderInfo,
         beside: Option<Arc<dyn Transport>>,
-    ) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
+    ) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
         let net = OfiNet::open(info, owner.clone())?;
         tracing::debug!("ofi: {:?} at {}", net.fabric.traits, net.fabric.interface());
         let network = Arc::new(Fabric { net: net.clone() });
@@ -133,7 +133,7 @@ impl Ofi {
         let driver = Driver::of_this_process()?;
         let beats = net.fabric.events().is_none().then_some(driver);
         beats.iter().for_each(|driver| driver.more());
-        Ok(OverStreams(Ofi {
+        Ok(StreamTransport(Ofi {
             streams: Some(streams),
             net,
             beats,
@@ -150,7 +150,7 @@ impl Drop for Ofi {
     }
 }
 
-impl StreamTransport for Ofi {
+impl StreamBackend for Ofi {
     const NAME: &'static str = "ofi";
     const TAG: Tag = Tag::Ofi;
 
@@ -163,7 +163,7 @@ impl StreamTransport for Ofi {
         Limits {
             registered: traits.local,
             inline: traits.inject.min(INLINE),
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 

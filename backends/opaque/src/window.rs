@@ -1,16 +1,16 @@
 //! Received requests of a peer that are not yet carried out. Their order is drawn from a seed.
 
-use unipgas_core::agent::{Place, Request};
+use unipgas_core::agent::{RegisteredPlace, Request};
 use unipgas_core::streams::Order;
-use unipgas_core::streams::envelope::Envelope;
+use unipgas_core::streams::envelope::RequestHeader;
 
 /// Maximum number of the agent's turns that a request is held back.
 const MOST_TURNS: u64 = 4;
 
 struct Held {
-    envelope: Envelope,
+    envelope: RequestHeader,
     /// The inbox of a delivery: records of one channel to one inbox stay in order.
-    inbox: Option<Place>,
+    inbox: Option<RegisteredPlace>,
     message: Vec<u8>,
     turns: u64,
 }
@@ -48,7 +48,7 @@ impl RequestWindow {
 }
 
 impl Order for RequestWindow {
-    fn hold(&mut self, envelope: Envelope, request: &Request<'_>, message: &[u8]) {
+    fn hold(&mut self, envelope: RequestHeader, request: &Request<'_>, message: &[u8]) {
         let turns = self.draw(MOST_TURNS + 1);
         self.held.push(Held {
             envelope,
@@ -71,7 +71,7 @@ impl Order for RequestWindow {
         }
     }
 
-    fn take(&mut self, all: bool) -> Option<(Envelope, Vec<u8>)> {
+    fn take(&mut self, all: bool) -> Option<(RequestHeader, Vec<u8>)> {
         let ready: Vec<usize> = (0..self.held.len())
             .filter(|at| (all || self.held[*at].turns == 0) && self.may_go(*at))
             .collect();
@@ -90,12 +90,12 @@ mod tests {
     use unipgas_core::inbox::Record;
 
     fn hold(window: &mut RequestWindow, number: u64, channel: u32, ordered: bool, inbox: bool) {
-        let place = Place {
+        let place = RegisteredPlace {
             slot: 0,
             generation: 1,
             offset: 0,
         };
-        let envelope = Envelope {
+        let envelope = RequestHeader {
             number,
             channel,
             ordered: ordered.into(),

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Remote, Rights};
 use unipgas_opaque::{Opaque, OpaqueOptions};
@@ -44,7 +44,7 @@ fn a_child_that_is_made_in_the_middle_of_a_request_lets_go_of_memory() {
         offset: 0,
     };
     endpoint
-        .active_message(to, b"slow", Reply::NONE, Flags::empty(), 1)
+        .active_message(to, b"slow", ReplyBuffer::NONE, Flags::empty(), 1)
         .unwrap();
     begun.recv().unwrap();
     // SAFETY:

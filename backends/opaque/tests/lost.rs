@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use unipgas_core::region::Memory;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights};
 use unipgas_opaque::{Opaque, OpaqueOptions};
@@ -11,7 +11,7 @@ use unipgas_opaque::{Opaque, OpaqueOptions};
 struct Node {
     channel: Box<dyn Channel>,
     memory: Box<dyn Memory>,
-    transport: OverStreams<Opaque>,
+    transport: StreamTransport<Opaque>,
 }
 
 struct Link {

@@ -12,11 +12,13 @@ use std::sync::{Arc, Weak};
 
 use unipgas_core::atomic::Exclusion;
 use unipgas_core::driver::{AtBell, Driven, Driver, Waits, give_way};
-use unipgas_core::op::{AtomicRequest, Outcome, Remote, Reply};
+use unipgas_core::op::{AtomicRequest, Outcome, Remote, ReplyBuffer};
 use unipgas_core::transport::{LONGEST_MESSAGE, Life, Peer};
 use unipgas_core::{AtomicOp, AtomicType, Error, Result, Rights, atomic, process};
 
-use crate::control::{Control, DONE, MESSAGE, Message, POSTED, REQUESTS, Request, TAKEN};
+use crate::control::{
+    ActiveMessage, AgentRequest, Control, DONE, MESSAGE, POSTED, REQUESTS, TAKEN,
+};
 use crate::peer::{PeerProcess, ShmPeer};
 use crate::registration::RegistrationState;
 
@@ -152,8 +154,8 @@ fn store(words: &[AtomicU64; 4], value: Value) {
 /// As [`execute`], of a message. `None`: the progress thread has to do it.
 fn hand_over(
     home: &RegistrationState,
-    request: &Request,
-    words: &Message,
+    request: &AgentRequest,
+    words: &ActiveMessage,
     len: u64,
     by: By,
 ) -> Option<u32> {
@@ -189,7 +191,7 @@ fn hand_over(
 }
 
 /// Everything in the request was written by another process and is checked here.
-fn execute(control: &Control, request: &Request) -> u32 {
+fn execute(control: &Control, request: &AgentRequest) -> u32 {
     let what = request.what.load(Ordering::Relaxed);
     let (Some(op), Some(ty)) = (
         AtomicOp::ALL.get((what & 0xff) as usize).copied(),
@@ -282,7 +284,7 @@ pub unsafe fn perform(
         // - the caller's word.
         let (operand, compare) = unsafe { values(request, i) };
         let what = code(request);
-        let fill = |request: &Request, _: &Message| {
+        let fill = |request: &AgentRequest, _: &ActiveMessage| {
             store(&request.operand, operand);
             store(&request.compare, compare);
         };
@@ -355,11 +357,11 @@ pub fn send(
     peer: &Arc<PeerProcess>,
     to: Remote<'_>,
     message: &[u8],
-    reply: Reply,
+    reply: ReplyBuffer,
 ) -> Result<()> {
     check_handled(peer, to)?;
     let what = MESSAGE | message.len() as u64;
-    let fill = |_: &Request, words: &Message| words.write(message);
+    let fill = |_: &AgentRequest, words: &ActiveMessage| words.write(message);
     ask(home, peer, to, 0, what, fill, |[len, ..], words| {
         take_reply(reply, len, words);
     })
@@ -374,7 +376,7 @@ pub fn check_handled(peer: &PeerProcess, to: Remote<'_>) -> Result<()> {
     }
 }
 
-fn take_reply(reply: Reply, len: u64, words: &Message) {
+fn take_reply(reply: ReplyBuffer, len: u64, words: &ActiveMessage) {
     if reply.room() > 0 {
         reply.take(&words.read((len as usize).min(LONGEST_MESSAGE)));
     }
@@ -387,8 +389,8 @@ fn ask<T>(
     dst: Remote<'_>,
     ahead: usize,
     what: u64,
-    fill: impl FnOnce(&Request, &Message),
-    take: impl FnOnce(Value, &Message) -> T,
+    fill: impl FnOnce(&AgentRequest, &ActiveMessage),
+    take: impl FnOnce(Value, &ActiveMessage) -> T,
 ) -> Result<T> {
     let control = peer.control();
     let nth = until(home, peer, |turn| claim(control, turn))?;
@@ -426,7 +428,7 @@ fn post(
     nth: usize,
     (slot, generation, offset): Place,
     what: u64,
-    fill: impl FnOnce(&Request, &Message),
+    fill: impl FnOnce(&AgentRequest, &ActiveMessage),
 ) {
     let request = &control.requests[nth];
     let relaxed = Ordering::Relaxed;
@@ -442,7 +444,11 @@ fn post(
 }
 
 /// What has become of one that is done, which is free then.
-fn answer<T>(control: &Control, nth: usize, take: impl FnOnce(Value, &Message) -> T) -> Result<T> {
+fn answer<T>(
+    control: &Control,
+    nth: usize,
+    take: impl FnOnce(Value, &ActiveMessage) -> T,
+) -> Result<T> {
     let request = &control.requests[nth];
     let (status, what, result) = (
         request.status.load(Ordering::Relaxed),

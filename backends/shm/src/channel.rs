@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use unipgas_core::inbox::Record;
-use unipgas_core::kernel_copy::Owner;
+use unipgas_core::kernel_copy::RemoteOwner;
 use unipgas_core::mapped::MappedChannel;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, Reply,
+    AtomicRequest, Completion, Flags, Inbox, Local, Notice, Outcome, Remote, ReplyBuffer,
 };
 use unipgas_core::transport::{Channel, check_message};
 use unipgas_core::{AtomicOp, AtomicType, Error, RemoteRegion, Result, Rights};
@@ -34,10 +34,10 @@ impl ShmChannel {
     fn by_kernel(
         &self,
         region: &RemoteRegion,
-        copy: impl FnOnce(Owner<'_>) -> Result<()>,
+        copy: impl FnOnce(RemoteOwner<'_>) -> Result<()>,
     ) -> Result<Outcome> {
         let peer = self.peers.get(region.parts().peer)?;
-        copy(Owner {
+        copy(RemoteOwner {
             pid: peer.pid(),
             otherwise: &|piece, there, direction, forbidden| {
                 peer.copy_by_file(piece, there, direction, forbidden)
@@ -222,7 +222,7 @@ impl Channel for ShmChannel {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {

@@ -53,9 +53,9 @@ pub struct Control {
     /// For elements of this process's regions that no CPU changes atomically.
     pub locks: ElementLocks,
     /// Requests to the agent.
-    pub requests: [Request; REQUESTS],
+    pub requests: [AgentRequest; REQUESTS],
     /// Payloads of requests that are messages.
-    pub messages: [Message; REQUESTS],
+    pub messages: [ActiveMessage; REQUESTS],
     /// The registered regions.
     pub slots: [Slot; SLOTS],
 }
@@ -177,7 +177,7 @@ impl Slot {
 on_pair! {
     /// A request to the agent: an atomic operation on memory that only its owner can reach, or an active message.
     #[repr(C)]
-    pub struct Request {
+    pub struct AgentRequest {
         /// 0 free; a pid: being written by that process; [`POSTED`]; [`TAKEN`]; [`DONE`]: the answer is there.
         pub state: AtomicU32,
         /// Pid of the waiting process, or a mark that it does not take the answer.
@@ -202,10 +202,10 @@ on_pair! {
 on_pair! {
     /// The active message of a request.
     #[repr(C)]
-    pub struct Message([AtomicU64; LONGEST_MESSAGE / 8]);
+    pub struct ActiveMessage([AtomicU64; LONGEST_MESSAGE / 8]);
 }
 
-impl Message {
+impl ActiveMessage {
     /// Writes at most [`LONGEST_MESSAGE`] bytes.
     pub fn write(&self, bytes: &[u8]) {
         for (to, from) in self.0.iter().zip(bytes.chunks(8)) {
@@ -229,8 +229,8 @@ const _: () = {
     use std::mem::offset_of;
     assert!(
         size_of::<Slot>() == 64
-            && size_of::<Request>() == 128
-            && size_of::<Message>() == LONGEST_MESSAGE.next_multiple_of(128)
+            && size_of::<AgentRequest>() == 128
+            && size_of::<ActiveMessage>() == LONGEST_MESSAGE.next_multiple_of(128)
     );
     assert!(
         offset_of!(Control, bell) == 128
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(size_of::<Bell>() % PAIR, 0);
         assert_eq!(align_of::<Control>() % PAIR, 0);
         assert_eq!(offset_of!(Control, bell) % PAIR, 0);
-        assert!(size_of::<Request>() <= PAIR);
+        assert!(size_of::<AgentRequest>() <= PAIR);
     }
 
     /// The owner closes and opens the slot during a read: the reader gets one entry or none, never parts of two.

@@ -189,7 +189,7 @@ impl Transport for Shm {
             registers_user_memory: true,
             maps: true,
             direct: true,
-            alone: false,
+            device_atomics_only: false,
             limits: Limits::NONE,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use unipgas_core::streams::{Ended, Found, Link, Stream};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
 use unipgas_core::{Error, Result};
 
 use crate::address::TofuAddress;
@@ -202,31 +202,31 @@ impl TofuStream {
     }
 
     /// Takes the message that ends at offset `end` of the ring. Errors: the message is malformed, or an earlier one is lost.
-    pub fn take(&self, end: usize) -> std::result::Result<(), Ended> {
+    pub fn take(&self, end: usize) -> std::result::Result<(), StreamEnded> {
         // The TNI writes a message before its notice.
         fence(Ordering::Acquire);
         let (base, len) = (self.block.base, self.own.len as usize);
         if end > len || !end.is_multiple_of(size_of::<u64>()) || end < size_of::<u64>() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let at_trailer = end - size_of::<u64>();
         // SAFETY:
         // - the word is in the ring (checked above), and aligned. The peer overwrites it only after this process has reported it as read.
         let trailer = unsafe { base.wrapping_add(at_trailer).cast::<u64>().read_volatile() };
-        let (kind, body, number) = mail::split(trailer).ok_or(Ended)?;
+        let (kind, body, number) = mail::split(trailer).ok_or(StreamEnded)?;
         let size = mail::size(body);
-        let begin = end.checked_sub(size).ok_or(Ended)?;
+        let begin = end.checked_sub(size).ok_or(StreamEnded)?;
         let mut incoming = self.incoming.lock();
         let next = self.own.first.wrapping_add(incoming.mail.read) as u32;
         match number.wrapping_sub(next) {
             0 => {}
             // Notices arrive in order, so an earlier one is lost. The peer then sends its last message.
-            ahead if ahead <= self.own.promised => return Err(Ended),
+            ahead if ahead <= self.own.promised => return Err(StreamEnded),
             // The message is for a process that had the VCQ before.
             _ => return Ok(()),
         }
         if body > mail::most(len) {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let at = base.wrapping_add(begin);
         // SAFETY:
@@ -311,7 +311,7 @@ impl TofuStream {
     }
 
     /// Look at a stream that is not open.
-    fn look_for(&self, pulse: &mut Pulse) -> Found {
+    fn look_for(&self, pulse: &mut Pulse) -> TransitState {
         pulse.silent += 1;
         if let Some(net) = self.net.upgrade() {
             // The previous greeting may have reached an earlier process with this VCQ.
@@ -319,7 +319,7 @@ impl TofuStream {
         }
         // The greeting has reached the process, which may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
-            return Found::Waits;
+            return TransitState::Waits;
         }
         if let Some(net) = self.net.upgrade() {
             let place = net.place(self.with.vcq);
@@ -330,20 +330,20 @@ impl TofuStream {
         self.depart()
     }
 
-    fn depart(&self) -> Found {
+    fn depart(&self) -> TransitState {
         let _ = self.why.set(Error::PeerDead);
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
-        Found::Silence
+        TransitState::Silence
     }
 }
 
 impl Stream for TofuStream {
-    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push(&self, bytes: &[u8]) -> std::result::Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.has_ended() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         let mut out = self.out.lock();
         let Some(out) = &mut *out else {
@@ -362,14 +362,14 @@ impl Stream for TofuStream {
                         )));
                     }
                     self.ended.store(true, Ordering::Release);
-                    return Err(Ended);
+                    return Err(StreamEnded);
                 }
             }
         }
         Ok(sent)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> std::result::Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
@@ -378,7 +378,7 @@ impl Stream for TofuStream {
             false => into.append(&mut incoming.bytes),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -399,10 +399,10 @@ impl Stream for TofuStream {
         self.why.get().cloned()
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.has_ended() {
-            return Found::Nothing;
+            return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
@@ -414,7 +414,11 @@ impl Stream for TofuStream {
         pulse.heard = heard;
         if news || !wanted && pulse.silent == 0 {
             pulse.silent = 0;
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         pulse.silent += 1;
         if pulse.silent > SILENT {
@@ -424,7 +428,7 @@ impl Stream for TofuStream {
             // The probe's completion reports a live peer, its failure a dead one.
             let _ = net.probe(self);
         }
-        Found::Waits
+        TransitState::Waits
     }
 
     fn watch(&self) -> bool {

@@ -4,7 +4,7 @@ use std::ffi::c_ulong;
 use std::sync::{Arc, OnceLock};
 
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
+    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
 use unipgas_core::streams::{After, Own, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
@@ -15,8 +15,8 @@ use crate::armw::{ArmwRequest, command};
 use crate::conversation::TofuStream;
 use crate::lanes::{LaneUse, PendingWork, ResultSlot, VcqLane};
 use crate::net::{TofuNet, acknowledge, data_of};
-use crate::quick::UnsignaledPuts;
 use crate::region::{address, far};
+use crate::unsignaled::UnsignaledPuts;
 use crate::vcq::RawVcq;
 
 /// Maximum bytes in a descriptor (guide §6.1.2).
@@ -336,7 +336,7 @@ impl Channel for Endpoint {
             .post_own(dst.region, own, true, after, context)
     }
 
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let before = After::ANSWERED | After::READS;
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
         // SAFETY:

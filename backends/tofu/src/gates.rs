@@ -3,7 +3,7 @@
 use std::ffi::c_ulong;
 use std::ptr::null_mut;
 
-use unipgas_core::circuit::{Circuit, GateOp, Gates};
+use unipgas_core::circuit::{Circuit, GateNetwork, GateOp};
 use unipgas_core::{Error, Result};
 use unipgas_utofu_sys::*;
 
@@ -88,7 +88,7 @@ impl TofuGates {
     }
 }
 
-impl Gates for TofuGates {
+impl GateNetwork for TofuGates {
     fn claim(&self, count: usize) -> Result<Box<dyn Circuit>> {
         let mut ids = vec![UTOFU_VBG_ID_NULL; count];
         let alloc = self.library.functions.utofu_alloc_vbg;
@@ -194,7 +194,7 @@ impl Circuit for Vbg {
         checked(code, "utofu_reduce")
     }
 
-    fn is_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
+    fn poll_reduced(&mut self, by: GateOp, words: &mut [u64]) -> Result<bool> {
         let (gate, into, calls) = (self.ids[0], words.as_mut_ptr(), &self.library.functions);
         // SAFETY:
         // - contract of `Circuit::is_reduced`: `words` has as many elements as the input of `reduce`.

@@ -16,7 +16,7 @@ use crate::greeting::Fetched;
 use crate::library::UtofuLibrary;
 use crate::net::PeerVcq;
 use crate::queue::{FlightQueue, QueueEvent, is_local};
-use crate::quick::OFTEN;
+use crate::unsignaled::OFTEN;
 use crate::vcq::{RawVcq, is_told};
 
 /// Maximum number of VCQs in a process.

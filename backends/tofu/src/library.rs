@@ -45,7 +45,7 @@ impl UtofuLibrary {
             None => Shown::Private,
             Some(_) => Shown::ToItselfFirst,
         };
-        let library = dynamic::Library::load(&name, shown)?;
+        let library = dynamic::DynamicLibrary::load(&name, shown)?;
         if library.find(OURS).is_ok() && played.is_none() {
             return Err(format!(
                 "{} is unipgas's own: name the machine's in UNIPGAS_TOFU_LIBRARY",

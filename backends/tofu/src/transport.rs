@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use unipgas_core::agent::Registered;
 use unipgas_core::bundle::Tag;
-use unipgas_core::circuit::Gates;
+use unipgas_core::circuit::GateNetwork;
 use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::schedule::Shapes;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits};
 use unipgas_core::{Error, Result, Rights};
@@ -60,7 +60,7 @@ impl Network for Fabric {
         self.net.events()
     }
 
-    fn progress(&self, turn: bool, _: bool) -> News {
+    fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
     }
 
@@ -112,15 +112,15 @@ pub struct Tofu {
 impl Tofu {
     /// Opens the machine's library, or the library that UNIPGAS_TOFU_LIBRARY names. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
         let net = TofuNet::open(owner.clone(), opening.incarnation)?;
         let first = &net.lanes.first().vcq;
         tracing::debug!("tofu: {}, on TNI {}", first.place(first.id), first.tni);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, opening.beside.clone())?;
         owner.is(&streams);
-        Ok(OverStreams(Tofu {
+        Ok(StreamTransport(Tofu {
             streams: Some(streams),
             net,
         }))
@@ -134,7 +134,7 @@ impl Drop for Tofu {
     }
 }
 
-impl StreamTransport for Tofu {
+impl StreamBackend for Tofu {
     const NAME: &'static str = "tofu";
     const TAG: Tag = Tag::Tofu;
 
@@ -145,7 +145,7 @@ impl StreamTransport for Tofu {
     fn limits(&self) -> Limits {
         Limits {
             inline: PIGGYBACK.min(self.net.caps.max_piggyback_size),
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 
@@ -173,7 +173,7 @@ impl StreamTransport for Tofu {
         Some(unipgas_tofud::table::shapes(members, each, SMALL))
     }
 
-    fn gates(&self) -> Option<&dyn Gates> {
+    fn gates(&self) -> Option<&dyn GateNetwork> {
         Some(&self.net.gates)
     }
 

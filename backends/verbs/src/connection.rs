@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
-use unipgas_core::streams::{Ended, Found, Link, Stream};
+use unipgas_core::streams::{Link, Stream, StreamEnded, TransitState};
 use unipgas_core::{Error, Result};
 use unipgas_verbs_sys::*;
 
@@ -296,11 +296,11 @@ impl Connection {
     }
 
     /// Look at a connection that is not open.
-    fn look_for(&self, pulse: &mut Pulse) -> Found {
+    fn look_for(&self, pulse: &mut Pulse) -> TransitState {
         pulse.silent += 1;
         // The process exists, and may be stopped.
         if self.answers.load(Ordering::Relaxed) || pulse.silent < SILENT {
-            return Found::Waits;
+            return TransitState::Waits;
         }
         let text = format!(
             "nothing answers at {}: the host is down, or a firewall drops what is sent there",
@@ -311,15 +311,15 @@ impl Connection {
         if let Some(net) = self.net.upgrade() {
             net.departed.add(self.with.secret, true, Error::PeerDead);
         }
-        Found::Silence
+        TransitState::Silence
     }
 }
 
 impl Stream for Connection {
-    fn push(&self, bytes: &[u8]) -> Result<usize, Ended> {
-        let net = self.net.upgrade().ok_or(Ended)?;
+    fn push(&self, bytes: &[u8]) -> Result<usize, StreamEnded> {
+        let net = self.net.upgrade().ok_or(StreamEnded)?;
         if self.has_ended() {
-            return Err(Ended);
+            return Err(StreamEnded);
         }
         if !self.is_open() {
             return Ok(0);
@@ -341,14 +341,14 @@ impl Stream for Connection {
                         tracing::warn!("verbs: a message cannot be sent: {error}");
                     }
                     self.fail();
-                    return Err(Ended);
+                    return Err(StreamEnded);
                 }
             }
         }
         Ok(sent)
     }
 
-    fn pull(&self, into: &mut Vec<u8>) -> Result<(), Ended> {
+    fn pull(&self, into: &mut Vec<u8>) -> Result<(), StreamEnded> {
         // Bytes from before the end are delivered too.
         let ended = self.has_ended();
         let mut incoming = self.incoming.lock();
@@ -357,7 +357,7 @@ impl Stream for Connection {
             false => into.append(&mut incoming),
         }
         match ended {
-            true => Err(Ended),
+            true => Err(StreamEnded),
             false => Ok(()),
         }
     }
@@ -378,10 +378,10 @@ impl Stream for Connection {
         self.why.get().cloned()
     }
 
-    fn look(&self) -> Found {
+    fn look(&self) -> TransitState {
         let mut pulse = self.pulse.lock();
         if self.has_ended() {
-            return Found::Nothing;
+            return TransitState::Nothing;
         }
         if !self.is_open() {
             return self.look_for(&mut pulse);
@@ -393,14 +393,18 @@ impl Stream for Connection {
         pulse.heard = heard;
         if news {
             pulse.asked = false;
-            return if wanted { Found::Waits } else { Found::Nothing };
+            return if wanted {
+                TransitState::Waits
+            } else {
+                TransitState::Nothing
+            };
         }
         if wanted || pulse.asked {
             // A dead peer causes an error completion.
             pulse.asked = self.ask();
-            return Found::Waits;
+            return TransitState::Waits;
         }
-        Found::Nothing
+        TransitState::Nothing
     }
 
     fn watch(&self) -> bool {

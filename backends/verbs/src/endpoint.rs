@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{
-    AtomicRequest, Completion, Flags, Local, Notice, Outcome, QuickPut, Remote,
+    AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
 use unipgas_core::region::RemoteRegion;
 use unipgas_core::streams::{After, Own, Requests, Ticket};
@@ -17,8 +17,8 @@ use crate::connection::{Connection, INLINE};
 use crate::native::{NativeAtomic, WORD};
 use crate::net::VerbsNet;
 use crate::posting::{PostedWork, write};
-use crate::quick::UnsignaledWrites;
 use crate::region::{connection, far, is_by_device};
+use crate::unsignaled::UnsignaledWrites;
 
 /// Attempts of a write, with progress in between, before it is deferred.
 const TRIES: usize = 16;
@@ -411,7 +411,7 @@ impl Channel for Endpoint {
         unsafe { self.write(src, dst, len, tells, flags, context) }
     }
 
-    unsafe fn put_quick(&self, put: &QuickPut<'_>) -> bool {
+    unsafe fn put_unsignaled(&self, put: &UnsignaledPut<'_>) -> bool {
         let behind =
             self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, After::ANSWERED);
         // SAFETY:
@@ -419,19 +419,19 @@ impl Channel for Endpoint {
         !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }
     }
 
-    fn hold(&self, to: &RemoteRegion) {
+    fn begin_batch(&self, to: &RemoteRegion) {
         if self.net.is_here() {
-            connection(to).queue().staged.hold();
+            connection(to).queue().staged.begin_batch();
         }
     }
 
-    fn let_go(&self, to: &RemoteRegion, more: bool) {
+    fn end_batch(&self, to: &RemoteRegion, more: bool) {
         if !self.net.is_here() {
             return;
         }
         let connection = connection(to);
         let mut queue = connection.queue();
-        queue.staged.let_go();
+        queue.staged.end_batch();
         if !more && queue.staged.is_due() {
             queue.ring(&connection.pair);
         }

@@ -48,7 +48,8 @@ impl VerbsLibrary {
         static LOADED: OnceLock<Result<VerbsLibrary, String>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
-                let library = VerbsLibrary::find(&dynamic::Library::load(NAME, Shown::Private)?)?;
+                let library =
+                    VerbsLibrary::find(&dynamic::DynamicLibrary::load(NAME, Shown::Private)?)?;
                 // Before registrations: a kernel that does not copy pinned pages at a fork then keeps them from the child. It fails if the program has
                 // registered
                 // memory before, and so has made its own choice.

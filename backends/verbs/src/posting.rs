@@ -9,8 +9,8 @@ use unipgas_verbs_sys::*;
 use crate::buffers::SendBuffer;
 use crate::counts::ConnectionCounters;
 use crate::queues::Pair;
-use crate::quick::{Chain, ChannelLane};
 use crate::staged::{Staged, Staging};
+use crate::unsignaled::{Chain, ChannelLane};
 
 /// Work that a work request completes.
 #[derive(Default)]

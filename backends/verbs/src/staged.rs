@@ -70,12 +70,12 @@ impl Staged {
     }
 
     /// A caller will post more.
-    pub fn hold(&mut self) {
+    pub fn begin_batch(&mut self) {
         self.held += 1;
     }
 
     /// A caller has posted all. Others may still post.
-    pub fn let_go(&mut self) {
+    pub fn end_batch(&mut self) {
         self.held -= 1;
     }
 

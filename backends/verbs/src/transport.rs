@@ -9,8 +9,8 @@ use unipgas_core::op::Local;
 use unipgas_core::registry::Opening;
 use unipgas_core::streams::greeting::SECRET;
 use unipgas_core::streams::{
-    self, Accepted, After, Begun, Link, Network, News, OverStreams, OwnPart, Owner, Requests,
-    StreamTransport, Streams,
+    self, Accepted, After, Begun, EventReceiver, Link, Network, OwnPart, ProgressEvents, Requests,
+    StreamBackend, StreamTransport, Streams,
 };
 use unipgas_core::transport::{Channel, Limits, Transport};
 use unipgas_core::{Error, Result, Rights};
@@ -48,14 +48,14 @@ impl Network for Fabric {
     }
 
     fn want_guests(&self, wanted: bool) {
-        self.net.desk.want_strangers(wanted);
+        self.net.acceptor.want_strangers(wanted);
     }
 
     fn events(&self) -> Vec<BorrowedFd<'_>> {
         self.net.events()
     }
 
-    fn progress(&self, turn: bool, _: bool) -> News {
+    fn progress(&self, turn: bool, _: bool) -> ProgressEvents {
         self.net.progress(turn)
     }
 
@@ -107,7 +107,7 @@ pub struct Verbs {
 impl Verbs {
     /// Opens the best device, or the device of UNIPGAS_VERBS_DEVICE. Errors: [`Error::Unreachable`] with the reason;
     /// [`Error::InvalidArgument`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn from_env(opening: &Opening) -> Result<OverStreams<Self>> {
+    pub fn from_env(opening: &Opening) -> Result<StreamTransport<Self>> {
         let chosen = choose(&DeviceSelector::from_env()?)?;
         Verbs::open(chosen, opening.beside.clone())
     }
@@ -115,14 +115,14 @@ impl Verbs {
     fn open(
         chosen: (Context, DevicePort),
         beside: Option<Arc<dyn Transport>>,
-    ) -> Result<OverStreams<Self>> {
-        let owner = Arc::new(Owner::default());
+    ) -> Result<StreamTransport<Self>> {
+        let owner = Arc::new(EventReceiver::default());
         let net = VerbsNet::open(chosen, owner.clone())?;
         tracing::debug!("verbs: {} {:?}", net.device.context.name, net.port);
         let network = Arc::new(Fabric { net: net.clone() });
         let streams = Streams::open(network, beside)?;
         owner.is(&streams);
-        Ok(OverStreams(Verbs {
+        Ok(StreamTransport(Verbs {
             streams: Some(streams),
             net,
         }))
@@ -137,7 +137,7 @@ impl Drop for Verbs {
     }
 }
 
-impl StreamTransport for Verbs {
+impl StreamBackend for Verbs {
     const NAME: &'static str = "verbs";
     const TAG: Tag = Tag::Verbs;
 
@@ -148,7 +148,7 @@ impl StreamTransport for Verbs {
     fn limits(&self) -> Limits {
         Limits {
             inline: self.net.inline as usize,
-            ..*self.streams().home().limits()
+            ..*self.streams().node().limits()
         }
     }
 

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use unipgas_launcher::{Keeper, Launch, Output, Part, Rules, Told};
+use unipgas_launcher::{Keeper, Launch, NodeEvent, NodeRanks, Output, Rules};
 
 use crate::job::{outcome_of, worker};
 use crate::peers::tool;
@@ -268,10 +268,10 @@ impl BenchHosts {
             parts.end();
         };
         let ended = parts.run(rules, |told| match told {
-            Told::Own {
+            NodeEvent::Own {
                 kind: END, bytes, ..
             } if !bytes.is_empty() => fail(String::from_utf8_lossy(bytes).into_owned()),
-            Told::Lost { host, status, .. } => {
+            NodeEvent::Lost { host, status, .. } => {
                 fail(format!("host {} is lost: {status}", parts.name(host)));
             }
             _ => {}
@@ -356,7 +356,7 @@ fn run_kept(part: &str, order: &str, library: Option<&Path>, keeper: Keeper) -> 
         fd.try_clone_to_owned()
             .map_err(|e| format!("no pipe to the command: {e}"))
     };
-    let part = Part::new(
+    let part = NodeRanks::new(
         count,
         (number..size).step_by(count.max(1) as usize).collect(),
         pipe(std::io::stdin().as_fd())?,

@@ -6,7 +6,7 @@ use std::ptr::{null, null_mut};
 
 use unipgas_backends::ofi::choice::{ProviderSelector, choose, name};
 use unipgas_backends::ofi::library::LibfabricLibrary;
-use unipgas_launcher::library::Library as Installed;
+use unipgas_launcher::library::InstalledLibrary as Installed;
 use unipgas_libfabric_sys::*;
 
 use crate::ctx::BenchContext;

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell};
 
-use unipgas_launcher::library::{self, Library as Installed};
+use unipgas_launcher::library::{self, InstalledLibrary as Installed};
 
 use super::*;
 use crate::ctx::Ground;

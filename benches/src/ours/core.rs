@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use unipgas_core::bundle::BUNDLE_LEN;
-use unipgas_core::combine::{Combination, Element};
-use unipgas_core::group::{Forming, Group};
+use unipgas_core::combine::{Combination, ElementType};
+use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::message::{Envelope, Lane, Messenger, Mode, Pattern, Precedence};
 use unipgas_core::op::{Flags, Local, Notice, Outcome, Remote};
 use unipgas_core::registry::{Opening, open_from_env};
@@ -34,7 +34,7 @@ pub(super) struct Core {
     region: Region,
     remote: Option<RemoteRegion>,
     /// All processes.
-    pub group: Group,
+    pub group: RankGroup,
     messenger: Messenger,
     round: Cell<u32>,
 }
@@ -436,7 +436,7 @@ pub fn allreduce(ctx: &BenchContext, _: &Case) -> Result<f64, String> {
     collective(ctx, |round| {
         let mine = ((ctx.rank as u32 + round) as f64).to_ne_bytes();
         let mut sum = [0u8; 8];
-        let elements = (Combination::Sum, Element::F64);
+        let elements = (Combination::Sum, ElementType::F64);
         core.group
             .all_reduce_elements_in((), &mine, &mut sum, elements, Deadline::Never)
             .map_err(text)?;

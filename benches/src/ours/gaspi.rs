@@ -6,7 +6,7 @@ use unipgas_gaspi_sys::{
     GASPI_BLOCK as BLOCK, GASPI_GROUP_ALL as ALL, GASPI_OP_SUM as SUM,
     GASPI_QUEUE_FULL as QUEUE_FULL, GASPI_TEST as TEST, GaspiFunctions as Functions, *,
 };
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 
 use super::{calls, registration};
 use crate::bare::{each, wake_of};
@@ -38,7 +38,7 @@ fn ok(what: &str, code: i32) -> Result<(), String> {
 
 impl Gaspi {
     /// Initialises GASPI.
-    pub fn enter(library: &Library) -> Result<Gaspi, String> {
+    pub fn enter(library: &InstalledLibrary) -> Result<Gaspi, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
         // - the call has no pointers

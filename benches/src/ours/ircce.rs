@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
 
 use unipgas_ircce_sys::{RcceFunctions as Functions, *};
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 
 use super::{UserBuffer, calls};
 use crate::case::Case;
@@ -48,7 +48,7 @@ fn ok(what: &str, code: c_int) -> Result<(), String> {
 
 impl Ircce {
     /// Joins the job and allocates.
-    pub fn enter(ctx: &BenchContext, library: &Library) -> Result<Ircce, String> {
+    pub fn enter(ctx: &BenchContext, library: &InstalledLibrary) -> Result<Ircce, String> {
         let calls = Calls::of(library)?;
         // SAFETY:
         // - no other thread reads the environment: this process has one thread

@@ -82,7 +82,7 @@ macro_rules! calls {
         }
 
         impl Calls {
-            fn of(library: &Library) -> Result<Calls, String> {
+            fn of(library: &InstalledLibrary) -> Result<Calls, String> {
                 // SAFETY:
                 // - the library has this interface and stays loaded: these functions have the types of the header
                 let found = unsafe { Functions::load(|name| library.symbol(name)) };

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
-use unipgas_launcher::library::Library;
+use unipgas_launcher::library::InstalledLibrary;
 use unipgas_utofu_sys::{
     UTOFU_ARMW_OP_ADD, UTOFU_ERR_BUSY as BUSY, UTOFU_ERR_NOT_COMPLETED as NOT_COMPLETED,
     UTOFU_ERR_NOT_FOUND as NOT_FOUND, UTOFU_ONESIDED_FLAG_LOCAL_MRQ_NOTICE as LOCAL_NOTICE,
@@ -61,7 +61,7 @@ fn coords(rank: usize) -> [u8; 6] {
 }
 
 /// The functions of the library.
-pub fn functions(library: &Library) -> Result<UtofuFunctions, String> {
+pub fn functions(library: &InstalledLibrary) -> Result<UtofuFunctions, String> {
     // SAFETY:
     // - a library of uTofu, which stays loaded: its functions of these names have the types of the header
     let found = unsafe { UtofuFunctions::load(|name| library.symbol(name)) };

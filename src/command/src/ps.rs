@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use unipgas::core::tell;
-use unipgas_launcher::picture::Picture;
+use unipgas_launcher::job_snapshot::JobSnapshot;
 use unipgas_launcher::rates::Rates;
 
 use crate::hosts::{Asked, Asking};
@@ -156,7 +156,7 @@ pub fn top(args: &TopArgs) -> ExitCode {
     };
     let mut wanted = args.job.clone();
     let mut looks = 0;
-    let mut before: Option<(Picture, Instant)> = None;
+    let mut before: Option<(JobSnapshot, Instant)> = None;
     loop {
         let job = match places.find(wanted.as_ref()) {
             (Ok(job), _) => job,

@@ -10,7 +10,7 @@ use unipgas::core::{Error, log, registry, rendezvous, tell, variables};
 use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::shape::{MAX_NODES, NetworkShape};
 use unipgas_launcher::{
-    BindPolicy, Ends, Launch, Outcome, Output, check_program, find_program, keep,
+    BindPolicy, Ends, JobOutcome, Launch, Output, check_program, find_program, keep,
 };
 
 use crate::hosts::{HostLauncher, HostShare, Shell, StartMethod};
@@ -320,7 +320,7 @@ impl ReportOptions {
     }
 
     /// The status of a job that has ended; `traced`: its timeline is written.
-    pub fn status(&self, outcome: &Outcome, processes: u32, traced: bool) -> u8 {
+    pub fn status(&self, outcome: &JobOutcome, processes: u32, traced: bool) -> u8 {
         let failures = outcome.failures(processes);
         if let Some(failures) = failures.filter(|_| self.lists_failures && processes > 1) {
             tell(&failures);

@@ -14,7 +14,7 @@ use crate::buffers::MESSAGE;
 use crate::conversation::{Conversation, First, Theirs, Whom};
 use crate::names::AvEntry;
 use crate::operations::{MessageSender, What};
-use crate::riders::{self, PiggybackGuard, Rides};
+use crate::piggyback::{self, PiggybackGuard, Rides};
 use crate::wire::{self, Head, OpenRequest};
 
 /// Maximum number of messages in flight per conversation. A peer that does not receive must not use up the send buffers.
@@ -36,7 +36,7 @@ impl OfiNet {
         let (number, to) = (of.number, &of.with.name);
         let by = (number, &of.under_way, to);
         let head = bytemuck::bytes_of(head);
-        let Some(riders) = to.riders.board(self.turn()) else {
+        let Some(riders) = to.piggyback.board(self.turn()) else {
             return self.send_parts(by, [head, body, &[]]);
         };
         if riders.bytes().len() + head.len() + body.len() > self.body() {
@@ -94,11 +94,11 @@ impl OfiNet {
 
     /// Holds back a piece of a stream until the next message to the same process. False: the piece must leave now.
     pub fn hold(&self, of: &Conversation, head: Head, body: &[u8]) -> bool {
-        if self.body() < riders::MOST {
+        if self.body() < piggyback::MOST {
             return false;
         }
         let to = &of.with.name;
-        let rides = to.riders.wait(self.turn(), head, body);
+        let rides = to.piggyback.wait(self.turn(), head, body);
         if rides == Rides::First {
             let mut held = self.held.lock();
             held.push(Held {
@@ -116,7 +116,7 @@ impl OfiNet {
 
     /// Notes that a piece that was not held back has left.
     pub fn note_sent(&self, of: &Conversation) {
-        of.with.name.riders.passed(self.turn());
+        of.with.name.piggyback.passed(self.turn());
     }
 
     /// Number of the current round of progress; never 0.
@@ -137,8 +137,8 @@ impl OfiNet {
             return;
         };
         held.retain(|one| {
-            let Some(riders) = one.to.riders.leave(turn, late) else {
-                return one.to.riders.any();
+            let Some(riders) = one.to.piggyback.leave(turn, late) else {
+                return one.to.piggyback.any();
             };
             self.leaves(one, riders) == Err(Error::NotNow)
         });

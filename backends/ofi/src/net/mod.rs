@@ -13,17 +13,17 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::driver::Driver;
 use unipgas_core::streams::greeting::{ADDRESS, SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result};
 
 use crate::address::{self, OfiAddress};
 use crate::buffers::Buffers;
 use crate::choice::ProviderInfo;
+use crate::confirm_target::ConfirmTarget;
 use crate::contact::Here;
 use crate::conversation::{Conversation, First, Theirs, Whom};
 use crate::fabric::{Fabric, RemoteLocation};
-use crate::gathered::ConfirmTarget;
-use crate::lifeline::LivenessListener;
+use crate::liveness_listener::LivenessListener;
 use crate::names::{AvEntry, AvTable};
 use crate::operations::Operations;
 use crate::wire::{OpenRequest, PROTOCOL};
@@ -81,7 +81,7 @@ pub(crate) struct OfiNet {
     turn_calls: AtomicBool,
     /// Accesses have ended.
     ended: AtomicBool,
-    lifeline: Option<LivenessListener>,
+    liveness: Option<LivenessListener>,
     /// Secret that a peer needs to begin a conversation.
     pub secret: [u8; SECRET],
     pub provider: u32,
@@ -96,7 +96,7 @@ pub(crate) struct OfiNet {
     holds: AtomicBool,
     /// Rounds of progress.
     turns: AtomicU32,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
 }
 
 /// The conversation that sends the held-back pieces of an endpoint.
@@ -127,7 +127,7 @@ pub fn key() -> Result<u64> {
 
 impl OfiNet {
     /// Opens the objects of `info`, and posts receives. Errors: [`Error::Unreachable`], [`Error::Os`], [`Error::Exhausted`].
-    pub fn open(info: ProviderInfo, owner: Arc<Owner>) -> Result<Arc<Self>> {
+    pub fn open(info: ProviderInfo, owner: Arc<EventReceiver>) -> Result<Arc<Self>> {
         let ip = info.address().filter(|ip| !ip.is_unspecified());
         let here = Here {
             provider: info.provider(),
@@ -187,7 +187,7 @@ impl OfiNet {
             guests_call: AtomicBool::new(false),
             turn_calls: AtomicBool::new(false),
             ended: AtomicBool::new(false),
-            lifeline,
+            liveness: lifeline,
             secret,
             provider,
             address,
@@ -211,7 +211,7 @@ impl OfiNet {
 
     /// The port that shows peers whether this process lives.
     pub fn lifeline(&self) -> Option<&LivenessListener> {
-        self.lifeline.as_ref()
+        self.liveness.as_ref()
     }
 
     /// Begins a conversation. Errors: [`Error::Unreachable`], [`Error::PeerDead`], [`Error::Os`].

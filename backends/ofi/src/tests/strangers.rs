@@ -1,7 +1,7 @@
 //! Peers of another job, of another release, or dead; and missing providers and interfaces.
 
 use unipgas_core::Error;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::Transport;
 
 use crate::Ofi;
@@ -9,7 +9,7 @@ use crate::address::OfiAddress;
 use crate::choice::{ProviderSelector, choose};
 
 /// `None`: libfabric is not installed.
-pub fn place() -> Option<OverStreams<Ofi>> {
+pub fn place() -> Option<StreamTransport<Ofi>> {
     let wish = ProviderSelector {
         provider: Some("tcp".into()),
         interface: None,
@@ -21,7 +21,7 @@ pub fn place() -> Option<OverStreams<Ofi>> {
 }
 
 /// The error of a connection to `address` with a changed byte.
-fn refusal(one: &OverStreams<Ofi>, address: &[u8], at: usize) -> String {
+fn refusal(one: &StreamTransport<Ofi>, address: &[u8], at: usize) -> String {
     let mut wrong = address.to_vec();
     wrong[at] ^= 1;
     match one.connect(&wrong) {

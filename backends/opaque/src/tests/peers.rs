@@ -26,7 +26,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
     assert_eq!(node.next_end(), (5, Ok(())));
     node.put(&there, 8, Flags::ORDERED, 6);
     assert_eq!(node.next_end(), (6, Ok(())));
-    let (head, message) = end.next::<Envelope>();
+    let (head, message) = end.next::<RequestHeader>();
     assert!(matches!(
         Request::decode(&message),
         Ok(Request::Get { len: 8, .. })
@@ -34,7 +34,7 @@ fn only_operations_to_the_peer_that_is_read_from_wait() {
     end.answer(head.number, &Answer::Done(vec![9; 8]));
     assert_eq!(node.next_end(), (1, Ok(())));
     for context in [3, 4] {
-        let (head, message) = end.next::<Envelope>();
+        let (head, message) = end.next::<RequestHeader>();
         assert!(
             matches!(Request::decode(&message), Ok(Request::Put { bytes, .. }) if bytes == [9; 8])
         );
@@ -70,7 +70,7 @@ fn an_import_without_an_answer_does_not_hide_the_end_from_others() {
     end.next_import();
     assert!(region.is_current());
     end.answer(0, &Answer::Released(PLACE));
-    let (_, message) = end.next::<Envelope>();
+    let (_, message) = end.next::<RequestHeader>();
     let forgotten = Request::Forgotten { place: PLACE };
     assert_eq!(Request::decode(&message), Ok(forgotten));
     assert!(!region.is_current());
@@ -100,7 +100,7 @@ fn what_no_frame_carries_is_refused_and_harms_nobody() {
     }
     assert_eq!(node.channel.pending(), 0);
     node.put(&region, 8, Flags::empty(), 2);
-    let (head, _) = end.next::<Envelope>();
+    let (head, _) = end.next::<RequestHeader>();
     end.answer(head.number, &Answer::Done(Vec::new()));
     assert_eq!(node.next_end(), (2, Ok(())));
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use unipgas_core::driver::give_way;
-use unipgas_core::op::{Completion, Outcome, Remote, Reply};
+use unipgas_core::op::{Completion, Outcome, Remote, ReplyBuffer};
 use unipgas_core::transport::{Life, Peer};
 use unipgas_core::{Error, Result};
 
@@ -25,7 +25,7 @@ const OFTEN: u32 = 64;
 
 /// What is asked for.
 enum What {
-    Message(Box<[u8]>, Reply),
+    Message(Box<[u8]>, ReplyBuffer),
     /// One element, and where the caller wants what was there before.
     Change {
         operand: Value,
@@ -64,7 +64,7 @@ impl Late {
         home: &RegistrationState,
         peer: &Arc<PeerProcess>,
         to: Remote<'_>,
-        (message, reply): (&[u8], Reply),
+        (message, reply): (&[u8], ReplyBuffer),
         context: u64,
     ) -> Result<Outcome> {
         check_handled(peer, to)?;

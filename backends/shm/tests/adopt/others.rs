@@ -12,7 +12,7 @@ use crate::rounds_of;
 /// mremap of memory that a network watches waits for the thread that reads the event.
 #[test]
 fn watched_memory_is_adopted() {
-    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    use unipgas_core::userfaultfd::{FaultKinds, Features, Userfaultfd};
     let Ok(events) = Userfaultfd::of_user_code() else {
         return;
     };
@@ -24,7 +24,7 @@ fn watched_memory_is_adopted() {
     let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
     let range = at as usize..at as usize + PAGE;
     events
-        .register(&range, Faults::Protected)
+        .register(&range, FaultKinds::Protected)
         .expect("private memory");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -56,7 +56,7 @@ const VICTIM: &str = "UNIPGAS_TEST_VICTIM";
 #[test]
 fn watched_memory_is_adopted_unless_the_process_is_killed() {
     use std::process::{Command, Stdio};
-    use unipgas_core::userfaultfd::{Faults, Features, Userfaultfd};
+    use unipgas_core::userfaultfd::{FaultKinds, Features, Userfaultfd};
     let Ok(events) = Userfaultfd::of_user_code() else {
         return;
     };
@@ -68,7 +68,7 @@ fn watched_memory_is_adopted_unless_the_process_is_killed() {
         let (at, fd) = (map(PAGE, MapFlags::PRIVATE), memfd(PAGE));
         let range = at as usize..at as usize + PAGE;
         events
-            .register(&range, Faults::Protected)
+            .register(&range, FaultKinds::Protected)
             .expect("private memory");
         let _ = adopt(&fd, 0, at, PAGE);
         panic!("adopted although the event is not read");

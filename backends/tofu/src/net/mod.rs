@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Stream};
 use unipgas_core::{Deadline, Error, Result, process};
 use unipgas_utofu_sys::*;
 
@@ -119,14 +119,14 @@ pub(crate) struct TofuNet {
     pub secret: [u8; SECRET],
     /// Address for peers.
     pub address: TofuAddress,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
     process: u32,
 }
 
 impl TofuNet {
     /// Loads the machine's library, and accepts greetings. `incarnation`: number of earlier processes of this rank. Errors: [`Error::Unreachable`],
     /// [`Error::Exhausted`], [`Error::Os`].
-    pub fn open(owner: Arc<Owner>, incarnation: u32) -> Result<Arc<Self>> {
+    pub fn open(owner: Arc<EventReceiver>, incarnation: u32) -> Result<Arc<Self>> {
         let library = UtofuLibrary::get().map_err(Error::Unreachable)?;
         let tnis = vcq::tnis(library)?;
         let job = JobName::from_env().ok();

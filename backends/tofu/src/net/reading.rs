@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::streams::News;
+use unipgas_core::streams::ProgressEvents;
 use unipgas_utofu_sys::*;
 
 use super::TofuNet;
@@ -20,7 +20,7 @@ fn taken(flag: &AtomicBool) -> bool {
 
 impl TofuNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all streams afterwards.
-    pub fn progress(&self, turn: bool) -> News {
+    pub fn progress(&self, turn: bool) -> ProgressEvents {
         let mut something = false;
         if let Some(mut findings) = self.reader.try_lock() {
             something = self.look(&mut findings);
@@ -41,7 +41,7 @@ impl TofuNet {
         if taken(&self.turn_calls) && !turn {
             self.owner.wake();
         }
-        News {
+        ProgressEvents {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             ended: taken(&self.ended),

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable, bytes_of, pod_read_unaligned};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send, sockopt};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::streams::Accepted;
 use unipgas_core::streams::greeting::{SECRET, padded};
 use unipgas_core::{Error, Result};
@@ -38,7 +38,7 @@ pub(super) enum State {
 
 /// A TCP socket to a peer.
 pub(super) struct Contact {
-    pub(super) socket: Held,
+    pub(super) socket: ForkClosedFd,
     pub(super) connection: Option<Arc<Connection>>,
     pub(super) state: State,
     pub(super) said: Vec<u8>,

@@ -16,7 +16,7 @@ use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
 use rustix::process::{Resource, getrlimit};
 use slab::Slab;
 use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
 use crate::connection::Connection;
@@ -42,7 +42,7 @@ struct Contacts {
 
 /// The port and its contacts.
 pub(crate) struct Acceptor {
-    listener: Held,
+    listener: ForkClosedFd,
     events: OwnedFd,
     contacts: Mutex<Contacts>,
     /// Contacts that are not open yet.
@@ -54,7 +54,7 @@ pub(crate) struct Acceptor {
 }
 
 /// Whether the socket's descriptor is so high that the program may soon lack descriptors.
-fn is_one_of_many(socket: &Held) -> bool {
+fn is_one_of_many(socket: &ForkClosedFd) -> bool {
     let most = getrlimit(Resource::Nofile).current;
     let number = socket.get().map_or(0, |fd| fd.as_raw_fd() as u64);
     most.is_some_and(|most| number >= most / 2)
@@ -85,7 +85,7 @@ impl Acceptor {
         let data = epoll::EventData::new_u64(LISTENER);
         epoll::add(&events, &socket, data, epoll::EventFlags::IN).map_err(os("epoll_ctl"))?;
         Ok(Acceptor {
-            listener: Held::new(socket),
+            listener: ForkClosedFd::new(socket),
             events,
             contacts: Mutex::default(),
             busy: AtomicUsize::new(0),
@@ -134,7 +134,7 @@ impl Acceptor {
         let data = epoll::EventData::new_u64(data);
         epoll::add(&self.events, &socket, data, flags).map_err(os("epoll_ctl"))?;
         entry.insert(Contact {
-            socket: Held::new(socket),
+            socket: ForkClosedFd::new(socket),
             connection,
             state,
             said: Vec::new(),

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use slab::Slab;
 use unipgas_core::rendezvous::JobName;
 use unipgas_core::streams::greeting::{SECRET, random};
-use unipgas_core::streams::{Accepted, Departed, Operands, Owner, Stream};
+use unipgas_core::streams::{Accepted, Departed, EventReceiver, Operands, Stream};
 use unipgas_core::{Deadline, Error, Result, host, process};
 use unipgas_verbs_sys::*;
 
@@ -84,7 +84,7 @@ pub(crate) struct VerbsNet {
     /// Ended connections after their close message has completed.
     gone: Mutex<Vec<Arc<Connection>>>,
     /// TCP port for peers.
-    pub desk: Acceptor,
+    pub acceptor: Acceptor,
     reader: Mutex<Reader>,
     receive: Arc<Cq>,
     shared: Arc<SharedQueue>,
@@ -126,7 +126,7 @@ pub(crate) struct VerbsNet {
     pub secret: [u8; SECRET],
     /// Address for peers.
     pub address: Vec<u8>,
-    owner: Arc<Owner>,
+    owner: Arc<EventReceiver>,
     process: u32,
 }
 
@@ -136,7 +136,10 @@ fn at_most(wanted: u32, limit: i32) -> u32 {
 
 impl VerbsNet {
     /// Opens the device, and accepts connections. Errors: [`Error::Unreachable`], [`Error::Exhausted`], [`Error::Os`].
-    pub fn open((context, port): (Context, DevicePort), owner: Arc<Owner>) -> Result<Arc<Self>> {
+    pub fn open(
+        (context, port): (Context, DevicePort),
+        owner: Arc<EventReceiver>,
+    ) -> Result<Arc<Self>> {
         let device = Device::open(context)?;
         let limits = &device.limits;
         let job = JobName::from_env().ok().and_then(|job| job.size());
@@ -180,7 +183,7 @@ impl VerbsNet {
             table: RwLock::default(),
             closing: Mutex::default(),
             gone: Mutex::default(),
-            desk,
+            acceptor: desk,
             reader: Mutex::new(reader),
             receive,
             shared,
@@ -301,7 +304,7 @@ impl VerbsNet {
             return Err(why);
         }
         let new = self.begin(to, true)?;
-        if let Err(error) = self.desk.connect(&new) {
+        if let Err(error) = self.acceptor.connect(&new) {
             self.forget(&new);
             return Err(error);
         }
@@ -364,7 +367,7 @@ impl VerbsNet {
             }
             return;
         }
-        self.desk.forget(ended.number);
+        self.acceptor.forget(ended.number);
         self.remove(&found);
     }
 
@@ -398,7 +401,7 @@ impl VerbsNet {
     pub fn accept(&self) -> Result<Option<Accepted>> {
         let next = self.guests.lock().pop_front();
         match next {
-            None => self.desk.has_room().map(|()| None),
+            None => self.acceptor.has_room().map(|()| None),
             next => Ok(next),
         }
     }
@@ -434,7 +437,11 @@ impl VerbsNet {
 
     /// Descriptors with events for the progress thread.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.channel.as_fd(), self.desk.as_fd(), self.device.as_fd()]
+        vec![
+            self.channel.as_fd(),
+            self.acceptor.as_fd(),
+            self.device.as_fd(),
+        ]
     }
 
     fn all(&self) -> Vec<Arc<Connection>> {

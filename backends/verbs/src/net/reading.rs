@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use unipgas_core::Error;
-use unipgas_core::streams::{News, Stream};
+use unipgas_core::streams::{ProgressEvents, Stream};
 use unipgas_verbs_sys::*;
 
 use super::{Reader, VerbsNet};
@@ -19,7 +19,7 @@ fn taken(flag: &AtomicBool) -> bool {
 
 impl VerbsNet {
     /// Makes progress, unless another thread does. `turn`: the agent looks at all connections afterwards.
-    pub fn progress(&self, turn: bool) -> News {
+    pub fn progress(&self, turn: bool) -> ProgressEvents {
         if turn {
             self.channel.hear();
             self.reader.lock().armed = false;
@@ -30,8 +30,8 @@ impl VerbsNet {
         }
         let look = self.looks.load(Ordering::Relaxed).wrapping_add(1);
         self.looks.store(look, Ordering::Relaxed);
-        let lost = match turn || self.desk.is_busy() && look.is_multiple_of(32) {
-            true => self.desk.attend(self),
+        let lost = match turn || self.acceptor.is_busy() && look.is_multiple_of(32) {
+            true => self.acceptor.attend(self),
             false => Vec::new(),
         };
         if let Some(mut reader) = self.reader.try_lock() {
@@ -39,7 +39,7 @@ impl VerbsNet {
         }
         let gone = std::mem::take(&mut *self.gone.lock());
         for one in gone {
-            self.desk.forget(one.number);
+            self.acceptor.forget(one.number);
             self.remove(&one);
         }
         // After the polls, so that data from before the peer's end counts.
@@ -53,7 +53,7 @@ impl VerbsNet {
         if taken(&self.turn_calls) && !turn {
             self.owner.wake();
         }
-        News {
+        ProgressEvents {
             guests: taken(&self.guests_call),
             streams: taken(&self.streams),
             ended: taken(&self.ended),

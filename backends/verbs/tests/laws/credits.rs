@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::op::{QuickPut, Reply};
+use unipgas_core::op::{ReplyBuffer, UnsignaledPut};
 use unipgas_core::transport::{Handler, Transport};
 use unipgas_core::{Deadline, Flags, Outcome, Rights};
 
@@ -38,7 +38,7 @@ fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
                 slot: remote(to, at),
                 value: nth,
             };
-            channel.put_quick(&QuickPut {
+            channel.put_unsignaled(&UnsignaledPut {
                 src: value.as_ptr(),
                 len: 8,
                 dst: remote(to, at + 8),
@@ -49,7 +49,7 @@ fn storm(node: &Node, to: &PeerLink, thread: usize, rounds: u32) {
         let len = [0, 8, 120, 1000][nth as usize % 4];
         let post = || {
             let to = remote(to, at);
-            channel.active_message(to, &message[..len], Reply::NONE, Flags::empty(), 1)
+            channel.active_message(to, &message[..len], ReplyBuffer::NONE, Flags::empty(), 1)
         };
         while left > 64 || !quick && nth.is_multiple_of(2) && left > 0 {
             channel.poll(&mut |end| {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use unipgas_core::op::QuickPut;
+use unipgas_core::op::UnsignaledPut;
 use unipgas_core::transport::{Channel, Transport};
 use unipgas_core::{Error, Flags, Notice};
 
@@ -38,7 +38,7 @@ impl Mine {
         // SAFETY:
         // - the bytes are taken in the call, or are memory that stays.
         unsafe {
-            if !channel.put_quick(&QuickPut {
+            if !channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
                 len: 4,
                 dst: to,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use unipgas_core::op::{AtomicRequest, Completion, Notice, QuickPut};
+use unipgas_core::op::{AtomicRequest, Completion, Notice, UnsignaledPut};
 use unipgas_core::region::Memory;
 use unipgas_core::registry::Opening;
-use unipgas_core::streams::OverStreams;
+use unipgas_core::streams::StreamTransport;
 use unipgas_core::transport::{Channel, Life, Peer, Transport};
 use unipgas_core::{
     AtomicOp, AtomicType, Deadline, Flags, Local, Outcome, Remote, RemoteRegion, Result, Rights,
@@ -19,7 +19,7 @@ pub const LEN: usize = 1 << 16;
 pub(crate) struct Node {
     pub channel: Box<dyn Channel>,
     pub memory: Box<dyn Memory>,
-    pub transport: OverStreams<Verbs>,
+    pub transport: StreamTransport<Verbs>,
 }
 
 /// Another process, and its memory.
@@ -28,7 +28,7 @@ pub(crate) struct PeerLink {
     pub region: RemoteRegion,
 }
 
-pub fn open() -> OverStreams<Verbs> {
+pub fn open() -> StreamTransport<Verbs> {
     Verbs::from_env(&Opening::on_one_host(2)).unwrap()
 }
 
@@ -206,7 +206,7 @@ impl Node {
         // SAFETY:
         // - the bytes are there.
         unsafe {
-            self.channel.put_quick(&QuickPut {
+            self.channel.put_unsignaled(&UnsignaledPut {
                 src: bytes.as_ptr(),
                 len: 8,
                 dst: remote(to, at),
@@ -250,7 +250,7 @@ pub fn remote(link: &PeerLink, offset: usize) -> Remote<'_> {
 }
 
 /// Waits, and moves the network on.
-pub fn until(transport: &OverStreams<Verbs>, mut done: impl FnMut() -> bool) {
+pub fn until(transport: &StreamTransport<Verbs>, mut done: impl FnMut() -> bool) {
     while !done() {
         transport.progress();
         std::thread::yield_now();

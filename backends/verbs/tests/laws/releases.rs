@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use unipgas_core::op::QuickPut;
+use unipgas_core::op::UnsignaledPut;
 use unipgas_core::transport::{Life, Transport};
 use unipgas_core::{Deadline, Error, Flags, Local, Rights};
 
@@ -27,7 +27,7 @@ fn writes(node: &Node, to: &PeerLink) -> Error {
                 0 => (node.channel).put(src, at, 8, Flags::INLINE | Flags::GATHERED, 1),
                 1 => (node.channel).put(node.local(0), at, 256, Flags::empty(), 1),
                 _ => {
-                    node.channel.put_quick(&QuickPut {
+                    node.channel.put_unsignaled(&UnsignaledPut {
                         src: src.ptr,
                         len: 64,
                         dst: at,

@@ -155,7 +155,7 @@ impl HostOptions {
         &self,
         shares: &[HostShare],
         shell: &Shell,
-    ) -> Result<Vec<unipgas_launcher::Place>, String> {
+    ) -> Result<Vec<unipgas_launcher::NodePlacement>, String> {
         shell::places(shares, shell, &words(&self.launcher_args)?, is_here)
     }
 

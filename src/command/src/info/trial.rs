@@ -14,7 +14,7 @@ use unipgas::core::registry::{self, Opening, open_from_env};
 use unipgas::core::transport::Limits;
 use unipgas::core::world::World;
 use unipgas::core::{AtomicOp, Deadline, Engine, Error, Region, Remote, Result, Rights, print};
-use unipgas_launcher::{Launch, Outcome, Output};
+use unipgas_launcher::{JobOutcome, Launch, Output};
 
 use crate::fail;
 
@@ -150,7 +150,7 @@ pub fn of_this_program(
     size: u32,
     option: &str,
     backend: Option<&str>,
-) -> std::result::Result<Outcome, String> {
+) -> std::result::Result<JobOutcome, String> {
     let mut launch = Launch::new(size, MYSELF);
     launch.args = vec!["info".into(), option.into()];
     launch.output = Output::Capture;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::board::{Board, boards};
-use unipgas_launcher::picture::{Doing, Picture, Seen};
+use unipgas_launcher::job_snapshot::{Doing, JobSnapshot, Seen};
 
 /// A job's ranks on a host, or on several hosts that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl JobListing {
     }
 
     fn look(board: &Board) -> JobListing {
-        let (picture, pid) = (Picture::look(board), board.launcher_pid());
+        let (picture, pid) = (JobSnapshot::look(board), board.launcher_pid());
         JobListing {
             id: format!("{:016x}", board.everywhere()),
             host: None,
@@ -83,8 +83,8 @@ impl JobListing {
         let mut all: Vec<JobListing> = Vec::new();
         for (host, jobs) in hosts {
             for job in jobs {
-                let mut picture = Picture::default();
-                picture.join(&host, Picture { ranks: job.ranks });
+                let mut picture = JobSnapshot::default();
+                picture.join(&host, JobSnapshot { ranks: job.ranks });
                 let job = JobListing {
                     host: Some(host.clone()),
                     command: job.command.replace(char::is_control, " "),
@@ -111,8 +111,8 @@ impl JobListing {
     }
 
     /// What its ranks are doing.
-    pub fn picture(&self) -> Picture {
-        Picture {
+    pub fn picture(&self) -> JobSnapshot {
+        JobSnapshot {
             ranks: self.ranks.clone(),
         }
     }

@@ -10,7 +10,7 @@ use unipgas_core::bundle::Tag;
 use unipgas_core::inbox::Record;
 use unipgas_core::loopback::{Loopback, LoopbackNet};
 use unipgas_core::op::Inbox;
-use unipgas_core::op::Reply;
+use unipgas_core::op::ReplyBuffer;
 use unipgas_core::region::{Memory, RemoteParts};
 use unipgas_core::transport::{Capabilities, Channel, Life, Peer, Transport};
 use unipgas_core::{
@@ -216,7 +216,7 @@ impl Channel for Counting {
         &self,
         to: Remote<'_>,
         message: &[u8],
-        reply: Reply,
+        reply: ReplyBuffer,
         flags: Flags,
         context: u64,
     ) -> Result<Outcome> {

@@ -9,7 +9,7 @@ mod place;
 use std::sync::Arc;
 
 use counted::{AccessCounts, CountingTransport};
-use unipgas_core::group::{Forming, Group};
+use unipgas_core::group::{Forming, RankGroup};
 use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
 use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule, Shapes};
@@ -38,7 +38,7 @@ fn processes(n: u32) -> Vec<Process> {
         .collect()
 }
 
-fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<Group> {
+fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<RankGroup> {
     let members: Vec<u32> = (0..processes.len() as u32).collect();
     let forming: Vec<Forming> = processes
         .iter()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::op::{Notice, QuickPut, Remote};
+use unipgas_core::op::{Notice, Remote, UnsignaledPut};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
 
@@ -104,7 +104,7 @@ impl SendQueue {
         &mut self,
         connection: &Connection,
         lane: u32,
-        put: &QuickPut<'_>,
+        put: &UnsignaledPut<'_>,
     ) -> Posted {
         let Some(ChannelLane { place: 1.., .. }) = self.lanes.get(lane as usize) else {
             return Posted::Never;
@@ -181,13 +181,13 @@ impl UnsignaledWrites {
         self.lane
     }
 
-    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+    /// See [`Channel::put_unsignaled`](unipgas_core::transport::Channel::put_unsignaled).
     ///
     /// # Safety
     /// The bytes are valid.
     #[inline]
-    pub unsafe fn put(&self, net: &VerbsNet, put: &QuickPut<'_>) -> bool {
-        let QuickPut { len, dst, .. } = *put;
+    pub unsafe fn put(&self, net: &VerbsNet, put: &UnsignaledPut<'_>) -> bool {
+        let UnsignaledPut { len, dst, .. } = *put;
         let connection = connection(dst.region);
         let mut queue = connection.queue();
         // Under the lock: a message to the peer about a released region is either sent already, or follows this write.

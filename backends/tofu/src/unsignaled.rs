@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use unipgas_core::op::{Notice, QuickPut};
+use unipgas_core::op::{Notice, UnsignaledPut};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
 
@@ -26,13 +26,13 @@ pub(crate) struct UnsignaledPuts {
 }
 
 impl UnsignaledPuts {
-    /// See [`Channel::put_quick`](unipgas_core::transport::Channel::put_quick).
+    /// See [`Channel::put_unsignaled`](unipgas_core::transport::Channel::put_unsignaled).
     ///
     /// # Safety
     /// The bytes are valid.
     #[inline]
-    pub unsafe fn put(&self, lane: &VcqLane, put: &QuickPut<'_>) -> bool {
-        let QuickPut {
+    pub unsafe fn put(&self, lane: &VcqLane, put: &UnsignaledPut<'_>) -> bool {
+        let UnsignaledPut {
             src,
             len,
             dst,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::rates::Rates;
+use unipgas_core::counters::{CounterValues, QueueCounts};
 use unipgas_core::descriptor;
 use unipgas_core::job::{Board, RankState};
-use unipgas_core::tally::{Counts, QueueCounts};
 use unipgas_core::waits::{NAMED, Waiting};
 
 /// Longest list of single ranks.
@@ -32,7 +32,7 @@ pub struct Seen {
     /// Its threads that wait in calls, the longest wait first.
     pub waits: Vec<Waiting>,
     /// Its counters.
-    pub counts: Counts,
+    pub counts: CounterValues,
 }
 
 /// State of a process.
@@ -111,22 +111,22 @@ fn of_process(pid: u32) -> Doing {
 
 /// State of all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Picture {
+pub struct JobSnapshot {
     /// In ascending order.
     pub ranks: Vec<Seen>,
 }
 
-impl Picture {
+impl JobSnapshot {
     /// State of the ranks on this host.
-    pub fn look(board: &Board) -> Picture {
+    pub fn look(board: &Board) -> JobSnapshot {
         let here = (0..board.size()).filter(|rank| board.is_afar(*rank) == Ok(false));
-        Picture {
+        JobSnapshot {
             ranks: here.map(|rank| Seen::look(board, rank)).collect(),
         }
     }
 
     /// Adds the picture of another host.
-    pub fn join(&mut self, host: &str, other: Picture) {
+    pub fn join(&mut self, host: &str, other: JobSnapshot) {
         let there = other.ranks.into_iter().map(|seen| Seen {
             host: Some(host.into()),
             ..seen
@@ -253,7 +253,7 @@ fn seconds(span: Duration) -> String {
     }
 }
 
-impl Picture {
+impl JobSnapshot {
     /// A table for terminals, and below it the deadlocks and missing ranks that the picture shows. With `rates`, it has columns for operations and bytes a
     /// second.
     pub fn table(&self, rates: Option<&Rates>) -> String {
@@ -359,7 +359,7 @@ impl Picture {
     }
 }
 
-impl fmt::Display for Picture {
+impl fmt::Display for JobSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, None)
     }
@@ -385,14 +385,14 @@ mod tests {
                 pending: 0,
                 sleeps: 3,
             }],
-            counts: Counts::default(),
+            counts: CounterValues::default(),
         }
     }
 
     #[test]
     fn who_waits_for_each_other_is_named() {
         let recv = |rank, from| waiting(rank, "RCCE_recv", &[from]);
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: vec![recv(0, 1), recv(1, 2), recv(2, 1), recv(3, 0)],
         };
         assert_eq!(all.cycle(), Some(vec![1, 2]));
@@ -414,14 +414,14 @@ mod tests {
     #[test]
     fn who_is_not_in_a_barrier_is_named() {
         let members = [0, 1, 2, 3];
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: [0, 1, 3]
                 .map(|rank| waiting(rank, "gaspi_barrier", &members))
                 .into(),
         };
         let missing = vec![("gaspi_barrier".to_owned(), vec![2])];
         assert_eq!(all.missing(), [], "nobody has looked at it");
-        let mut other = Picture {
+        let mut other = JobSnapshot {
             ranks: vec![waiting(2, "", &[])],
         };
         other.ranks[0].waits.clear();
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn programs_are_named_where_they_differ() {
-        let mut all = Picture {
+        let mut all = JobSnapshot {
             ranks: vec![
                 waiting(0, "gaspi_wait", &[1]),
                 waiting(1, "gaspi_wait", &[]),
@@ -453,11 +453,11 @@ mod tests {
 
     #[test]
     fn it_goes_from_host_to_host() {
-        let all = Picture {
+        let all = JobSnapshot {
             ranks: vec![waiting(5, "gaspi_wait", &[1, 7])],
         };
         let text = serde_json::to_string(&all).unwrap();
-        assert_eq!(serde_json::from_str::<Picture>(&text).unwrap(), all);
+        assert_eq!(serde_json::from_str::<JobSnapshot>(&text).unwrap(), all);
     }
 
     #[test]

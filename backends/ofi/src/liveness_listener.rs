@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{accept_with, bind, connect, getsockname, listen, sockopt};
 use unipgas_core::descriptor::{SOCKET, above, tcp_socket};
-use unipgas_core::held::Held;
+use unipgas_core::fork_closed_fd::ForkClosedFd;
 use unipgas_core::{Error, Result};
 
 /// The kernel cuts it to its limit.
@@ -18,7 +18,7 @@ const BACKLOG: i32 = 1024;
 /// The port of this process.
 pub(crate) struct LivenessListener {
     /// Closed in children of a fork: otherwise the port would outlive this process.
-    socket: Held,
+    socket: ForkClosedFd,
     /// Address for the tries of peers.
     pub address: SocketAddr,
 }
@@ -37,7 +37,7 @@ impl LivenessListener {
         let bound = getsockname(&socket).map_err(os("getsockname"))?;
         let address = SocketAddr::try_from(bound).map_err(os("getsockname"))?;
         Ok(LivenessListener {
-            socket: Held::new(socket),
+            socket: ForkClosedFd::new(socket),
             address,
         })
     }

@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
-use super::course::{Others, Rules, Then};
+use super::failure_policy::{Others, Rules, Then};
 use super::frames::Begin;
-use super::hosts::{Hosts, Told};
+use super::hosts::{Hosts, NodeEvent};
 use super::printer::{Print, Printer};
 use super::progress::Progress;
 use super::signals::{Inbox, ONE_KEYPRESS, asks, ends};
-use super::{Exit, GRACE, JobMark, Launch, Outcome, RankOutcome};
-use crate::picture::Picture;
+use super::{Exit, GRACE, JobMark, JobOutcome, Launch, RankOutcome};
+use crate::job_snapshot::JobSnapshot;
 use unipgas_core::job::Board;
 use unipgas_core::{Error, Result, own_thread};
 
@@ -31,12 +31,12 @@ const LATEST: Duration = Duration::from_secs(1);
 
 /// A host, and the ranks that start on it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct NodePlacement {
     /// Its name, for messages.
     pub host: String,
     /// The ranks, ascending.
     pub here: Vec<u32>,
-    /// A complete command line that starts the launcher there. The launcher must call [`Part::open`](super::Part::open) first.
+    /// A complete command line that starts the launcher there. The launcher must call [`NodeRanks::open`](super::NodeRanks::open) first.
     pub command: Vec<OsString>,
 }
 
@@ -61,7 +61,7 @@ struct Shared<'a> {
 /// Pictures of the hosts since the last request.
 #[derive(Default)]
 struct Shown {
-    pictures: BTreeMap<usize, Picture>,
+    pictures: BTreeMap<usize, JobSnapshot>,
     /// Time to print the pictures, complete or not. `None`: no request.
     until: Option<Instant>,
 }
@@ -74,10 +74,10 @@ impl Launch {
     /// As [`run`](Launch::run). [`Error::Unreachable`] if the launcher on a host could not be started.
     pub fn run_on(
         &self,
-        places: &[Place],
+        places: &[NodePlacement],
         plan: &[u8],
         mut heard: impl FnMut(usize, u8, &[u8]),
-    ) -> Result<Outcome> {
+    ) -> Result<JobOutcome> {
         let homes = homes(self.size, places)?;
         let (board, descriptor) = Board::create(self.size)?;
         for rank in 0..self.size {
@@ -129,7 +129,7 @@ impl Launch {
         let patience = soon.then_some(GRACE);
         let output_lost = printer.finish(Some(&inbox), self.keeper.as_ref(), patience);
         let seen = seen?;
-        Ok(Outcome {
+        Ok(JobOutcome {
             ranks: seen.ranks,
             first_failure: seen.first_failure,
             timed_out,
@@ -145,7 +145,7 @@ impl Launch {
 }
 
 /// The host of each rank. Errors: [`Error::InvalidArgument`] for a rank on no host, or on two.
-fn homes(size: u32, places: &[Place]) -> Result<Vec<usize>> {
+fn homes(size: u32, places: &[NodePlacement]) -> Result<Vec<usize>> {
     let mut homes = vec![None; size as usize];
     for (number, place) in places.iter().enumerate() {
         for rank in &place.here {
@@ -195,7 +195,7 @@ impl Shared<'_> {
             }
         };
         let first_failure = self.hosts.run(rules, |told| match told {
-            Told::Ended {
+            NodeEvent::Ended {
                 host,
                 rank,
                 pid,
@@ -217,7 +217,7 @@ impl Shared<'_> {
                     let _ = taken.send(());
                 }
             }
-            Told::Lost {
+            NodeEvent::Lost {
                 host,
                 status,
                 ranks,
@@ -237,7 +237,7 @@ impl Shared<'_> {
                     ranks,
                 );
             }
-            Told::Cannot { rank, why, then } => {
+            NodeEvent::Cannot { rank, why, then } => {
                 self.tell_end(
                     &format!("no spare for rank {rank}: {why}"),
                     "",
@@ -245,7 +245,7 @@ impl Shared<'_> {
                     &[rank],
                 );
             }
-            Told::Output {
+            NodeEvent::Output {
                 host,
                 rank,
                 is_stderr,
@@ -256,16 +256,19 @@ impl Shared<'_> {
                 is_stderr,
                 bytes: bytes.to_vec(),
             }),
-            Told::Said(text) => self.say(text.into()),
-            Told::Shown { host, picture } => self.hear_of(host, picture),
-            Told::Taken => {
+            NodeEvent::Said(text) => self.say(text.into()),
+            NodeEvent::Shown {
+                host,
+                snapshot: picture,
+            } => self.hear_of(host, picture),
+            NodeEvent::Taken => {
                 // Fails if standard input has ended.
                 let _ = taken.send(());
             }
-            Told::News(news) => {
+            NodeEvent::News(news) => {
                 self.board.take(news);
             }
-            Told::Own { host, kind, bytes } => own(host, kind, bytes),
+            NodeEvent::Own { host, kind, bytes } => own(host, kind, bytes),
         })?;
         Ok(Seen {
             ranks,
@@ -282,7 +285,7 @@ impl Shared<'_> {
         }
     }
 
-    fn hear_of(&self, host: usize, picture: Picture) {
+    fn hear_of(&self, host: usize, picture: JobSnapshot) {
         let mut shown = self.shown.lock();
         if shown.until.is_some() {
             shown.pictures.insert(host, picture);
@@ -301,7 +304,7 @@ impl Shared<'_> {
     }
 
     fn say_shown(&self, shown: &mut Shown) {
-        let mut picture = Picture::default();
+        let mut picture = JobSnapshot::default();
         for (host, part) in std::mem::take(shown).pictures {
             picture.join(self.hosts.name(host), part);
         }
@@ -459,13 +462,13 @@ mod tests {
 
     #[test]
     fn each_rank_is_on_one_host() {
-        let place = |here: &[u32]| Place {
+        let place = |here: &[u32]| NodePlacement {
             host: "h".into(),
             here: here.to_vec(),
             command: Vec::new(),
         };
         let found = |places: &[&[u32]]| {
-            let places: Vec<Place> = places.iter().map(|here| place(here)).collect();
+            let places: Vec<NodePlacement> = places.iter().map(|here| place(here)).collect();
             homes(3, &places)
         };
         assert_eq!(found(&[&[0, 2], &[1]]), Ok(vec![0, 1, 0]));

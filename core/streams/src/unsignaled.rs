@@ -81,7 +81,7 @@ impl Issue {
             return Ok(None);
         }
         if first {
-            self.home.count(link);
+            self.node.count(link);
             let waiting = Waiting {
                 completions: completions.clone(),
                 peer,
@@ -97,7 +97,7 @@ impl Issue {
         }
         completions.leaves(peer, KIND);
         if let Err(error) = post() {
-            completions.is_done(peer, KIND);
+            completions.mark_done(peer, KIND);
             if gathered.count == 0
                 && let Some((link, number)) = gathered.of.take()
             {

@@ -55,7 +55,7 @@ pub enum Others {
 
 /// Hosts and state of the processes of a job.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct FailurePolicy {
     rules: Rules,
     lost: Vec<bool>,
     runs: Vec<bool>,
@@ -65,10 +65,10 @@ pub(super) struct Course {
     pub orders: Vec<Order>,
 }
 
-impl Course {
+impl FailurePolicy {
     pub(crate) fn new(rules: Rules, hosts: usize) -> Self {
         let size = rules.homes.len();
-        Course {
+        FailurePolicy {
             rules,
             lost: vec![false; hosts],
             runs: vec![true; size],
@@ -215,13 +215,13 @@ mod tests {
     use super::super::Exit;
     use super::*;
 
-    fn course(keep_going: bool, spares: u32) -> Course {
+    fn course(keep_going: bool, spares: u32) -> FailurePolicy {
         let rules = Rules {
             homes: vec![0, 1, 0, 1],
             keep_going,
             spares,
         };
-        Course::new(rules, 2)
+        FailurePolicy::new(rules, 2)
     }
 
     fn end(rank: u32, exit: Exit) -> End {
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    fn orders(course: &mut Course) -> Vec<Order> {
+    fn orders(course: &mut FailurePolicy) -> Vec<Order> {
         std::mem::take(&mut course.orders)
     }
 
@@ -325,13 +325,13 @@ mod tests {
         );
     }
 
-    fn course_of_three() -> Course {
+    fn course_of_three() -> FailurePolicy {
         let rules = Rules {
             homes: vec![0, 1, 0, 1],
             keep_going: true,
             spares: 1,
         };
-        Course::new(rules, 3)
+        FailurePolicy::new(rules, 3)
     }
 
     #[test]
