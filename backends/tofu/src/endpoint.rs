@@ -26,7 +26,7 @@ pub const PIGGYBACK: usize = 32;
 pub(crate) struct Endpoint {
     net: Arc<TofuNet>,
     requests: Requests,
-    quick: UnsignaledPuts,
+    unsignaled: UnsignaledPuts,
     lane: OnceLock<LaneUse>,
 }
 
@@ -140,7 +140,7 @@ impl Endpoint {
         Endpoint {
             net,
             requests,
-            quick: UnsignaledPuts::default(),
+            unsignaled: UnsignaledPuts::default(),
             lane: OnceLock::new(),
         }
     }
@@ -341,20 +341,20 @@ impl Channel for Endpoint {
         let behind = self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, before);
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        !behind && self.net.is_here() && unsafe { self.quick.put(self.lane(), put) }
+        !behind && self.net.is_here() && unsafe { self.unsignaled.put(self.lane(), put) }
     }
 
     fn quick_pending(&self) -> usize {
-        self.quick.pending()
+        self.unsignaled.pending()
     }
 
     fn quick_failure(&self) -> Option<Error> {
-        self.quick.failure()
+        self.unsignaled.failure()
     }
 
     fn poll(&self, sink: &mut dyn FnMut(Completion)) {
-        if self.quick.pending() > 0 && self.net.is_here() {
-            self.quick.settle(self.lane());
+        if self.unsignaled.pending() > 0 && self.net.is_here() {
+            self.unsignaled.settle(self.lane());
             self.requests.look();
         }
         self.requests.poll(sink);

@@ -221,15 +221,15 @@ impl VcqLane {
             self.try_post(to, |vcq| post(vcq, 0))?;
             flow.posted = number;
         }
-        queue.flow(to).quick = number;
+        queue.flow(to).unsignaled = number;
         Ok(number)
     }
 
-    /// Whether all quick writes to this target have completed. Requests a notice if none is due.
+    /// Whether all unsignaled writes to this target have completed. Requests a notice if none is due.
     pub fn has_settled(&self, to: &PeerVcq) -> bool {
         let last = {
             let mut queue = self.queue.lock();
-            queue.known(to.number).map_or(0, |flow| flow.quick)
+            queue.known(to.number).map_or(0, |flow| flow.unsignaled)
         };
         self.has_ended(to, last) != Ok(false)
     }

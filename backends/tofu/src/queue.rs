@@ -27,8 +27,8 @@ pub(crate) struct Flow {
     pub ended: u64,
     /// A notice is due for all descriptors up to this one.
     pub told: u64,
-    /// The last quick write.
-    pub quick: u64,
+    /// The last unsignaled write.
+    pub unsignaled: u64,
 }
 
 /// Operations that were in flight to a target at its loss. The network may use their memory until notices, or errors, account for all of them.

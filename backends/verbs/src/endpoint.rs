@@ -29,7 +29,7 @@ const SPELL: u32 = 16;
 pub(crate) struct Endpoint {
     net: Arc<VerbsNet>,
     requests: Requests,
-    quick: UnsignaledWrites,
+    unsignaled: UnsignaledWrites,
 }
 
 impl Drop for Endpoint {
@@ -37,8 +37,11 @@ impl Drop for Endpoint {
         if !self.net.is_here() {
             return;
         }
-        self.quick.end();
-        self.net.lanes.lock().remove(self.quick.lane() as usize);
+        self.unsignaled.end();
+        self.net
+            .lanes
+            .lock()
+            .remove(self.unsignaled.lane() as usize);
     }
 }
 
@@ -113,7 +116,7 @@ impl Write {
 }
 
 /// A write that may be deferred, with a copy of its inline bytes.
-struct Kept {
+struct DeferredWrite {
     bytes: [u8; INLINE],
     write: Write,
 }
@@ -127,12 +130,12 @@ struct Read {
 
 // SAFETY:
 // - contract of `Channel::put`: the source is valid until completion, on any thread.
-unsafe impl Send for Kept {}
+unsafe impl Send for DeferredWrite {}
 // SAFETY:
 // - contract of `Channel::get`: the destination is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
-impl Own for Kept {
+impl Own for DeferredWrite {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let from = match self.write.from {
@@ -198,7 +201,7 @@ impl Endpoint {
         Endpoint {
             net,
             requests,
-            quick: UnsignaledWrites::new(lane),
+            unsignaled: UnsignaledWrites::new(lane),
         }
     }
 
@@ -254,7 +257,7 @@ impl Endpoint {
         {
             return outcome;
         }
-        let mut kept = Kept {
+        let mut kept = DeferredWrite {
             bytes: [0; INLINE],
             write,
         };
@@ -416,7 +419,7 @@ impl Channel for Endpoint {
             self.requests.pending() > 0 && self.requests.is_behind(put.dst.region, After::ANSWERED);
         // SAFETY:
         // - contract of this call: the bytes are valid.
-        !behind && self.net.is_here() && unsafe { self.quick.put(&self.net, put) }
+        !behind && self.net.is_here() && unsafe { self.unsignaled.put(&self.net, put) }
     }
 
     fn begin_batch(&self, to: &RemoteRegion) {
@@ -438,11 +441,11 @@ impl Channel for Endpoint {
     }
 
     fn quick_pending(&self) -> usize {
-        self.quick.pending()
+        self.unsignaled.pending()
     }
 
     fn quick_failure(&self) -> Option<Error> {
-        self.quick.failure()
+        self.unsignaled.failure()
     }
 
     unsafe fn atomic(
@@ -496,8 +499,8 @@ impl Channel for Endpoint {
         if self.net.is_here() {
             self.ask_for_gathered();
         }
-        if self.quick.pending() > 0 && self.net.is_here() {
-            self.quick.settle();
+        if self.unsignaled.pending() > 0 && self.net.is_here() {
+            self.unsignaled.settle();
             self.requests.look();
         }
         self.requests.poll(sink);

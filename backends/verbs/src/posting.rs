@@ -66,9 +66,9 @@ pub(crate) struct SendQueue {
     pub open: bool,
     /// Counters. `requests` counts only completed work requests.
     pub counts: ConnectionCounters,
-    /// State of the channels' quick writes, indexed by lane.
+    /// State of the channels' unsignaled writes, indexed by lane.
     pub lanes: Vec<ChannelLane>,
-    /// Work requests for quick writes.
+    /// Work requests for unsignaled writes.
     pub chain: Box<Chain>,
     /// Work requests that wait for a common doorbell.
     pub staged: Staged,

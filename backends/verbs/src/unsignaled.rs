@@ -15,7 +15,7 @@ use crate::posting::{PostedWork, SendQueue, Takes, write};
 use crate::region::{connection, far};
 use crate::wire::{self, ImmediateKind};
 
-/// Quick writes of a channel.
+/// Unsignaled writes of a channel.
 pub(crate) struct UnsignaledWrites {
     /// Index of its lane in all connections.
     lane: u32,
@@ -166,7 +166,7 @@ fn aim(request: &mut ibv_send_wr, to: &Remote<'_>) {
 }
 
 impl UnsignaledWrites {
-    /// Quick writes of a channel with this lane index.
+    /// Unsignaled writes of a channel with this lane index.
     pub fn new(lane: u32) -> Self {
         UnsignaledWrites {
             lane,

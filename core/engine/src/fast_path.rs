@@ -35,7 +35,7 @@ impl FastPath<'_> {
         // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_notify_fast(src, dst, len, notice)
-                || self.quick(UnsignaledPut {
+                || self.put_unsignaled(UnsignaledPut {
                     src: src.ptr,
                     len,
                     dst,
@@ -54,7 +54,7 @@ impl FastPath<'_> {
         // - contract of this call: `len` bytes at `src` are valid.
         unsafe {
             mapped::put_fast(src, dst, len)
-                || self.quick(UnsignaledPut {
+                || self.put_unsignaled(UnsignaledPut {
                     src: src.ptr,
                     len,
                     dst,
@@ -97,13 +97,13 @@ impl FastPath<'_> {
         };
         // SAFETY:
         // - the put has no bytes.
-        mapped::notify_fast(notice) || unsafe { self.quick(put) }
+        mapped::notify_fast(notice) || unsafe { self.put_unsignaled(put) }
     }
 
     /// # Safety
     /// `put.len` bytes at `put.src` are valid.
     #[inline(always)]
-    unsafe fn quick(self, put: UnsignaledPut<'_>) -> bool {
+    unsafe fn put_unsignaled(self, put: UnsignaledPut<'_>) -> bool {
         // SAFETY:
         // - contract of this call: the bytes are valid.
         self.0

@@ -346,7 +346,7 @@ impl TofuNet {
         self.declare_dead(&one.target);
     }
 
-    /// Whether all quick writes to a peer have completed. Requests notices that are not due.
+    /// Whether all unsignaled writes to a peer have completed. Requests notices that are not due.
     pub fn has_settled(&self, of: &TofuStream) -> bool {
         // `count` asks each lane; `all` would stop early.
         self.lanes
