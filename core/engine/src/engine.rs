@@ -355,7 +355,7 @@ impl Engine {
         self.transports.iter().all(|t| t.capabilities().maps)
     }
 
-    /// Waits at this engine's bell, as [`Patience::wait`] does. An error of `poll` ends the wait.
+    /// Waits at this engine's bell, as [`WaitStrategy::wait`] does. An error of `poll` ends the wait.
     #[inline]
     pub fn wait<T>(
         &self,

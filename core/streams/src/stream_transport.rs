@@ -31,7 +31,7 @@ pub trait StreamBackend: Send + Sync {
     fn limits(&self) -> Limits {
         *self.streams().node().limits()
     }
-    /// See [`Capabilities::alone`].
+    /// See [`Capabilities::device_atomics_only`].
     fn is_alone(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
 //! Counters of a process, in memory that other processes read: operations and bytes of each issue context, operations in progress, operations that found no
-//! room, yields and sleeps of waits. Fast paths do not write them: their counts are published from time to time ([`issue_totals`](crate::issue_totals)).
+//! room, yields and sleeps of waits. Fast paths do not write them: their counts are published from time to time ([`issue_totals`]).
 
 use std::fs::OpenOptions;
 use std::io::Write;
