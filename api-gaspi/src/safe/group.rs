@@ -16,12 +16,12 @@ use crate::status::{self, Status};
 ///
 /// ```
 /// # use unipgas::gaspi::safe::{Error, Gaspi};
-/// # use unipgas::gaspi::ListOperation;
+/// # use unipgas::gaspi::ReductionOperation;
 /// # unipgas::init();
 /// # let gaspi = Gaspi::init()?;
 /// let group = gaspi.group(&[gaspi.rank()])?;
 /// group.barrier()?;
-/// assert_eq!(group.allreduce(&[3.0, -1.0], ListOperation::Max)?, [3.0, -1.0]);
+/// assert_eq!(group.allreduce(&[3.0, -1.0], ReductionOperation::Max)?, [3.0, -1.0]);
 /// // The largest value, and whose it is.
 /// let mine = [[17, u64::from(gaspi.rank())]];
 /// assert_eq!(group.allreduce_by(&mine, |one, other| one.max(other))?, [[17, 0]]);

@@ -20,7 +20,7 @@
 //! The processes smooth a ring of numbers. Each process has a part of the ring, and a halo: copies of the next numbers of both neighbours.
 //!
 //! ```
-//! use unipgas::gaspi::ListOperation;
+//! use unipgas::gaspi::ReductionOperation;
 //! use unipgas::gaspi::safe::{Error, Gaspi, Notification, Timeout};
 //!
 //! const LEN: usize = 1000;
@@ -61,7 +61,7 @@
 //!     // The requests are complete, and nothing is borrowed any more.
 //!     std::mem::swap(&mut now, &mut next);
 //! }
-//! let sum = all.allreduce(&[now.iter().sum::<f64>()], ListOperation::Sum)?[0];
+//! let sum = all.allreduce(&[now.iter().sum::<f64>()], ReductionOperation::Sum)?[0];
 //! assert!((sum - f64::from(size)).abs() < 1e-9);
 //! // Nobody leaves while others may still write to it.
 //! all.barrier()?;
