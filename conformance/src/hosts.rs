@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::Signal;
-use unipgas_launcher::{Exit, Keeper, NodeEvent, NodeRanks, Rules, Then, shell_line};
+use unipgas_launcher::{Exit, FailureAction, Keeper, NodeEvent, NodeRanks, Rules, shell_line};
 
 use crate::Law;
 use crate::job::{Ended, Files, Job, RankEnd, lives, orphans, whole_lines};
@@ -219,8 +219,8 @@ impl Team<'_> {
     }
 
     /// The launcher of the rank's host was killed, and the rank with it.
-    fn lose(&self, rank: u32, then: Then, files: &Files, seats: &Seats) {
-        if !matches!(then, Then::Replaced { .. }) {
+    fn lose(&self, rank: u32, then: FailureAction, files: &Files, seats: &Seats) {
+        if !matches!(then, FailureAction::Replaced { .. }) {
             // No rank waits for it any more.
             seats.put(Sitting {
                 mark: ENDED,

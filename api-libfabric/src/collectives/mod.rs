@@ -36,7 +36,7 @@ const GROUP: u64 = 1 << 63;
 const KEYS: u64 = 1 << 24;
 
 /// Called once with the result of a join.
-pub type Joined = Box<dyn FnOnce(Result<()>) + Send>;
+pub type JoinCallback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// The elements of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -219,7 +219,7 @@ impl Endpoint {
     ///
     /// Errors: [`Errno::OPNOTSUPP`] without FI_COLLECTIVE. [`Errno::INVAL`] if the endpoint is no member, the set belongs to another address
     /// vector, or `at` is no such address. [`Errno::AGAIN`] while a service does not exist.
-    pub fn join(&self, set: &AvSet, at: u64, joined: Joined) -> Result<u64> {
+    pub fn join(&self, set: &AvSet, at: u64, joined: JoinCallback) -> Result<u64> {
         let (reports, mut state) = self.live()?;
         let state = &mut *state;
         let av = state.av.clone().ok_or(Errno::NOAV)?;

@@ -8,7 +8,7 @@ use unipgas_core::atomic::combine_alone;
 use unipgas_core::message::{Envelope, Mode, Pattern, ReceiveTicket, Received};
 
 use super::plan::{Plan, Receive, Span};
-use super::{Awaiting, Elements, Group, Joined};
+use super::{Awaiting, Elements, Group, JoinCallback};
 use crate::messages::{After, Messages, Sent, errno};
 use crate::operation::{Report, Reports};
 use crate::rma::LocalRange;
@@ -21,7 +21,7 @@ const CONTEXT: u8 = 3;
 /// Receiver of an operation's result.
 pub(super) enum End {
     Report(Report, LocalRange),
-    Join(Joined),
+    Join(JoinCallback),
 }
 
 /// An operation in progress.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{Error, Result, Rights};
 
 use crate::fabric::{AccessParameters, Fabric, OfiRegistration};
@@ -66,7 +66,7 @@ pub(crate) struct Acknowledge {
     pub to: u32,
 }
 
-impl Own for Acknowledge {
+impl NetworkOp for Acknowledge {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let landing = self.net.landings.read().get(&self.to).copied();
         let at = landing.ok_or(Error::PeerDead)?;

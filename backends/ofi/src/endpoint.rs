@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use unipgas_core::lines::last_word;
 use unipgas_core::op::{AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote};
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 
@@ -60,7 +60,7 @@ unsafe impl Send for Write {}
 // - contract of `Channel::get`: the buffer is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
-impl Own for Write {
+impl NetworkOp for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let (from, desc, inline) = match &mut self.bytes {
             Bytes::Inline(bytes) => (bytes.as_mut_ptr(), std::ptr::null_mut(), true),
@@ -80,7 +80,7 @@ impl Own for Write {
     }
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let context = self.net.operations.begin(What::Access(ticket));
         let how = AccessParameters {

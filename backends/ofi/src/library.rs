@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Enter, Shown};
+use unipgas_core::dynamic::{self, Enter, SymbolVisibility};
 use unipgas_core::functions_of_library;
 use unipgas_core::rendezvous::JobName;
 use unipgas_libfabric_sys::{fi_fabric_attr, fi_info, fid_fabric, version};
@@ -162,7 +162,7 @@ impl LibfabricLibrary {
                     library
                 },
             ),
-            false => dynamic::DynamicLibrary::load(NAME, Shown::Private),
+            false => dynamic::DynamicLibrary::load(NAME, SymbolVisibility::Private),
         };
         let library = loaded.and_then(|loaded| LibfabricLibrary::find(&loaded));
         if let (Ok(library), None) = (&library, APART.get()) {

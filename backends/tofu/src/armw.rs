@@ -2,7 +2,7 @@
 //! compare-and-swap. They are atomic with processors (guide §2.2.5), so the owner's agent carries out other operations by its processor.
 
 use unipgas_core::op::AtomicRequest;
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{AtomicOp, AtomicType, Result};
 use unipgas_utofu_sys::*;
 
@@ -66,7 +66,7 @@ pub(crate) struct ArmwRequest {
     pub into: Option<ResultSlot>,
 }
 
-impl Own for ArmwRequest {
+impl NetworkOp for ArmwRequest {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let to = &*TofuStream::of(&link).target;

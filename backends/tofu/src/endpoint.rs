@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_utofu_sys::*;
@@ -70,7 +70,7 @@ impl Write {
     }
 }
 
-impl Own for Write {
+impl NetworkOp for Write {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let to = &*TofuStream::of(&link).target;
@@ -116,7 +116,7 @@ struct Read {
     flags: c_ulong,
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let to = &*TofuStream::of(&link).target;

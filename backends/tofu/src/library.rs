@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Shown, with_environment};
+use unipgas_core::dynamic::{self, SymbolVisibility, with_environment};
 use unipgas_core::rendezvous::NETWORK;
 use unipgas_core::variables;
 use unipgas_utofu_sys::UtofuFunctions;
@@ -42,8 +42,8 @@ impl UtofuLibrary {
             Some(path) => CString::new(path.as_str()).map_err(|error| error.to_string())?,
         };
         let shown = match played {
-            None => Shown::Private,
-            Some(_) => Shown::ToItselfFirst,
+            None => SymbolVisibility::Private,
+            Some(_) => SymbolVisibility::ToItselfFirst,
         };
         let library = dynamic::DynamicLibrary::load(&name, shown)?;
         if library.find(OURS).is_ok() && played.is_none() {

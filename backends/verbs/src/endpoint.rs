@@ -8,7 +8,7 @@ use unipgas_core::op::{
     AtomicRequest, Completion, Flags, Local, Notice, Outcome, Remote, UnsignaledPut,
 };
 use unipgas_core::region::RemoteRegion;
-use unipgas_core::streams::{After, Own, Requests, Ticket};
+use unipgas_core::streams::{After, NetworkOp, Requests, Ticket};
 use unipgas_core::transport::{Channel, check_notice};
 use unipgas_core::{Error, Result, Rights};
 use unipgas_verbs_sys::*;
@@ -135,7 +135,7 @@ unsafe impl Send for DeferredWrite {}
 // - contract of `Channel::get`: the destination is valid until completion, on any thread.
 unsafe impl Send for Read {}
 
-impl Own for DeferredWrite {
+impl NetworkOp for DeferredWrite {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let from = match self.write.from {
@@ -149,7 +149,7 @@ impl Own for DeferredWrite {
     }
 }
 
-impl Own for Read {
+impl NetworkOp for Read {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let mut place = ibv_sge {
@@ -169,7 +169,7 @@ impl Own for Read {
 /// An operation that completes when all earlier writes are visible at the peer.
 struct Acknowledge<'a>(&'a Connection);
 
-impl Own for Acknowledge<'_> {
+impl NetworkOp for Acknowledge<'_> {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let nothing = Write {
             from: Source::Inline(std::ptr::null()),

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use unipgas_core::dynamic::{self, Shown};
+use unipgas_core::dynamic::{self, SymbolVisibility};
 use unipgas_core::functions_of_library;
 use unipgas_verbs_sys::*;
 
@@ -48,8 +48,10 @@ impl VerbsLibrary {
         static LOADED: OnceLock<Result<VerbsLibrary, String>> = OnceLock::new();
         LOADED
             .get_or_init(|| {
-                let library =
-                    VerbsLibrary::find(&dynamic::DynamicLibrary::load(NAME, Shown::Private)?)?;
+                let library = VerbsLibrary::find(&dynamic::DynamicLibrary::load(
+                    NAME,
+                    SymbolVisibility::Private,
+                )?)?;
                 // Before registrations: a kernel that does not copy pinned pages at a fork then keeps them from the child. It fails if the program has
                 // registered
                 // memory before, and so has made its own choice.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use unipgas_core::op::AtomicRequest;
-use unipgas_core::streams::{Own, Ticket};
+use unipgas_core::streams::{NetworkOp, Ticket};
 use unipgas_core::{AtomicOp, AtomicType, Result, Rights};
 use unipgas_verbs_sys::*;
 
@@ -94,7 +94,7 @@ impl NativeAtomic {
     }
 }
 
-impl Own for NativeAtomic {
+impl NetworkOp for NativeAtomic {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let link = ticket.link().clone();
         let mut place = ibv_sge {

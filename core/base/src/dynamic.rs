@@ -18,7 +18,7 @@ unsafe impl Sync for DynamicLibrary {}
 
 /// Visibility of the library's functions to libraries that are loaded later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum SymbolVisibility {
     /// Visible (`RTLD_GLOBAL`).
     ToAll,
     /// Visible through this handle only (`RTLD_LOCAL`).
@@ -104,11 +104,11 @@ pub fn with_environment<T>(environment: Vec<CString>, what: impl FnOnce() -> T) 
 
 impl DynamicLibrary {
     /// Loads a library. Errors: the reason, as part of a sentence.
-    pub fn load(name: &CStr, shown: Shown) -> Result<Self, String> {
+    pub fn load(name: &CStr, shown: SymbolVisibility) -> Result<Self, String> {
         let shown = match shown {
-            Shown::ToAll => libc::RTLD_GLOBAL,
-            Shown::Private => libc::RTLD_LOCAL,
-            Shown::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
+            SymbolVisibility::ToAll => libc::RTLD_GLOBAL,
+            SymbolVisibility::Private => libc::RTLD_LOCAL,
+            SymbolVisibility::ToItselfFirst => libc::RTLD_LOCAL | libc::RTLD_DEEPBIND,
         };
         let loader = loader(c"dlopen", name)?;
         // SAFETY:
@@ -218,9 +218,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "there is no loader")]
     fn what_is_missing_is_named() {
-        let none = DynamicLibrary::load(c"libnobody-has-this.so.1", Shown::Private).unwrap_err();
+        let none = DynamicLibrary::load(c"libnobody-has-this.so.1", SymbolVisibility::Private)
+            .unwrap_err();
         assert!(none.contains("libnobody-has-this.so.1") && !none.contains('\n'));
-        let own = DynamicLibrary::load(c"libc.so.6", Shown::Private).unwrap();
+        let own = DynamicLibrary::load(c"libc.so.6", SymbolVisibility::Private).unwrap();
         assert!(own.find(c"getpid").is_ok());
         assert!(
             own.find(c"no_such_function")
@@ -280,7 +281,8 @@ mod tests {
         }
         let theirs = Some::find(&apart).unwrap();
         let ours =
-            Some::find(&DynamicLibrary::load(c"libc.so.6", Shown::Private).unwrap()).unwrap();
+            Some::find(&DynamicLibrary::load(c"libc.so.6", SymbolVisibility::Private).unwrap())
+                .unwrap();
         // SAFETY:
         // - names and values are C strings; no thread changes a variable at the same time.
         unsafe {

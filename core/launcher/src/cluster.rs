@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
-use super::failure_policy::{Others, Rules, Then};
+use super::failure_policy::{FailureAction, FailureEffect, Rules};
 use super::frames::Begin;
 use super::hosts::{Hosts, NodeEvent};
 use super::printer::{Print, Printer};
@@ -315,13 +315,13 @@ impl Shared<'_> {
         );
     }
 
-    fn tell_end(&self, what: &str, replaced: &str, then: Then, ranks: &[u32]) {
+    fn tell_end(&self, what: &str, replaced: &str, then: FailureAction, ranks: &[u32]) {
         let then = match then {
-            Then::Nothing => return,
-            Then::Replaced { left } => format!("; {replaced}, spares left: {left}"),
-            Then::Failed(Others::None) => String::new(),
-            Then::Failed(Others::GoOn) => "; the others go on".into(),
-            Then::Failed(Others::End) => "; ending the others".into(),
+            FailureAction::Nothing => return,
+            FailureAction::Replaced { left } => format!("; {replaced}, spares left: {left}"),
+            FailureAction::Failed(FailureEffect::None) => String::new(),
+            FailureAction::Failed(FailureEffect::GoOn) => "; the others go on".into(),
+            FailureAction::Failed(FailureEffect::End) => "; ending the others".into(),
         };
         self.say_after(format!("{what}{then}"), ranks);
     }

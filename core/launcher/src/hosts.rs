@@ -13,7 +13,7 @@ use crossbeam::channel::{self, Receiver, Sender as Queue};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::failure_policy::{FailurePolicy, Order, Rules, Then};
+use super::failure_policy::{FailureAction, FailurePolicy, Order, Rules};
 use super::frames::{self, Begin, End, Frames, OWN, Sender, Written};
 use super::{Exit, GRACE};
 use crate::job_snapshot::JobSnapshot;
@@ -74,7 +74,7 @@ pub enum NodeEvent<'a> {
         /// Its exit status or signal.
         exit: Exit,
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A host is lost.
     Lost {
@@ -85,7 +85,7 @@ pub enum NodeEvent<'a> {
         /// The ranks that ran there.
         ranks: &'a [u32],
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A host could not start a replacement process.
     Cannot {
@@ -94,7 +94,7 @@ pub enum NodeEvent<'a> {
         /// The reason.
         why: &'a str,
         /// The reaction.
-        then: Then,
+        then: FailureAction,
     },
     /// A rank has written output.
     Output {

@@ -17,7 +17,7 @@ const LISTED: usize = 64;
 
 /// State of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct RankEntry {
     /// The rank.
     pub rank: u32,
     /// Its pid.
@@ -28,7 +28,7 @@ pub struct Seen {
     /// Its host, if another one.
     pub host: Option<String>,
     /// State of its process.
-    pub doing: Doing,
+    pub doing: ProcessState,
     /// Its threads that wait in calls, the longest wait first.
     pub waits: Vec<Waiting>,
     /// Its counters.
@@ -38,7 +38,7 @@ pub struct Seen {
 /// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Doing {
+pub enum ProcessState {
     /// It has not started.
     Absent,
     /// It runs, or is ready to run.
@@ -53,35 +53,35 @@ pub enum Doing {
     Dead,
 }
 
-impl fmt::Display for Doing {
+impl fmt::Display for ProcessState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doing::Absent => "has not begun",
-            Doing::Runs => "computes",
-            Doing::Sleeps => "sleeps elsewhere",
-            Doing::Stopped => "is stopped",
-            Doing::Left => "has left",
-            Doing::Dead => "is dead",
+            ProcessState::Absent => "has not begun",
+            ProcessState::Runs => "computes",
+            ProcessState::Sleeps => "sleeps elsewhere",
+            ProcessState::Stopped => "is stopped",
+            ProcessState::Left => "has left",
+            ProcessState::Dead => "is dead",
         })
     }
 }
 
-impl Seen {
+impl RankEntry {
     /// State of a rank on this host.
-    fn look(board: &Board, rank: u32) -> Seen {
+    fn look(board: &Board, rank: u32) -> RankEntry {
         let pid = board.pid(rank).unwrap_or(0);
         let doing = match board.state(rank).unwrap_or(RankState::Absent) {
-            RankState::Finalized => Doing::Left,
-            RankState::Dead => Doing::Dead,
+            RankState::Finalized => ProcessState::Left,
+            RankState::Dead => ProcessState::Dead,
             // Programs of uTofu may run without joining.
-            RankState::Absent if pid == 0 => Doing::Absent,
+            RankState::Absent if pid == 0 => ProcessState::Absent,
             RankState::Absent | RankState::Joined => of_process(pid),
         };
         let waits = match doing {
-            Doing::Runs | Doing::Sleeps | Doing::Stopped => board.waits(rank),
+            ProcessState::Runs | ProcessState::Sleeps | ProcessState::Stopped => board.waits(rank),
             _ => Vec::new(),
         };
-        Seen {
+        RankEntry {
             rank,
             pid,
             program: program_of(pid),
@@ -100,12 +100,12 @@ fn program_of(pid: u32) -> String {
 }
 
 /// State of the process in the kernel.
-fn of_process(pid: u32) -> Doing {
+fn of_process(pid: u32) -> ProcessState {
     match descriptor::state_in(&descriptor::stat_of(pid).unwrap_or_default()) {
-        Some('S' | 'D' | 'I') => Doing::Sleeps,
-        Some('T' | 't') => Doing::Stopped,
-        Some('R') => Doing::Runs,
-        _ => Doing::Dead,
+        Some('S' | 'D' | 'I') => ProcessState::Sleeps,
+        Some('T' | 't') => ProcessState::Stopped,
+        Some('R') => ProcessState::Runs,
+        _ => ProcessState::Dead,
     }
 }
 
@@ -113,7 +113,7 @@ fn of_process(pid: u32) -> Doing {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSnapshot {
     /// In ascending order.
-    pub ranks: Vec<Seen>,
+    pub ranks: Vec<RankEntry>,
 }
 
 impl JobSnapshot {
@@ -121,13 +121,13 @@ impl JobSnapshot {
     pub fn look(board: &Board) -> JobSnapshot {
         let here = (0..board.size()).filter(|rank| board.is_afar(*rank) == Ok(false));
         JobSnapshot {
-            ranks: here.map(|rank| Seen::look(board, rank)).collect(),
+            ranks: here.map(|rank| RankEntry::look(board, rank)).collect(),
         }
     }
 
     /// Adds the picture of another host.
     pub fn join(&mut self, host: &str, other: JobSnapshot) {
-        let there = other.ranks.into_iter().map(|seen| Seen {
+        let there = other.ranks.into_iter().map(|seen| RankEntry {
             host: Some(host.into()),
             ..seen
         });
@@ -138,7 +138,7 @@ impl JobSnapshot {
     /// Ranks that wait for each other in a cycle. It considers ranks that are not stopped, and of which one thread waits for one rank.
     pub fn cycle(&self) -> Option<Vec<u32>> {
         let next: BTreeMap<u32, u32> = (self.ranks.iter())
-            .filter(|seen| seen.doing != Doing::Stopped)
+            .filter(|seen| seen.doing != ProcessState::Stopped)
             .filter_map(|seen| match &seen.waits[..] {
                 [wait] if wait.needed == 1 => Some((seen.rank, *wait.ranks.first()?)),
                 _ => None,
@@ -300,7 +300,7 @@ impl JobSnapshot {
             for (nth, wait) in seen.waits.iter().enumerate() {
                 let call = match (wait.call.as_str(), seen.doing) {
                     ("", _) => "a wait".into(),
-                    (call, Doing::Stopped) => format!("{} (stopped)", call.escape_debug()),
+                    (call, ProcessState::Stopped) => format!("{} (stopped)", call.escape_debug()),
                     (call, _) => call.escape_debug().to_string(),
                 };
                 // The rates are of the process, so only its first row shows them.
@@ -369,13 +369,13 @@ impl fmt::Display for JobSnapshot {
 mod tests {
     use super::*;
 
-    fn waiting(rank: u32, call: &str, ranks: &[u32]) -> Seen {
-        Seen {
+    fn waiting(rank: u32, call: &str, ranks: &[u32]) -> RankEntry {
+        RankEntry {
             rank,
             pid: 100 + rank,
             program: "solver".into(),
             host: None,
-            doing: Doing::Sleeps,
+            doing: ProcessState::Sleeps,
             waits: vec![Waiting {
                 thread: 100 + rank,
                 call: call.into(),
@@ -425,7 +425,7 @@ mod tests {
             ranks: vec![waiting(2, "", &[])],
         };
         other.ranks[0].waits.clear();
-        other.ranks[0].doing = Doing::Runs;
+        other.ranks[0].doing = ProcessState::Runs;
         all.join("far", other);
         assert_eq!(all.missing(), missing);
         let text = all.to_string();

@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use cluster::NodePlacement;
-pub use ends::Ends;
-pub use failure_policy::{Others, Rules, Then};
+pub use ends::OutputProperties;
+pub use failure_policy::{FailureAction, FailureEffect, Rules};
 pub use frames::OWN;
 pub use hosts::{Hosts, NodeEvent, shell_line};
 pub use keeper::{Keeper, keep};
@@ -120,8 +120,8 @@ pub struct Launch {
     pub output: Output,
     /// The directory of output files, `rank.N.out` and `rank.N.err`, which replace `output`.
     pub files: Option<PathBuf>,
-    /// Properties of the launcher's own standard output and error, if it passes on the ranks' output: see [`Ends::own`].
-    pub ends: Ends,
+    /// Properties of the launcher's own standard output and error, if it passes on the ranks' output: see [`OutputProperties::own`].
+    pub ends: OutputProperties,
     /// The launcher ends the job after this time.
     pub timeout: Option<Duration>,
     /// The process that waits for this one, from [`keep`]. If it ends first, the launcher kills the job.
@@ -307,7 +307,7 @@ impl Launch {
             keep_going: false,
             spares: 0,
             output: Output::Inherit,
-            ends: Ends::default(),
+            ends: OutputProperties::default(),
             timeout: None,
             keeper: None,
             joins: None,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::envelope::{self, Answered, RequestHeader};
-use super::greeting::{HELLO, Who, greeted, other_version};
+use super::greeting::{HELLO, PaddedAddress, greeted, other_version};
 use super::landing::parts;
 use super::network::{Accepted, Faults, Order, Stream, StreamEnded, TransitState};
 use super::outgoing::Outgoing;
@@ -24,7 +24,7 @@ pub(super) enum By {
 pub(super) struct InboundPeer {
     stream: Arc<dyn Stream>,
     /// The peer's listen address, once authenticated.
-    known: Option<Who>,
+    known: Option<PaddedAddress>,
     told_of_leave: bool,
     /// Registrations that the peer has imported, and still considers valid.
     imported: HashSet<RegisteredPlace>,

@@ -7,7 +7,7 @@ use super::completion::{Completions, Kind};
 use super::landing::Landing;
 use super::link::{Current, Ends, Link, Waiting};
 use super::network::After;
-use super::own::{Own, Ticket};
+use super::own::{NetworkOp, Ticket};
 use super::postponed::{PostponedOp, Queue, WaitingLink, What};
 use super::registration::{imported, link_of};
 use super::stream_node::StreamNode;
@@ -128,7 +128,7 @@ struct Posted<'a, O> {
     current: &'a Current,
 }
 
-impl<O: Own + 'static> Posting for Posted<'_, O> {
+impl<O: NetworkOp + 'static> Posting for Posted<'_, O> {
     fn leave(&mut self, issue: &Issue, link: &Arc<Link>, peer: u32, context: u64) -> Result<()> {
         issue.hand_over(
             link,
@@ -156,9 +156,9 @@ impl Issue {
 
     /// Posts an operation of the network's own to the owner of `region`. The caller has checked the region. The operation leaves at once, without an
     /// allocation, unless it has to wait. It waits for earlier operations of this channel to that peer (`after`), behind operations that wait, and for room.
-    /// `reads`: it writes to the caller's memory. Errors: as [`Own::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also after a wait; [`Error::NotNow`]
+    /// `reads`: it writes to the caller's memory. Errors: as [`NetworkOp::post`]; [`Error::PeerDead`]; [`Error::StaleRegion`], also after a wait; [`Error::NotNow`]
     /// beyond the channel's depth.
-    pub fn post_own<O: Own + 'static>(
+    pub fn post_own<O: NetworkOp + 'static>(
         &self,
         region: &RemoteRegion,
         own: O,
@@ -358,7 +358,7 @@ impl Issue {
         &self,
         link: &Arc<Link>,
         peer: u32,
-        own: &mut (impl Own + ?Sized),
+        own: &mut (impl NetworkOp + ?Sized),
         (reads, current): (bool, &Current),
         context: u64,
     ) -> Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Operations become [`Request`](unipgas_engine::agent::Request)s. A [`Stream`] carries them to the peer, and its agent executes them. They end with its answers. A
 //! backend implements the streams and their progress ([`Network`]). This module has the rest: served peers, requests and their answers, order, imports and
-//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`Own`]). Order and completion
+//! releases, and the death and leave of peers. A network posts the operations that it executes itself among the requests ([`NetworkOp`]). Order and completion
 //! include both kinds.
 //!
 //! - [`Network`], [`Stream`]: implemented by a backend. [`Faults`]: injected by tests
@@ -53,7 +53,7 @@ pub use network::{
     TransitState,
 };
 pub use operands::{Operand, Operands};
-pub use own::{Own, Ticket};
+pub use own::{NetworkOp, Ticket};
 pub use registration::{OwnPart, Registration};
 pub use stream_node::StreamNode;
 pub use stream_transport::{EventReceiver, StreamBackend, StreamTransport, close};

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::envelope::RequestHeader;
-use super::greeting::{SECRET, Who};
+use super::greeting::{PaddedAddress, SECRET};
 use super::link::Link;
 use unipgas_base::{Error, Result};
 use unipgas_engine::agent::{Registered, RegisteredPlace, Request};
@@ -78,7 +78,7 @@ pub struct Accepted {
     /// The end in this process.
     pub stream: Arc<dyn Stream>,
     /// Address of the peer, if the network knows it and has checked its permission. `None`: the peer must send a greeting.
-    pub known: Option<Who>,
+    pub known: Option<PaddedAddress>,
 }
 
 /// Progress of a network.

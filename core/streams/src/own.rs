@@ -31,7 +31,7 @@ impl Ticket {
 }
 
 /// An operation of the network's own. It may have to wait before it leaves.
-pub trait Own: Send {
+pub trait NetworkOp: Send {
     /// Hands the operation to the network, without a wait. Errors: [`Error::NotNow`](unipgas_base::Error::NotNow) if the network has no room now; another try follows
     /// when an operation has [ended](super::ProgressEvents::ended). Other errors end the operation. The ticket is invalid after an error.
     fn post(&mut self, ticket: Ticket) -> Result<()>;

@@ -11,7 +11,7 @@ use super::issue::Put;
 use super::landing::Landing;
 use super::link::{Current, Link};
 use super::network::After;
-use super::own::Own;
+use super::own::NetworkOp;
 use unipgas_engine::Flags;
 
 /// An operation that waits.
@@ -53,7 +53,7 @@ pub(super) enum What {
     /// A put. An earlier read may still write to its source.
     Put(Put),
     /// An operation of the network's own, whether it reads, and the validity of its region.
-    Own(Box<dyn Own>, bool, Current),
+    Own(Box<dyn NetworkOp>, bool, Current),
 }
 
 /// The late operations of a channel, by peer. Peers without late operations have no entry.

@@ -10,7 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::agent::Agent;
-use super::greeting::{ADDRESS, Who, greeting, padded};
+use super::greeting::{ADDRESS, PaddedAddress, greeting, padded};
 use super::heap::Heap;
 use super::issue::Issue;
 use super::link::{Link, Waiting};
@@ -74,7 +74,7 @@ pub struct StreamNode {
     /// Peers have released memory that operations may still use.
     forgets: AtomicBool,
     /// Peers with lost streams.
-    lost: Mutex<HashSet<Who>>,
+    lost: Mutex<HashSet<PaddedAddress>>,
     /// A request of a peer was carried out, and no waiting thread knows.
     served: AtomicBool,
     /// Polls by waiting threads, if those serve peers.
@@ -307,7 +307,7 @@ impl StreamNode {
     }
 
     /// Whether the streams to the process at this address have been lost.
-    pub(super) fn is_lost(&self, address: &Who) -> bool {
+    pub(super) fn is_lost(&self, address: &PaddedAddress) -> bool {
         self.faults.is_some() && self.lost.lock().contains(address)
     }
 

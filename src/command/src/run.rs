@@ -10,7 +10,7 @@ use unipgas::core::{Error, log, registry, rendezvous, tell, variables};
 use unipgas::utofu::environment::UtofuSettings;
 use unipgas::utofu::shape::{MAX_NODES, NetworkShape};
 use unipgas_launcher::{
-    BindPolicy, Ends, JobOutcome, Launch, Output, check_program, find_program, keep,
+    BindPolicy, JobOutcome, Launch, Output, OutputProperties, check_program, find_program, keep,
 };
 
 use crate::hosts::{HostLauncher, HostShare, Shell, StartMethod};
@@ -376,7 +376,7 @@ fn take_place(args: Args, rank: u32, pid: u32) -> ExitCode {
     launch.bind = policy(args.bind);
     launch.timeout = args.timeout;
     launch.output = output(args.tag);
-    launch.ends = Ends::own();
+    launch.ends = OutputProperties::own();
     launch.joins = Some(join);
     launch.foreground = true;
     see_through(launch, &Links::NoMpi, wishes)
@@ -528,7 +528,7 @@ fn launch(args: Args, processes: u32, environment: Environment) -> Launch {
     launch.spares = args.spares;
     launch.keep_going = args.keep_going != KeepGoing::Never;
     launch.output = output(args.tag);
-    launch.ends = Ends::own();
+    launch.ends = OutputProperties::own();
     launch.timeout = args.timeout;
     launch.foreground = true;
     launch

@@ -108,15 +108,15 @@ thread_local! {
 }
 
 /// A thread is in a call without a symbol.
-pub struct Inside(());
+pub struct NamedCall(());
 
 /// Names the call of this thread until the drop of the result. For calls that the stack does not show.
-pub fn inside(name: &'static str) -> Inside {
+pub fn inside(name: &'static str) -> NamedCall {
     INSIDE.set(name);
-    Inside(())
+    NamedCall(())
 }
 
-impl Drop for Inside {
+impl Drop for NamedCall {
     fn drop(&mut self) {
         INSIDE.set("");
     }

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{After, Own, Ticket};
+use crate::{After, NetworkOp, Ticket};
 
 /// The operations that the network has got.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Operation {
     pub context: u64,
 }
 
-impl Own for Operation {
+impl NetworkOp for Operation {
     fn post(&mut self, ticket: Ticket) -> Result<()> {
         let mut handed = self.queue.0.lock();
         if handed.refuses > 0 {

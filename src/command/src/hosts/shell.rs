@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use unipgas::core::{Error, tell};
 use unipgas_launcher::Launch;
 use unipgas_launcher::{
-    BindPolicy, Ends, Keeper, NodePlacement, NodeRanks, OWN, Output, keep, shell_line,
+    BindPolicy, Keeper, NodePlacement, NodeRanks, OWN, Output, OutputProperties, keep, shell_line,
 };
 
 use super::list::HostShare;
@@ -32,7 +32,7 @@ struct Plan {
     bind: String,
     reports_bindings: bool,
     files: Option<PathBuf>,
-    ends: Ends,
+    ends: OutputProperties,
     stats: bool,
     trace: bool,
 }

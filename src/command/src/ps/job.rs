@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use unipgas::core::job::board::{Board, boards};
-use unipgas_launcher::job_snapshot::{Doing, JobSnapshot, Seen};
+use unipgas_launcher::job_snapshot::{JobSnapshot, ProcessState, RankEntry};
 
 /// A job's ranks on a host, or on several hosts that were asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub(crate) struct JobListing {
     started_by: u32,
     size: u32,
     command: String,
-    ranks: Vec<Seen>,
+    ranks: Vec<RankEntry>,
     /// Ranks that wait for each other.
     deadlock: Option<Vec<u32>>,
 }
@@ -168,7 +168,7 @@ impl JobListing {
         let waits = (self.ranks.iter()).filter(|seen| !seen.waits.is_empty());
         let waits = waits.count();
         let computes = (self.ranks.iter())
-            .filter(|seen| seen.waits.is_empty() && seen.doing == Doing::Runs)
+            .filter(|seen| seen.waits.is_empty() && seen.doing == ProcessState::Runs)
             .count();
         [waits, computes, self.ranks.len() - waits - computes]
     }
@@ -243,25 +243,25 @@ fn parent_of(pid: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn seen(rank: u32, awaits: Option<u32>) -> Seen {
+    fn seen(rank: u32, awaits: Option<u32>) -> RankEntry {
         let wait = |of: u32| {
             let wait = serde_json::json!({
                 "thread": 5, "call": "RCCE_recv", "lasted": 1.5, "ranks": [of], "needed": 1, "pending": 0, "sleeps": 2
             });
             serde_json::from_value(wait).unwrap()
         };
-        Seen {
+        RankEntry {
             rank,
             pid: 100 + rank / 2,
             program: "p".into(),
             host: None,
-            doing: Doing::Sleeps,
+            doing: ProcessState::Sleeps,
             waits: awaits.into_iter().map(wait).collect(),
             counts: Default::default(),
         }
     }
 
-    fn part(id: &str, job: u32, ranks: Vec<Seen>) -> JobListing {
+    fn part(id: &str, job: u32, ranks: Vec<RankEntry>) -> JobListing {
         JobListing {
             id: id.into(),
             host: None,

@@ -57,7 +57,7 @@ pub struct SimSetting<'a> {
 
 /// Numbers of messages that a member has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sent {
+pub struct SentCounts {
     /// Signals: flags of other members.
     pub signals: u32,
     /// Values.
@@ -78,7 +78,7 @@ pub struct SimResult {
     /// Messages within nodes.
     pub local: u64,
     /// Messages of each member.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentCounts>,
 }
 
 /// Simulates an operation; `schedule` says what a member does. Each is asked for once, when it begins, and forgotten when it ends. Errors: more than

@@ -17,7 +17,7 @@ use unipgas_core::{
     AtomicRequest, Completion, Deadline, Flags, Local, Notice, Outcome, Remote, RemoteRegion,
     Result, Rights,
 };
-use unipgas_tofud::sim::Sent;
+use unipgas_tofud::sim::SentCounts;
 
 /// Of one process.
 #[derive(Default)]
@@ -28,8 +28,8 @@ pub(crate) struct AccessCounts {
 }
 
 impl AccessCounts {
-    pub fn sent(&self) -> Sent {
-        Sent {
+    pub fn sent(&self) -> SentCounts {
+        SentCounts {
             signals: self.notices.load(Ordering::Relaxed),
             sends: self.puts.load(Ordering::Relaxed),
             meets: self.atomics.load(Ordering::Relaxed),

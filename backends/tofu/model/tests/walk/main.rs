@@ -14,7 +14,7 @@ use unipgas_core::job::Job as EngineJob;
 use unipgas_core::loopback::LoopbackNet;
 use unipgas_core::schedule::{AllReduce, Barrier, Broadcast, FEW, Schedule, Shapes};
 use unipgas_core::{Deadline, Engine, Error, World};
-use unipgas_tofud::sim::{Fidelity, Sent, SimResult, SimSetting, simulate};
+use unipgas_tofud::sim::{Fidelity, SentCounts, SimResult, SimSetting, simulate};
 use unipgas_tofud::{Figures, JobLayout};
 
 /// One of the processes.
@@ -52,8 +52,11 @@ fn groups(processes: &[Process], shapes: Shapes, name: u64) -> Vec<RankGroup> {
 }
 
 /// Has all members carry out an operation; what each has sent.
-fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Error>) -> Vec<Sent> {
-    let before: Vec<Sent> = processes
+fn walk(
+    processes: &[Process],
+    mut operation: impl FnMut(usize) -> Result<(), Error>,
+) -> Vec<SentCounts> {
+    let before: Vec<SentCounts> = processes
         .iter()
         .map(|process| process.counts.sent())
         .collect();
@@ -72,7 +75,7 @@ fn walk(processes: &[Process], mut operation: impl FnMut(usize) -> Result<(), Er
     let sent = processes.iter().zip(before);
     sent.map(|(process, before)| {
         let now = process.counts.sent();
-        Sent {
+        SentCounts {
             signals: now.signals - before.signals,
             sends: now.sends - before.sends,
             meets: now.meets - before.meets,
@@ -136,12 +139,13 @@ fn check(processes: &[Process], shapes: Shapes, name: u64) {
     }
 }
 
-fn total(all: &[Sent]) -> Sent {
-    all.iter().fold(Sent::default(), |sum, sent| Sent {
-        signals: sum.signals + sent.signals,
-        sends: sum.sends + sent.sends,
-        meets: sum.meets + sent.meets,
-    })
+fn total(all: &[SentCounts]) -> SentCounts {
+    all.iter()
+        .fold(SentCounts::default(), |sum, sent| SentCounts {
+            signals: sum.signals + sent.signals,
+            sends: sum.sends + sent.sends,
+            meets: sum.meets + sent.meets,
+        })
 }
 
 fn add(held: &mut [u8], other: &[u8]) -> Result<(), Error> {
